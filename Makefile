@@ -1,0 +1,51 @@
+# The two commands: `make demo` and `make test`. Each sets up what it needs in .venv from the pinned versions.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: demo test check format generate lock bench clean
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "error: Python 3.11 or newer is needed: apt-get install python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' \
+		|| { echo "error: the venv module is missing: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.8
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+demo: $(INSTALLED)  ## the whole main job in one go
+	$(BIN)/kraftlog demo
+
+test: $(INSTALLED)  ## every test
+	$(BIN)/pytest -q
+
+check: $(INSTALLED)  ## style, types, import rules; that the generated code matches the schemas is a test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest -q tests/test_generated.py tests/test_tidy.py
+
+format: $(INSTALLED)  ## rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: $(INSTALLED)  ## kraftpb/ from proto/
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/generate_protocol.py
+
+lock: $(INSTALLED)  ## pin the newest versions that pyproject.toml allows
+	$(BIN)/uv pip compile --quiet --all-extras --no-emit-index-url --no-header --no-annotate \
+		--python-version 3.11 pyproject.toml -o requirements.lock
+
+bench: $(INSTALLED)  ## every figure in the README
+	$(BIN)/kraftlog bench latency --fetch-version 17,18 --ops 300
+	$(BIN)/kraftlog bench throughput
+	$(BIN)/kraftlog bench catch-up
+	$(BIN)/kraftlog bench failover
+
+clean:  ## everything that was generated or installed
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

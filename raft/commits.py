@@ -1,0 +1,62 @@
+"""What a node tells those who follow its log: how far it is committed, and who leads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from raft.core.types import Endpoint, LeaderAndEpoch, Offset
+
+
+class CommitFeed:
+    """The committed end of a node's log and its leader, with a way to wait for the next change.
+
+    The node writes it; listeners and watch streams read it, each at its own pace.
+    """
+
+    __slots__ = ("_version", "_waiters", "committed_end_offset", "epoch_start_offset", "leader", "leader_endpoint")
+
+    def __init__(self, leader: LeaderAndEpoch) -> None:
+        self.committed_end_offset = Offset(0)
+        """Everything below is committed and on this node's disk."""
+        self.leader = leader
+        self.leader_endpoint: Endpoint | None = None
+        self.epoch_start_offset: Offset | None = None
+        """Set iff this node leads: where its epoch starts (LI-05)."""
+        self._version = 0
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def version(self) -> int:
+        """Counts the changes; hand it to `wait`."""
+        return self._version
+
+    def advance(self, committed_end_offset: Offset) -> None:
+        """Note that the log is committed up to there; an offset that is not further changes nothing."""
+        if committed_end_offset > self.committed_end_offset:
+            self.committed_end_offset = committed_end_offset
+            self._wake()
+
+    def set_leader(self, leader: LeaderAndEpoch, endpoint: Endpoint | None, epoch_start_offset: Offset | None) -> None:
+        """Note who leads."""
+        self.leader = leader
+        self.leader_endpoint = endpoint
+        self.epoch_start_offset = epoch_start_offset
+        self._wake()
+
+    async def wait(self, version: int) -> None:
+        """Return when something has changed since `version` was read."""
+        if version == self._version:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                if not waiter.done():
+                    self._waiters.remove(waiter)
+
+    def _wake(self) -> None:
+        self._version += 1
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

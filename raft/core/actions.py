@@ -1,0 +1,136 @@
+"""What a replica orders. Actions are carried out strictly in the order in which they were given.
+
+Durability is that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it takes
+effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are durable
+(RF-11). FlushLog is no barrier: what follows it goes on, and the core waits for LogFlushed where it must (a
+follower's next Fetch, the leader's own part in the high watermark).
+
+AppendRecords and AppendBatches do not fail for want of room: the shell reserves it before it hands the core a client's
+append or a response with batches, and refuses or drops those when there is none. Any other failure to write
+ends the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from raft.core.election import ElectionState
+from raft.core.errors import ErrorCode
+from raft.core.messages import LeaderChange, Request, Response
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class PersistElectionState:
+    """Make this the durable election state before anything that follows."""
+
+    state: ElectionState
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecords:
+    """The leader's own append: encode one batch and write it at `base_offset`."""
+
+    base_offset: Offset
+    epoch: Epoch
+    body: bytes
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLeaderChange:
+    """The leader's first append in its epoch: one control batch with one record (RF-40)."""
+
+    base_offset: Offset
+    epoch: Epoch
+    record: LeaderChange
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatches:
+    """A follower's append: contiguous from its log end offset, written as they came."""
+
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLog:
+    """Make the log durable up to `end_offset`, then say LogFlushed(end_offset). At most one is under way."""
+
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Cut the log so that `end_offset` is its end, durably, before anything that follows."""
+
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send `request`; say ResponseReceived or RequestFailed with this correlation id, at most once."""
+
+    correlation_id: int
+    destination: Endpoint
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request that arrived under `request_id`."""
+
+    request_id: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteAppend:
+    """The append is committed: the high watermark is past its last record."""
+
+    append_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailAppend:
+    """The append was refused, or leadership was lost before it committed (it may still be committed by the next)."""
+
+    append_id: int
+    error: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHighWatermark:
+    """Everything below `high_watermark` is committed: listeners may have it."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceLeader:
+    """The leader or the epoch changed.
+
+    `epoch_start_offset` is set iff this replica leads: its own listeners hear of it only when they have read past
+    that offset (LI-05).
+    """
+
+    leader: LeaderAndEpoch
+    epoch_start_offset: Offset | None
+
+
+Action: TypeAlias = (
+    PersistElectionState
+    | AppendRecords
+    | AppendLeaderChange
+    | AppendBatches
+    | FlushLog
+    | TruncateLog
+    | Send
+    | Reply
+    | CompleteAppend
+    | FailAppend
+    | AdvanceHighWatermark
+    | AnnounceLeader
+)

@@ -1,0 +1,58 @@
+"""What can be set about a quorum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from raft.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumConfig:
+    """Times and sizes of the protocol, with Kafka's names and defaults (kafka-facts 1.12) in `controller.quorum.*`.
+
+    Raises ConfigurationError when a value is out of range.
+    """
+
+    election_timeout_ms: int = 1000
+    """How long a replica without a leader waits before it starts an election; each wait adds up to as much again."""
+    fetch_timeout_ms: int = 2000
+    """How long a follower goes on without a successful fetch before it starts an election."""
+    election_backoff_max_ms: int = 1000
+    """Bounds the order of elections after a leader's resignation (RF-36)."""
+    request_timeout_ms: int = 2000
+    """After this a request without an answer counts as failed."""
+    retry_backoff_ms: int = 20
+    """How long a failed connection is left alone."""
+    fetch_max_wait_ms: int = 500
+    """How long a leader may park this replica's fetches (RF-38)."""
+    fetch_max_bytes: int = 1024 * 1024
+    """How many bytes of batches this replica asks for at a time; one batch always comes whole."""
+    fetch_version: int = 18
+    """17 leaves the high watermark out of the Fetch request: what Kafka did before KIP-1166 (PK-03)."""
+    batch_bytes_max: int = 8 * 1024 * 1024
+    """An append whose batch would be larger is refused (LI-21)."""
+    pending_append_bytes_max: int = 64 * 1024 * 1024
+    """Appends that wait for a flush may hold this much; then more are refused (LI-21)."""
+    parked_fetches_max: int = 10_000
+    """A leader parks at most this many fetches; then further ones are answered at once."""
+    observer_expiration_ms: int = 300_000
+    """A leader forgets an observer that has not fetched for this long (RF-38)."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 1:
+                raise ConfigurationError(f"{field.name} is {value}; it must be at least 1")
+        if self.fetch_version not in (17, 18):
+            raise ConfigurationError(f"fetch_version is {self.fetch_version}; it must be 17 or 18")
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        """A leader that a majority has not fetched from for this long resigns (RF-32)."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_interval_ms(self) -> int:
+        """How often a leader tells voters that do not fetch that it leads (RF-33)."""
+        return max(1, self.fetch_timeout_ms // 2)

@@ -1,0 +1,99 @@
+"""Error codes with Kafka's names and numbers, and the exceptions of the project, drawn once:
+
+    KraftlogError                 everything that we raise on purpose
+    ├── ProtocolError             carries an ErrorCode: what a peer or caller is told
+    ├── StorageError              a file or directory is not what it must be; the message says which and why
+    │   ├── OutOfSpace            no room for an append; nothing was written
+    │   └── CorruptLog            bytes that were durable are damaged
+    ├── DirectoryError            identity, lock or format version of a data directory refuses the start
+    └── ConfigurationError        a setting is missing, unknown or contradicts another
+
+    InvariantViolation            a bug or lost durability: never caught, ends the process
+    FlushFailed                   fsync failed: never caught, ends the process
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Kafka's error codes, by Kafka's names. Only those that something here can answer with."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_TOPIC_EXCEPTION = 17
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    KAFKA_STORAGE_ERROR = 56
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    STALE_BROKER_EPOCH = 77
+    THROTTLING_QUOTA_EXCEEDED = 89
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_CLUSTER_ID = 104
+    INVALID_REGISTRATION = 119
+    INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
+
+
+class KraftlogError(Exception):
+    """Base of everything that kraftlog raises on purpose."""
+
+
+class ProtocolError(KraftlogError):
+    """A request was refused. `code` is what the caller is told, the message what is wrong and what to do."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {super().__str__()}"
+
+
+class StorageError(KraftlogError):
+    """A file or directory is not what it must be."""
+
+
+class OutOfSpace(StorageError):
+    """There is no room for an append. Nothing was written; it works again when there is room."""
+
+
+class CorruptLog(StorageError):
+    """Bytes that were durable are damaged."""
+
+
+class DirectoryError(KraftlogError):
+    """A data directory is foreign, locked, not formatted, or of an unknown format version."""
+
+
+class ConfigurationError(KraftlogError):
+    """A setting is missing, unknown, or contradicts another."""
+
+
+class InvariantViolation(BaseException):
+    """Something that must always hold does not. Nobody catches it: the process ends, the log stays as it is."""
+
+
+class FlushFailed(BaseException):
+    """fsync failed. The page cache can no longer be trusted, so nobody catches it: the process ends."""

@@ -1,0 +1,97 @@
+"""What may happen to a replica. Events are facts, in the past tense; `Replica.step` takes one and the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from raft.core.messages import Request, Response
+from raft.core.types import Epoch, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A peer asks. `request_id` is the shell's name for whoever waits; exactly one Reply answers it."""
+
+    request_id: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCancelled:
+    """Whoever waited for the answer to `request_id` is gone: a parked fetch is forgotten, no Reply is needed."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """The answer to the Send with that correlation id."""
+
+    correlation_id: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """The Send with that correlation id will have no answer: not connected, refused, or malformed answer."""
+
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened but time; `next_deadline_ms` was reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFlushed:
+    """The log is durable up to `end_offset`: the FlushLog with that end offset was carried out."""
+
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AppendPrepared:
+    """The local client appends `record_count` records to the leader's log, all or none (LI-20, LI-22).
+
+    `body` is an encoded batch body. Bodies of one epoch may be joined byte by byte into one body (their records
+    follow each other), so that appends made while a flush is in flight become one batch.
+    Answered by CompleteAppend or FailAppend. Nothing is written before AppendsScheduled.
+    """
+
+    append_id: int
+    epoch: Epoch
+    body: bytes
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendsScheduled:
+    """All prepared appends may be written now (LI-20)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRequested:
+    """The local client wants this replica to stop leading `epoch` (RF-102, checked by the shell's client)."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """The process wants to end: a leader resigns first (RF-100). `Replica.is_shutdown_complete` tells when."""
+
+
+Event: TypeAlias = (
+    RequestReceived
+    | RequestCancelled
+    | ResponseReceived
+    | RequestFailed
+    | TimePassed
+    | LogFlushed
+    | AppendPrepared
+    | AppendsScheduled
+    | ResignRequested
+    | ShutdownRequested
+)

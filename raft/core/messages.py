@@ -1,0 +1,202 @@
+"""What replicas say to each other: the quorum RPCs as values (kafka-facts 1.9).
+
+A request's fields may hold anything a peer can send that has the right type: ranges are checked by whoever handles
+it (`INVALID_REQUEST`). Types, lengths of ids and checksums were checked by `raft.rpc.codec` before the value was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from raft.core.errors import ErrorCode
+from raft.core.types import (
+    Batch,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """Stands for the encoded batches from `start_offset`: whole batches, at least one, about `max_bytes` at most.
+
+    The core does not hold the log; whoever carries out the reply reads it.
+    """
+
+    start_offset: Offset
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """Vote (52). `replica_epoch` is the epoch of the candidacy, or the sender's own epoch for a pre-vote (RF-03)."""
+
+    cluster_id: str | None
+    voter_key: ReplicaKey | None
+    """Whom the sender believes it asks; None if it did not say (RF-21)."""
+    replica_key: ReplicaKey
+    replica_epoch: Epoch
+    last_epoch: Epoch
+    last_offset: Offset
+    """The sender's log end offset."""
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochRequest:
+    """BeginQuorumEpoch (53): the sender leads this epoch."""
+
+    cluster_id: str | None
+    voter_key: ReplicaKey | None
+    leader_id: NodeId
+    leader_epoch: Epoch
+    leader_endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochRequest:
+    """EndQuorumEpoch (54): the sender no longer leads this epoch; candidates in the order of preference (RF-35)."""
+
+    cluster_id: str | None
+    leader_id: NodeId
+    leader_epoch: Epoch
+    preferred_candidates: tuple[ReplicaKey, ...]
+    leader_endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Fetch (1) of the metadata log."""
+
+    cluster_id: str | None
+    replica_key: ReplicaKey | None
+    """None: a tool, answered but never counted (RF-73)."""
+    current_leader_epoch: Epoch
+    fetch_offset: Offset
+    last_fetched_epoch: Epoch
+    max_wait_ms: int
+    max_bytes: int
+    high_watermark: Offset
+    """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest:
+    """FetchSnapshot (59)."""
+
+    cluster_id: str | None
+    replica_key: ReplicaKey | None
+    current_leader_epoch: Epoch
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumRequest:
+    """DescribeQuorum (55)."""
+
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Response:
+    """What every answer carries, errors included (RF-60)."""
+
+    error: ErrorCode = ErrorCode.NONE
+    leader: LeaderAndEpoch
+    leader_endpoint: Endpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse(_Response):
+    """The answer to VoteRequest."""
+
+    vote_granted: bool = False
+    pre_vote: bool = False
+    """Which kind of vote this answers, as in the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochResponse(_Response):
+    """The answer to BeginQuorumEpochRequest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochResponse(_Response):
+    """The answer to EndQuorumEpochRequest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse(_Response):
+    """The answer to FetchRequest. `records` is a LogRange where it is made and the batches where it arrives."""
+
+    high_watermark: Offset
+    log_start_offset: Offset
+    diverging_epoch: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+    records: LogRange | tuple[Batch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse(_Response):
+    """The answer to FetchSnapshotRequest."""
+
+    snapshot_id: OffsetAndEpoch
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    """One line of DescribeQuorum. Times are monotonic milliseconds of the leader, None if unknown (RF-47)."""
+
+    key: ReplicaKey
+    endpoint: Endpoint | None
+    log_end_offset: Offset
+    """-1 if unknown."""
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumResponse(_Response):
+    """The answer to DescribeQuorumRequest; only the leader knows the lists."""
+
+    high_watermark: Offset
+    voters: tuple[ReplicaDescription, ...] = ()
+    observers: tuple[ReplicaDescription, ...] = ()
+
+
+Request: TypeAlias = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | DescribeQuorumRequest
+)
+Response: TypeAlias = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | DescribeQuorumResponse
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChange:
+    """The control record that opens an epoch (RF-40)."""
+
+    leader_id: NodeId
+    voters: tuple[ReplicaKey, ...]
+    granting_voters: tuple[ReplicaKey, ...]

@@ -1,0 +1,97 @@
+"""The words of the protocol: identifiers, offsets, epochs and the small values made of them.
+
+Offsets are end-exclusive everywhere: a log end offset is the offset that the next record will get, and a high
+watermark is the first offset that is not committed. A variable that holds an inclusive offset says so in its
+name (`last_offset`, `last_contained_offset`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, NewType
+from uuid import UUID
+
+NodeId = NewType("NodeId", int)
+Epoch = NewType("Epoch", int)
+Offset = NewType("Offset", int)
+DirectoryId = UUID
+
+NO_LEADER: Final = -1
+"""On the wire and in replies: the leader is not known (Kafka's convention)."""
+
+UNKNOWN_HIGH_WATERMARK: Final = Offset(-1)
+"""A replica that does not know a high watermark yet says so with this (KIP-1166)."""
+
+HIGH_WATERMARK_NOT_SENT: Final = Offset(2**63 - 1)
+"""What the receiver assumes when a Fetch carries no high watermark, as versions below 18 do (KIP-1166)."""
+
+ZERO_DIRECTORY_ID: Final = UUID(int=0)
+"""Stands for "no directory id"; refused as a replica's own (RF-02)."""
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A point in the log. Compares by epoch first, then offset: plain `<` is Raft's up-to-date rule (RF-14).
+
+    Always construct it by keyword: the field order is the comparison order, not the reading order.
+    """
+
+    epoch: Epoch
+    offset: Offset
+
+
+class Endpoint(NamedTuple):
+    """Where a replica listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class ReplicaKey(NamedTuple):
+    """Who a replica is: its node id and the id of the directory that holds its log (KIP-853).
+
+    `directory_id` is None where it is not known: the entry of a static voter, or a peer that did not send it.
+    """
+
+    node_id: NodeId
+    directory_id: DirectoryId | None = None
+
+    def __str__(self) -> str:
+        return str(self.node_id) if self.directory_id is None else f"{self.node_id}/{self.directory_id}"
+
+
+class LeaderAndEpoch(NamedTuple):
+    """The leader as a replica knows it. `leader_id` is None while the epoch's leader is not known."""
+
+    leader_id: NodeId | None
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One encoded batch: the unit of replication, storage and delivery. The bytes are the same on every replica.
+
+    The fields repeat what the header in `data` says, so that nobody parses it twice. Whoever makes a Batch from
+    foreign bytes has checked length, CRC and header (`raft.storage.batch.decode_batches`).
+    """
+
+    base_offset: Offset
+    last_offset: Offset
+    """Inclusive: the offset of the last record."""
+    epoch: Epoch
+    is_control: bool
+    data: bytes
+    """Header and body."""
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the last record."""
+        return Offset(self.last_offset + 1)
+
+    @property
+    def record_count(self) -> int:
+        """How many records the batch holds."""
+        return self.last_offset - self.base_offset + 1

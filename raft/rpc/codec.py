@@ -1,0 +1,369 @@
+"""The gateway between kraftpb messages and the core's values. Protobuf goes no further in than here.
+
+Everything that arrives is checked for type, length of ids and checksums; ranges of epochs and offsets are checked by
+the core, which knows what to answer. Raises ProtocolError(INVALID_REQUEST) for a message that cannot be a value, and
+ProtocolError(CORRUPT_MESSAGE) for batches that do not check out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from kraftpb.v1 import common_pb2, quorum_pb2
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    ReplicaDescription,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.core.types import (
+    HIGH_WATERMARK_NOT_SENT,
+    NO_LEADER,
+    ZERO_DIRECTORY_ID,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
+from raft.storage.batch import decode_batches
+
+PREFERRED_CANDIDATES_MAX: Final = 1000
+"""More candidates than any quorum has voters: a longer list is refused."""
+
+HOST_LENGTH_MAX: Final = 255
+
+
+def endpoint_to_proto(endpoint: Endpoint | None) -> common_pb2.Endpoint | None:
+    """An endpoint, or None for one that is not known."""
+    return None if endpoint is None else common_pb2.Endpoint(host=endpoint.host, port=endpoint.port)
+
+
+def endpoint_from_proto(endpoint: common_pb2.Endpoint) -> Endpoint:
+    """An endpoint from a peer; raises ProtocolError(INVALID_REQUEST) for one that nobody can connect to."""
+    if not 0 < len(endpoint.host) <= HOST_LENGTH_MAX or not 0 < endpoint.port < 65536:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{endpoint.host[:HOST_LENGTH_MAX]!r} port {endpoint.port} is no endpoint; give a host and a port to 65535",
+        )
+    return Endpoint(endpoint.host, endpoint.port)
+
+
+def replica_key_to_proto(key: ReplicaKey) -> common_pb2.ReplicaKey:
+    """A replica key; an unknown directory id is left empty."""
+    return common_pb2.ReplicaKey(
+        node_id=key.node_id, directory_id=key.directory_id.bytes if key.directory_id is not None else b""
+    )
+
+
+def replica_key_from_proto(key: common_pb2.ReplicaKey) -> ReplicaKey:
+    """A replica key from a peer; raises ProtocolError(INVALID_REQUEST) for a directory id that is not 16 bytes."""
+    if len(key.directory_id) not in (0, 16):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"a directory id has 16 bytes, not {len(key.directory_id)}",
+        )
+    directory_id = UUID(bytes=key.directory_id) if key.directory_id else None
+    return ReplicaKey(NodeId(key.node_id), None if directory_id == ZERO_DIRECTORY_ID else directory_id)
+
+
+def leader_to_proto(leader: LeaderAndEpoch, endpoint: Endpoint | None) -> common_pb2.CurrentLeader:
+    """Who leads, for a response."""
+    return common_pb2.CurrentLeader(
+        leader_id=NO_LEADER if leader.leader_id is None else leader.leader_id,
+        leader_epoch=leader.epoch,
+        leader_endpoint=endpoint_to_proto(endpoint),
+    )
+
+
+def leader_from_proto(current: common_pb2.CurrentLeader) -> tuple[LeaderAndEpoch, Endpoint | None]:
+    """Who leads, from a response."""
+    leader_id = NodeId(current.leader_id) if current.leader_id >= 0 else None
+    endpoint = endpoint_from_proto(current.leader_endpoint) if current.HasField("leader_endpoint") else None
+    return LeaderAndEpoch(leader_id, Epoch(current.leader_epoch)), endpoint
+
+
+def error_from_proto(number: int) -> ErrorCode:
+    """The error with Kafka's number; a number that this version does not know is an UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _cluster_id(
+    message: quorum_pb2.VoteRequest
+    | quorum_pb2.BeginQuorumEpochRequest
+    | quorum_pb2.EndQuorumEpochRequest
+    | quorum_pb2.FetchRequest
+    | quorum_pb2.FetchSnapshotRequest
+    | quorum_pb2.DescribeQuorumRequest,
+) -> str | None:
+    return message.cluster_id if message.HasField("cluster_id") else None
+
+
+def _optional_key(message: common_pb2.ReplicaKey, present: bool) -> ReplicaKey | None:
+    return replica_key_from_proto(message) if present else None
+
+
+def vote_request_to_proto(request: VoteRequest) -> quorum_pb2.VoteRequest:
+    """Encode a VoteRequest."""
+    return quorum_pb2.VoteRequest(
+        cluster_id=request.cluster_id,
+        voter_key=None if request.voter_key is None else replica_key_to_proto(request.voter_key),
+        replica_key=replica_key_to_proto(request.replica_key),
+        replica_epoch=request.replica_epoch,
+        last_offset_epoch=request.last_epoch,
+        last_offset=request.last_offset,
+        pre_vote=request.pre_vote,
+    )
+
+
+def vote_request_from_proto(message: quorum_pb2.VoteRequest) -> VoteRequest:
+    """Decode a VoteRequest."""
+    return VoteRequest(
+        cluster_id=_cluster_id(message),
+        voter_key=_optional_key(message.voter_key, message.HasField("voter_key")),
+        replica_key=replica_key_from_proto(message.replica_key),
+        replica_epoch=Epoch(message.replica_epoch),
+        last_epoch=Epoch(message.last_offset_epoch),
+        last_offset=Offset(message.last_offset),
+        pre_vote=message.pre_vote,
+    )
+
+
+def vote_response_to_proto(response: VoteResponse) -> quorum_pb2.VoteResponse:
+    """Encode a VoteResponse."""
+    return quorum_pb2.VoteResponse(
+        error_code=response.error,
+        current_leader=leader_to_proto(response.leader, response.leader_endpoint),
+        vote_granted=response.vote_granted,
+        pre_vote=response.pre_vote,
+    )
+
+
+def vote_response_from_proto(message: quorum_pb2.VoteResponse) -> VoteResponse:
+    """Decode a VoteResponse."""
+    leader, endpoint = leader_from_proto(message.current_leader)
+    return VoteResponse(
+        error=error_from_proto(message.error_code),
+        leader=leader,
+        leader_endpoint=endpoint,
+        vote_granted=message.vote_granted,
+        pre_vote=message.pre_vote,
+    )
+
+
+def begin_quorum_epoch_request_to_proto(request: BeginQuorumEpochRequest) -> quorum_pb2.BeginQuorumEpochRequest:
+    """Encode a BeginQuorumEpochRequest."""
+    return quorum_pb2.BeginQuorumEpochRequest(
+        cluster_id=request.cluster_id,
+        voter_key=None if request.voter_key is None else replica_key_to_proto(request.voter_key),
+        leader_id=request.leader_id,
+        leader_epoch=request.leader_epoch,
+        leader_endpoint=endpoint_to_proto(request.leader_endpoint),
+    )
+
+
+def begin_quorum_epoch_request_from_proto(message: quorum_pb2.BeginQuorumEpochRequest) -> BeginQuorumEpochRequest:
+    """Decode a BeginQuorumEpochRequest."""
+    return BeginQuorumEpochRequest(
+        cluster_id=_cluster_id(message),
+        voter_key=_optional_key(message.voter_key, message.HasField("voter_key")),
+        leader_id=NodeId(message.leader_id),
+        leader_epoch=Epoch(message.leader_epoch),
+        leader_endpoint=endpoint_from_proto(message.leader_endpoint) if message.HasField("leader_endpoint") else None,
+    )
+
+
+def begin_quorum_epoch_response_to_proto(response: BeginQuorumEpochResponse) -> quorum_pb2.BeginQuorumEpochResponse:
+    """Encode a BeginQuorumEpochResponse."""
+    return quorum_pb2.BeginQuorumEpochResponse(
+        error_code=response.error, current_leader=leader_to_proto(response.leader, response.leader_endpoint)
+    )
+
+
+def begin_quorum_epoch_response_from_proto(message: quorum_pb2.BeginQuorumEpochResponse) -> BeginQuorumEpochResponse:
+    """Decode a BeginQuorumEpochResponse."""
+    leader, endpoint = leader_from_proto(message.current_leader)
+    return BeginQuorumEpochResponse(error=error_from_proto(message.error_code), leader=leader, leader_endpoint=endpoint)
+
+
+def end_quorum_epoch_request_to_proto(request: EndQuorumEpochRequest) -> quorum_pb2.EndQuorumEpochRequest:
+    """Encode an EndQuorumEpochRequest."""
+    return quorum_pb2.EndQuorumEpochRequest(
+        cluster_id=request.cluster_id,
+        leader_id=request.leader_id,
+        leader_epoch=request.leader_epoch,
+        preferred_candidates=[replica_key_to_proto(key) for key in request.preferred_candidates],
+        leader_endpoint=endpoint_to_proto(request.leader_endpoint),
+    )
+
+
+def end_quorum_epoch_request_from_proto(message: quorum_pb2.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
+    """Decode an EndQuorumEpochRequest."""
+    if len(message.preferred_candidates) > PREFERRED_CANDIDATES_MAX:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(message.preferred_candidates)} preferred candidates; at most {PREFERRED_CANDIDATES_MAX} are taken",
+        )
+    return EndQuorumEpochRequest(
+        cluster_id=_cluster_id(message),
+        leader_id=NodeId(message.leader_id),
+        leader_epoch=Epoch(message.leader_epoch),
+        preferred_candidates=tuple(replica_key_from_proto(key) for key in message.preferred_candidates),
+        leader_endpoint=endpoint_from_proto(message.leader_endpoint) if message.HasField("leader_endpoint") else None,
+    )
+
+
+def end_quorum_epoch_response_to_proto(response: EndQuorumEpochResponse) -> quorum_pb2.EndQuorumEpochResponse:
+    """Encode an EndQuorumEpochResponse."""
+    return quorum_pb2.EndQuorumEpochResponse(
+        error_code=response.error, current_leader=leader_to_proto(response.leader, response.leader_endpoint)
+    )
+
+
+def end_quorum_epoch_response_from_proto(message: quorum_pb2.EndQuorumEpochResponse) -> EndQuorumEpochResponse:
+    """Decode an EndQuorumEpochResponse."""
+    leader, endpoint = leader_from_proto(message.current_leader)
+    return EndQuorumEpochResponse(error=error_from_proto(message.error_code), leader=leader, leader_endpoint=endpoint)
+
+
+def fetch_request_to_proto(correlation_id: int, request: FetchRequest) -> quorum_pb2.FetchRequest:
+    """Encode a FetchRequest. A high watermark that is not to be sent stays out, as in version 17 (PK-05)."""
+    return quorum_pb2.FetchRequest(
+        correlation_id=correlation_id,
+        cluster_id=request.cluster_id,
+        replica_key=None if request.replica_key is None else replica_key_to_proto(request.replica_key),
+        current_leader_epoch=request.current_leader_epoch,
+        fetch_offset=request.fetch_offset,
+        last_fetched_epoch=request.last_fetched_epoch,
+        max_wait_ms=request.max_wait_ms,
+        max_bytes=request.max_bytes,
+        high_watermark=None if request.high_watermark == HIGH_WATERMARK_NOT_SENT else request.high_watermark,
+    )
+
+
+def fetch_request_from_proto(message: quorum_pb2.FetchRequest) -> FetchRequest:
+    """Decode a FetchRequest."""
+    return FetchRequest(
+        cluster_id=_cluster_id(message),
+        replica_key=_optional_key(message.replica_key, message.HasField("replica_key")),
+        current_leader_epoch=Epoch(message.current_leader_epoch),
+        fetch_offset=Offset(message.fetch_offset),
+        last_fetched_epoch=Epoch(message.last_fetched_epoch),
+        max_wait_ms=message.max_wait_ms,
+        max_bytes=message.max_bytes,
+        high_watermark=(
+            Offset(message.high_watermark) if message.HasField("high_watermark") else HIGH_WATERMARK_NOT_SENT
+        ),
+    )
+
+
+def _point_to_proto(point: OffsetAndEpoch | None) -> common_pb2.EpochEndOffset | None:
+    return None if point is None else common_pb2.EpochEndOffset(epoch=point.epoch, end_offset=point.offset)
+
+
+def _point_from_proto(point: common_pb2.EpochEndOffset) -> OffsetAndEpoch:
+    return OffsetAndEpoch(epoch=Epoch(point.epoch), offset=Offset(point.end_offset))
+
+
+def fetch_response_to_proto(correlation_id: int, response: FetchResponse, records: bytes) -> quorum_pb2.FetchResponse:
+    """Encode a FetchResponse with the encoded batches that its LogRange stands for."""
+    return quorum_pb2.FetchResponse(
+        correlation_id=correlation_id,
+        error_code=response.error,
+        current_leader=leader_to_proto(response.leader, response.leader_endpoint),
+        high_watermark=response.high_watermark,
+        log_start_offset=response.log_start_offset,
+        diverging_epoch=_point_to_proto(response.diverging_epoch),
+        snapshot_id=_point_to_proto(response.snapshot_id),
+        records=records,
+    )
+
+
+def fetch_response_from_proto(message: quorum_pb2.FetchResponse) -> FetchResponse:
+    """Decode a FetchResponse and every batch in it (RF-53)."""
+    leader, endpoint = leader_from_proto(message.current_leader)
+    return FetchResponse(
+        error=error_from_proto(message.error_code),
+        leader=leader,
+        leader_endpoint=endpoint,
+        high_watermark=Offset(message.high_watermark),
+        log_start_offset=Offset(message.log_start_offset),
+        diverging_epoch=_point_from_proto(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
+        snapshot_id=_point_from_proto(message.snapshot_id) if message.HasField("snapshot_id") else None,
+        records=decode_batches(message.records) if message.records else (),
+    )
+
+
+def fetch_snapshot_request_from_proto(message: quorum_pb2.FetchSnapshotRequest) -> FetchSnapshotRequest:
+    """Decode a FetchSnapshotRequest."""
+    return FetchSnapshotRequest(
+        cluster_id=_cluster_id(message),
+        replica_key=_optional_key(message.replica_key, message.HasField("replica_key")),
+        current_leader_epoch=Epoch(message.current_leader_epoch),
+        snapshot_id=_point_from_proto(message.snapshot_id),
+        position=message.position,
+        max_bytes=message.max_bytes,
+    )
+
+
+def fetch_snapshot_response_to_proto(response: FetchSnapshotResponse) -> quorum_pb2.FetchSnapshotResponse:
+    """Encode a FetchSnapshotResponse."""
+    return quorum_pb2.FetchSnapshotResponse(
+        error_code=response.error,
+        current_leader=leader_to_proto(response.leader, response.leader_endpoint),
+        snapshot_id=_point_to_proto(response.snapshot_id),
+        size=response.size,
+        position=response.position,
+        unaligned_records=response.data,
+    )
+
+
+def describe_quorum_request_from_proto(message: quorum_pb2.DescribeQuorumRequest) -> DescribeQuorumRequest:
+    """Decode a DescribeQuorumRequest."""
+    return DescribeQuorumRequest(cluster_id=_cluster_id(message))
+
+
+def describe_quorum_response_to_proto(
+    response: DescribeQuorumResponse, *, cluster_id: str, epoch_of_clock_ms: int
+) -> quorum_pb2.DescribeQuorumResponse:
+    """Encode a DescribeQuorumResponse.
+
+    `epoch_of_clock_ms` is what the leader's monotonic clock must be moved by to give milliseconds since 1970.
+    """
+
+    def timestamp(monotonic_ms: int | None) -> int:
+        return -1 if monotonic_ms is None else monotonic_ms + epoch_of_clock_ms
+
+    def state(replica: ReplicaDescription) -> quorum_pb2.ReplicaState:
+        return quorum_pb2.ReplicaState(
+            replica_key=replica_key_to_proto(replica.key),
+            endpoint=endpoint_to_proto(replica.endpoint),
+            log_end_offset=replica.log_end_offset,
+            last_fetch_timestamp=timestamp(replica.last_fetch_ms),
+            last_caught_up_timestamp=timestamp(replica.last_caught_up_ms),
+        )
+
+    return quorum_pb2.DescribeQuorumResponse(
+        error_code=response.error,
+        current_leader=leader_to_proto(response.leader, response.leader_endpoint),
+        cluster_id=cluster_id,
+        high_watermark=response.high_watermark,
+        current_voters=[state(replica) for replica in response.voters],
+        observers=[state(replica) for replica in response.observers],
+    )

@@ -1,0 +1,144 @@
+"""Serves the committed log of one node to anybody who wants to follow it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from kraftpb.v1 import log_pb2, log_pb2_grpc
+from raft.commits import CommitFeed
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.replica import Replica
+from raft.core.types import Offset, ReplicaKey
+from raft.core.voters import VoterSet
+from raft.rpc import codec
+from raft.storage.segmented_log import SegmentedLog
+
+RESPONSE_BYTES_MAX: Final = 1024 * 1024
+"""One answer holds about this much, and at least one batch."""
+
+STATUS_OF_ERROR: Final = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
+    ErrorCode.INCONSISTENT_CLUSTER_ID: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorCode.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+}
+
+ERROR_KEY: Final = "kraftlog-error"
+"""The trailer that carries the number of Kafka's error when a call ends with one."""
+
+
+class LogService(log_pb2_grpc.LogServiceServicer):
+    """Streams committed batches as the encoded bytes that are in the log."""
+
+    def __init__(
+        self,
+        *,
+        log: SegmentedLog,
+        feed: CommitFeed,
+        replica: Replica,
+        cluster_id: str,
+        key: ReplicaKey,
+        voters: VoterSet,
+        applied_end_offset: Callable[[], Offset],
+    ) -> None:
+        """`applied_end_offset` tells how far this node's state machine is."""
+        self._log = log
+        self._feed = feed
+        self._replica = replica
+        self._cluster_id = cluster_id
+        self._key = key
+        self._voters = voters
+        self._applied_end_offset = applied_end_offset
+
+    async def Watch(
+        self,
+        request: log_pb2.WatchRequest,
+        context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
+    ) -> AsyncIterator[log_pb2.WatchResponse]:
+        """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes."""
+        try:
+            self._check(request)
+            async for response in self._responses(request):
+                yield response
+        except ProtocolError as error:
+            await abort(context, error)
+
+    def _check(self, request: log_pb2.WatchRequest) -> None:
+        if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
+            raise ProtocolError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster {self._cluster_id}, not {request.cluster_id[:64]}; check the address",
+            )
+        if request.start_offset < 0:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"start offset {request.start_offset}; offsets start at 0")
+        if request.start_offset < self._log.log_start_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there",
+            )
+
+    async def _responses(self, request: log_pb2.WatchRequest) -> AsyncIterator[log_pb2.WatchResponse]:
+        next_offset = Offset(request.start_offset)
+        end_offset = Offset(request.end_offset) if request.HasField("end_offset") else None
+        told: object = None
+        while end_offset is None or next_offset < end_offset:
+            version, committed = self._feed.version, self._feed.committed_end_offset
+            if next_offset >= committed:
+                state = (self._feed.leader, self._feed.leader_endpoint, committed)
+                if state != told:
+                    told = state
+                    yield self._response(b"")
+                await self._feed.wait(version)
+                continue
+            batches = self._log.read_batches(next_offset, RESPONSE_BYTES_MAX, committed)
+            next_offset = batches[-1].end_offset
+            told = (self._feed.leader, self._feed.leader_endpoint, next_offset)
+            yield self._response(b"".join(batch.data for batch in batches))
+
+    def _response(self, records: bytes) -> log_pb2.WatchResponse:
+        return log_pb2.WatchResponse(
+            records=records,
+            high_watermark=self._feed.committed_end_offset,
+            log_start_offset=self._log.log_start_offset,
+            current_leader=codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint),
+        )
+
+    async def DescribeNode(
+        self,
+        request: log_pb2.DescribeNodeRequest,
+        context: grpc.aio.ServicerContext[log_pb2.DescribeNodeRequest, log_pb2.DescribeNodeResponse],
+    ) -> log_pb2.DescribeNodeResponse:
+        """What this node is and whom it knows."""
+        replica = self._replica
+        return log_pb2.DescribeNodeResponse(
+            cluster_id=self._cluster_id,
+            replica_key=codec.replica_key_to_proto(self._key),
+            role=str(replica.role),
+            is_voter=replica.is_voter,
+            current_leader=codec.leader_to_proto(replica.leader_and_epoch, replica.leader_endpoint),
+            high_watermark=replica.high_watermark,
+            log_end_offset=replica.log_end_offset,
+            log_start_offset=self._log.log_start_offset,
+            applied_end_offset=self._applied_end_offset(),
+            voters=[
+                log_pb2.DescribeNodeResponse.ReplicaState(
+                    replica_key=codec.replica_key_to_proto(voter.key),
+                    endpoint=codec.endpoint_to_proto(voter.endpoint),
+                )
+                for voter in self._voters.voters()
+            ],
+        )
+
+
+async def abort(
+    context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse], error: ProtocolError
+) -> None:
+    """End a call with Kafka's error: its number in the trailer `kraftlog-error`, its words in the details."""
+    await context.abort(
+        STATUS_OF_ERROR.get(error.code, grpc.StatusCode.UNKNOWN),
+        error.args[0],
+        trailing_metadata=((ERROR_KEY, str(int(error.code))),),
+    )

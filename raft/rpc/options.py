@@ -1,0 +1,34 @@
+"""gRPC channel and server options, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A fetch carries whole batches of up to 8 MiB; gRPC's own limit is 4 MiB."""
+
+_COMMON: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # A dead peer is noticed although nothing is sent.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+CHANNEL_OPTIONS: Final = (
+    *_COMMON,
+    # By default the wait between attempts grows to two minutes: a restarted peer would stay away.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_http_proxy", 0),
+)
+
+SERVER_OPTIONS: Final = (
+    *_COMMON,
+    # Otherwise the server closes connections of clients that ping as often as ours do.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # On Linux two processes could share a port without an error.
+    ("grpc.so_reuseport", 0),
+)

@@ -1,0 +1,181 @@
+"""How a replica's requests leave: one channel per peer, one stream for fetches, unary calls for the rest.
+
+`PeerTransport.send` takes the core's Send actions and gives back ResponseReceived or RequestFailed, each at most once.
+It promises nothing else: no order between peers, no delivery. The core has the request timeout and the back-off.
+
+Fetches go over one long-lived stream, to the peer that the last one was for. A stream with an unanswered fetch is given
+up when the next fetch comes: its answer was eaten somewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+
+from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
+from raft.core.actions import Send
+from raft.core.errors import ProtocolError
+from raft.core.events import RequestFailed, ResponseReceived
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    Response,
+    VoteRequest,
+)
+from raft.core.types import Endpoint
+from raft.rpc import codec
+from raft.rpc.options import CHANNEL_OPTIONS
+
+Message = TypeVar("Message")
+Outcome: TypeAlias = ResponseReceived | RequestFailed
+FetchCall: TypeAlias = grpc.aio.StreamStreamCall[quorum_pb2.FetchRequest, quorum_pb2.FetchResponse]
+
+CHANNELS_MAX: Final = 64
+"""Channels kept open. Peers are few; addresses that peers named and that led nowhere must not pile up."""
+
+
+class PeerTransport:
+    """Carries requests to peers. Lives on one event loop; `deliver` is called there."""
+
+    def __init__(self, deliver: Callable[[Outcome], None], *, request_timeout_ms: int) -> None:
+        self._deliver = deliver
+        self._timeout_seconds = request_timeout_ms / 1000
+        self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+        self._fetch_stream: _FetchStream | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def send(self, send: Send) -> None:
+        """Send one request; its outcome is delivered later, never from within this call."""
+        if self._closed:
+            return
+        stub = quorum_pb2_grpc.QuorumServiceStub(self._channel(send.destination))
+        match send.request:
+            case FetchRequest():
+                self._fetch(stub, send)
+            case VoteRequest():
+                call = stub.Vote(codec.vote_request_to_proto(send.request), timeout=self._timeout_seconds)
+                self._start(self._finish(send, call, codec.vote_response_from_proto))
+            case BeginQuorumEpochRequest():
+                message = codec.begin_quorum_epoch_request_to_proto(send.request)
+                begin = stub.BeginQuorumEpoch(message, timeout=self._timeout_seconds)
+                self._start(self._finish(send, begin, codec.begin_quorum_epoch_response_from_proto))
+            case EndQuorumEpochRequest():
+                end_message = codec.end_quorum_epoch_request_to_proto(send.request)
+                end = stub.EndQuorumEpoch(end_message, timeout=self._timeout_seconds)
+                self._start(self._finish(send, end, codec.end_quorum_epoch_response_from_proto))
+            case _:
+                raise TypeError(f"a replica does not send {type(send.request).__name__}")
+
+    async def close(self) -> None:
+        """Give up what is under way and close every channel."""
+        self._closed = True
+        if self._fetch_stream is not None:
+            self._fetch_stream.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _channel(self, destination: Endpoint) -> grpc.aio.Channel:
+        channel = self._channels.get(destination)
+        if channel is None:
+            if len(self._channels) >= CHANNELS_MAX:
+                oldest = next(iter(self._channels))
+                self._start(self._channels.pop(oldest).close())
+            channel = grpc.aio.insecure_channel(str(destination), options=CHANNEL_OPTIONS)
+            self._channels[destination] = channel
+        return channel
+
+    def _start(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, send: Send, call: Awaitable[Message], decode: Callable[[Message], Response]) -> None:
+        try:
+            response = decode(await call)
+        except (grpc.RpcError, ProtocolError):
+            self._deliver(RequestFailed(send.correlation_id))
+        else:
+            self._deliver(ResponseReceived(send.correlation_id, response))
+
+    def _fetch(self, stub: quorum_pb2_grpc.QuorumServiceAsyncStub, send: Send) -> None:
+        stream = self._fetch_stream
+        if stream is None or not stream.is_idle or stream.destination != send.destination:
+            if stream is not None:
+                stream.close()
+            stream = self._fetch_stream = _FetchStream(send.destination, stub.Fetch(), self._deliver)
+            self._start(stream.run())
+        stream.send(send.correlation_id, send.request)  # type: ignore[arg-type]
+
+
+class _FetchStream:
+    """One Fetch stream: at most one fetch is unanswered."""
+
+    def __init__(self, destination: Endpoint, call: FetchCall, deliver: Callable[[Outcome], None]) -> None:
+        self.destination = destination
+        self._call = call
+        self._deliver = deliver
+        self._unanswered: int | None = None
+        self._ended = False
+        self._write: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the next fetch may go over this stream."""
+        return not self._ended and self._unanswered is None
+
+    def send(self, correlation_id: int, request: FetchRequest) -> None:
+        """Write one fetch; `is_idle` must hold."""
+        self._unanswered = correlation_id
+        message = codec.fetch_request_to_proto(correlation_id, request)
+        self._write = asyncio.get_running_loop().create_task(self._write_one(message))
+
+    async def _write_one(self, message: quorum_pb2.FetchRequest) -> None:
+        try:
+            await self._call.write(message)
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            self._fail()  # the reader sees the stream's end as well, but maybe later
+
+    async def run(self) -> None:
+        """Read answers until the stream ends, then fail what is unanswered."""
+        try:
+            while True:
+                message = await self._call.read()
+                if message is grpc.aio.EOF:
+                    return
+                self._answer(message)  # type: ignore[arg-type]
+        except (grpc.RpcError, ProtocolError):
+            return
+        finally:
+            self._fail()
+            self.close()
+
+    def close(self) -> None:
+        """End the stream without an outcome for what is unanswered: whoever closes it has moved on."""
+        self._ended = True
+        self._unanswered = None
+        self._call.cancel()
+
+    def _answer(self, message: quorum_pb2.FetchResponse) -> None:
+        if message.correlation_id != self._unanswered:
+            return
+        response = codec.fetch_response_from_proto(message)
+        self._unanswered = None
+        self._deliver(ResponseReceived(message.correlation_id, response))
+
+    def _fail(self) -> None:
+        self._ended = True
+        if self._unanswered is not None:
+            correlation_id, self._unanswered = self._unanswered, None
+            self._deliver(RequestFailed(correlation_id))

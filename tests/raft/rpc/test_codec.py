@@ -1,0 +1,213 @@
+"""Messages survive the wire, and what is no message is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftpb.v1 import common_pb2, quorum_pb2
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.core.types import (
+    HIGH_WATERMARK_NOT_SENT,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
+from raft.rpc import codec
+from raft.storage.batch import encode_batch, encode_body
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+epochs = int32.map(Epoch)
+offsets = st.integers(-(2**63), 2**63 - 1).map(Offset)
+node_ids = st.integers(0, 2**31 - 1).map(NodeId)
+directory_ids = st.none() | st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
+replica_keys = st.builds(ReplicaKey, node_ids, directory_ids)
+cluster_ids = st.none() | st.text(max_size=30)
+endpoints = st.builds(Endpoint, st.text("abcdef.:0123456789", min_size=1, max_size=30), st.integers(1, 65535))
+leaders = st.builds(LeaderAndEpoch, st.none() | node_ids, epochs)
+errors = st.sampled_from(ErrorCode)
+points = st.none() | st.builds(OffsetAndEpoch, epoch=epochs, offset=offsets)
+
+REQUESTS = [
+    (
+        st.builds(
+            VoteRequest,
+            cluster_id=cluster_ids,
+            voter_key=st.none() | replica_keys,
+            replica_key=replica_keys,
+            replica_epoch=epochs,
+            last_epoch=epochs,
+            last_offset=offsets,
+            pre_vote=st.booleans(),
+        ),
+        codec.vote_request_to_proto,
+        codec.vote_request_from_proto,
+    ),
+    (
+        st.builds(
+            BeginQuorumEpochRequest,
+            cluster_id=cluster_ids,
+            voter_key=st.none() | replica_keys,
+            leader_id=int32.map(NodeId),
+            leader_epoch=epochs,
+            leader_endpoint=st.none() | endpoints,
+        ),
+        codec.begin_quorum_epoch_request_to_proto,
+        codec.begin_quorum_epoch_request_from_proto,
+    ),
+    (
+        st.builds(
+            EndQuorumEpochRequest,
+            cluster_id=cluster_ids,
+            leader_id=int32.map(NodeId),
+            leader_epoch=epochs,
+            preferred_candidates=st.lists(replica_keys, max_size=5).map(tuple),
+            leader_endpoint=st.none() | endpoints,
+        ),
+        codec.end_quorum_epoch_request_to_proto,
+        codec.end_quorum_epoch_request_from_proto,
+    ),
+    (
+        st.builds(
+            FetchRequest,
+            cluster_id=cluster_ids,
+            replica_key=st.none() | replica_keys,
+            current_leader_epoch=epochs,
+            fetch_offset=offsets,
+            last_fetched_epoch=epochs,
+            max_wait_ms=int32,
+            max_bytes=int32,
+            high_watermark=offsets,
+        ),
+        lambda request: codec.fetch_request_to_proto(7, request),
+        codec.fetch_request_from_proto,
+    ),
+]
+RESPONSES = [
+    (
+        st.builds(
+            VoteResponse,
+            error=errors,
+            leader=leaders,
+            leader_endpoint=st.none() | endpoints,
+            vote_granted=st.booleans(),
+            pre_vote=st.booleans(),
+        ),
+        codec.vote_response_to_proto,
+        codec.vote_response_from_proto,
+    ),
+    (
+        st.builds(BeginQuorumEpochResponse, error=errors, leader=leaders, leader_endpoint=st.none() | endpoints),
+        codec.begin_quorum_epoch_response_to_proto,
+        codec.begin_quorum_epoch_response_from_proto,
+    ),
+    (
+        st.builds(EndQuorumEpochResponse, error=errors, leader=leaders, leader_endpoint=st.none() | endpoints),
+        codec.end_quorum_epoch_response_to_proto,
+        codec.end_quorum_epoch_response_from_proto,
+    ),
+    (
+        st.builds(
+            FetchResponse,
+            error=errors,
+            leader=leaders,
+            leader_endpoint=st.none() | endpoints,
+            high_watermark=offsets,
+            log_start_offset=offsets,
+            diverging_epoch=points,
+            snapshot_id=points,
+        ),
+        lambda response: codec.fetch_response_to_proto(7, response, b""),
+        codec.fetch_response_from_proto,
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "encode", "decode"), REQUESTS + RESPONSES)
+def test_a_message_arrives_as_it_was_sent(
+    values: st.SearchStrategy[object], encode: Callable[[object], Message], decode: Callable[[Message], object]
+) -> None:
+    @given(values)
+    def round_trip(value: object) -> None:
+        encoded = encode(value)
+        assert decode(type(encoded).FromString(encoded.SerializeToString())) == value
+
+    round_trip()
+
+
+def test_pk03_a_fetch_without_high_watermark_counts_as_the_largest_offset() -> None:
+    assert codec.fetch_request_from_proto(quorum_pb2.FetchRequest()).high_watermark == HIGH_WATERMARK_NOT_SENT
+
+
+def test_pk05_version_17_leaves_the_high_watermark_out() -> None:
+    request = FetchRequest(
+        cluster_id=None,
+        replica_key=None,
+        current_leader_epoch=Epoch(1),
+        fetch_offset=Offset(0),
+        last_fetched_epoch=Epoch(0),
+        max_wait_ms=500,
+        max_bytes=1,
+        high_watermark=HIGH_WATERMARK_NOT_SENT,
+    )
+    assert not codec.fetch_request_to_proto(1, request).HasField("high_watermark")
+
+
+def test_batches_in_a_fetch_response_are_decoded_and_checked() -> None:
+    batch = encode_batch(Offset(5), Epoch(2), encode_body([b"one", b"two"]), 2, 1000)
+    response = quorum_pb2.FetchResponse(records=batch.data)
+    assert codec.fetch_response_from_proto(response).records == (batch,)
+    damaged = quorum_pb2.FetchResponse(records=batch.data[:-1] + bytes([batch.data[-1] ^ 1]))
+    with pytest.raises(ProtocolError) as refusal:
+        codec.fetch_response_from_proto(damaged)
+    assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("length", [1, 15, 17, 1000])
+def test_a_directory_id_of_another_length_is_an_invalid_request(length: int) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        codec.replica_key_from_proto(common_pb2.ReplicaKey(node_id=1, directory_id=b"x" * length))
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_the_zero_directory_id_stands_for_none() -> None:
+    assert codec.replica_key_from_proto(common_pb2.ReplicaKey(node_id=1, directory_id=bytes(16))).directory_id is None
+
+
+@pytest.mark.parametrize(("host", "port"), [("", 1), ("h", 0), ("h", 65536), ("h" * 256, 1)])
+def test_an_endpoint_that_nobody_can_connect_to_is_an_invalid_request(host: str, port: int) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        codec.endpoint_from_proto(common_pb2.Endpoint(host=host, port=port))
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_too_many_preferred_candidates_are_an_invalid_request() -> None:
+    message = quorum_pb2.EndQuorumEpochRequest(
+        preferred_candidates=[common_pb2.ReplicaKey(node_id=1)] * (codec.PREFERRED_CANDIDATES_MAX + 1)
+    )
+    with pytest.raises(ProtocolError) as refusal:
+        codec.end_quorum_epoch_request_from_proto(message)
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_an_error_number_that_is_not_known_is_an_unknown_server_error() -> None:
+    assert codec.error_from_proto(32_000) is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,64 @@
+"""The house style, as far as a linter does not know it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("raft", "statemachine", "snapshot", "analytics", "kraftlog", "bench", "examples", "tools")
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TEXTS = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "proto/**/*.proto", "Makefile", ".ci/run", "pyproject.toml")
+    for path in ROOT.glob(pattern)
+)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_module_is_short_and_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MODULE_LINES_MAX
+    assert ast.get_docstring(ast.parse(text)), "the module has no docstring"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_function_fits_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_nothing_is_left_for_later_and_nothing_is_unsafe(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.Assert), "assert disappears under -O; use raft.core.checks.check"
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            assert not {"pickle", "marshal", "shelve"} & set(names)
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TEXTS], ids=relative)
+def test_the_words_are_kafkas(path: Path) -> None:
+    """An epoch is no term, an observer no learner, and nobody appends entries."""
+    assert not re.search(r"\b(append_entries|AppendEntries|learner|current_term|last_log_index)\b", path.read_text())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "raft" / "core").glob("*.py")), ids=relative)
+def test_the_core_never_iterates_a_set(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        iterated = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
+        for expression in iterated:
+            assert not isinstance(expression, ast.Set | ast.SetComp)
