@@ -1,15 +1,15 @@
 """Error codes with Kafka's names and numbers, and the exceptions of the project, drawn once:
 
-    KraftlogError                 everything that we raise on purpose
-    ├── ProtocolError             carries an ErrorCode: what a peer or caller is told
-    ├── StorageError              a file or directory is not what it must be; the message says which and why
-    │   ├── OutOfSpace            no room for an append; nothing was written
-    │   └── CorruptLog            bytes that were durable are damaged
-    ├── DirectoryError            identity, lock or format version of a data directory refuses the start
-    └── ConfigurationError        a setting is missing, unknown or contradicts another
+KraftlogError                 everything that we raise on purpose
+├── ProtocolError             carries an ErrorCode: what a peer or caller is told
+├── StorageError              a file or directory is not what it must be; the message says which and why
+│   ├── OutOfSpace            no room for an append; nothing was written
+│   └── CorruptLog            bytes that were durable are damaged
+├── DirectoryError            identity, lock or format version of a data directory refuses the start
+└── ConfigurationError        a setting is missing, unknown or contradicts another
 
-    InvariantViolation            a bug or lost durability: never caught, ends the process
-    FlushFailed                   fsync failed: never caught, ends the process
+InvariantViolation            a bug or lost durability: never caught, ends the process
+FlushFailed                   fsync failed: never caught, ends the process
 """
 
 from __future__ import annotations

@@ -22,6 +22,9 @@ NO_LEADER: Final = -1
 UNKNOWN_HIGH_WATERMARK: Final = Offset(-1)
 """A replica that does not know a high watermark yet says so with this (KIP-1166)."""
 
+UNKNOWN_OFFSET: Final = Offset(-1)
+"""An offset that is not known."""
+
 HIGH_WATERMARK_NOT_SENT: Final = Offset(2**63 - 1)
 """What the receiver assumes when a Fetch carries no high watermark, as versions below 18 do (KIP-1166)."""
 

@@ -53,7 +53,7 @@ class VoterSet:
         """All voters, by node id."""
         return list(self._voters.values())
 
-    def keys(self) -> list[ReplicaKey]:
+    def replica_keys(self) -> list[ReplicaKey]:
         """All voters' keys, by node id."""
         return [voter.key for voter in self._voters.values()]
 

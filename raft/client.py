@@ -1,0 +1,137 @@
+"""What a program uses of the node that it runs: listeners, appends, who leads (Kafka's RaftClient)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.listener import Listener
+from raft.node import Node
+from raft.storage.batch import encode_body
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAppend:
+    """An append whose offsets are known and that is not written yet (LI-20)."""
+
+    base_offset: Offset
+    end_offset: Offset
+    """The offset after its last record."""
+    committed: asyncio.Future[None]
+    """Done when it is committed; ProtocolError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost
+    before: then it may still be committed by the next leader."""
+
+
+class RaftClient:
+    """A handle on one node. All of it must be used on the node's event loop."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        return self._node.identity.cluster_id
+
+    @property
+    def node_key(self) -> ReplicaKey:
+        """Who this node is."""
+        return self._node.identity.key
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The leader as this node knows it."""
+        return self._node.replica.leader_and_epoch
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens, None while it is not known."""
+        return self._node.replica.leader_endpoint
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed; -1 while this node does not know."""
+        return self._node.replica.high_watermark
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset in this node's log."""
+        return self._node.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The end of this node's log, committed or not."""
+        return self._node.replica.log_end_offset
+
+    @property
+    def next_append_offset(self) -> Offset:
+        """The base offset of the next prepared append, if this node leads."""
+        return self._node.replica.next_append_offset
+
+    def register(self, listener: Listener, *, start_offset: Offset = Offset(0)) -> None:
+        """Feed `listener` every committed batch from the one that holds `start_offset` (LI-06).
+
+        A listener that remembers how far it got names the offset after the last record that it took. Registering
+        twice is logged and changes nothing; raises ValueError for a negative offset.
+        """
+        if start_offset < 0:
+            raise ValueError(f"start_offset is {start_offset}; offsets start at 0")
+        if not self._node.delivery.register(listener, start_offset):
+            logger.warning("the listener is registered already", listener=repr(listener))
+
+    def unregister(self, listener: Listener) -> None:
+        """Stop feeding `listener`. Registered again, it starts from the offset it names then (LI-06)."""
+        if not self._node.delivery.unregister(listener):
+            logger.warning("the listener is not registered", listener=repr(listener))
+
+    async def append(self, records: Sequence[bytes]) -> Offset:
+        """Append `records`, all or none, and return the last one's offset when they are committed.
+
+        Raises ValueError for no records, ProtocolError NOT_LEADER_OR_FOLLOWER if this node does not lead or stops
+        leading before (the records may then still be committed), RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR when
+        the disk is full, THROTTLING_QUOTA_EXCEEDED when too much is pending.
+        """
+        body = encode_body(records)
+        prepared = self.prepare_append(self.leader_and_epoch.epoch, body, len(records))
+        self.schedule_appends()
+        await asyncio.shield(prepared.committed)
+        return Offset(prepared.end_offset - 1)
+
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> PreparedAppend:
+        """Prepare an append of an encoded `kraftpb.v1.BatchBody` with `record_count` records (LI-20, LI-21).
+
+        Its offsets are known at once; nothing is written before `schedule_appends`. Raises ValueError for no records
+        or an epoch that has not come yet, ProtocolError as `append` does.
+        """
+        if record_count < 1:
+            raise ValueError(f"an append of {record_count} records; give at least one")
+        if epoch > self.leader_and_epoch.epoch:
+            raise ValueError(f"epoch {epoch} has not come yet; this node knows of epoch {self.leader_and_epoch.epoch}")
+        base_offset, committed = self._node.prepare_append(epoch, body, record_count)
+        return PreparedAppend(base_offset, Offset(base_offset + record_count), committed)
+
+    def schedule_appends(self) -> None:
+        """Let everything that was prepared be written (LI-20)."""
+        self._node.schedule_appends()
+
+    def resign(self, epoch: Epoch) -> None:
+        """Stop leading `epoch` (RF-102).
+
+        An older epoch is ignored. Raises ValueError for a negative epoch, one that has not come yet, or the present
+        one if this node does not lead it.
+        """
+        present = self.leader_and_epoch
+        if epoch < 0 or epoch > present.epoch:
+            raise ValueError(f"cannot resign from epoch {epoch}; the present one is {present.epoch}")
+        if epoch == present.epoch:
+            if not self._node.replica.is_leader:
+                raise ValueError(
+                    f"node {self.node_key.node_id} does not lead epoch {epoch}; leader: {present.leader_id}"
+                )
+            self._node.resign(epoch)

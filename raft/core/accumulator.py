@@ -1,0 +1,92 @@
+"""The leader's appends on their way to the log: prepared, then scheduled, then drained (LI-20 to LI-26).
+
+An append gets its offsets when it is prepared. While a flush is under way appends gather here and leave as one batch:
+their bodies are joined byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from raft.core.types import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One client's append."""
+
+    append_id: int
+    body: bytes
+    record_count: int
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedBatch:
+    """Appends that are written as one batch."""
+
+    body: bytes
+    record_count: int
+
+
+class Accumulator:
+    """Appends in the order of their offsets: prepared but not drained, then drained but not committed."""
+
+    __slots__ = ("_prepared", "_scheduled_count", "_uncommitted", "next_offset", "prepared_bytes")
+
+    def __init__(self, next_offset: Offset) -> None:
+        self.next_offset = next_offset
+        """The base offset of the next append."""
+        self.prepared_bytes = 0
+        """The size of all bodies that are prepared and not drained."""
+        self._prepared: deque[Append] = deque()
+        self._scheduled_count = 0
+        self._uncommitted: deque[Append] = deque()
+
+    @property
+    def has_scheduled(self) -> bool:
+        """Whether there is something to drain."""
+        return self._scheduled_count > 0
+
+    def prepare(self, append_id: int, body: bytes, record_count: int) -> None:
+        """Take an append and give it the next offsets (LI-20)."""
+        self.next_offset = Offset(self.next_offset + record_count)
+        self.prepared_bytes += len(body)
+        self._prepared.append(Append(append_id, body, record_count, self.next_offset))
+
+    def schedule(self) -> None:
+        """Allow everything that is prepared to be drained."""
+        self._scheduled_count = len(self._prepared)
+
+    def drain(self, batch_bytes_max: int) -> Iterator[DrainedBatch]:
+        """What is scheduled, joined into batches of at most `batch_bytes_max`; no append is split (LI-22)."""
+        while self._scheduled_count:
+            bodies: list[bytes] = []
+            size, record_count = 0, 0
+            while self._scheduled_count and (not bodies or size + len(self._prepared[0].body) <= batch_bytes_max):
+                append = self._prepared.popleft()
+                self._scheduled_count -= 1
+                self._uncommitted.append(append)
+                bodies.append(append.body)
+                size += len(append.body)
+                record_count += append.record_count
+            self.prepared_bytes -= size
+            yield DrainedBatch(bodies[0] if len(bodies) == 1 else b"".join(bodies), record_count)
+
+    def take_committed(self, high_watermark: Offset) -> list[int]:
+        """The ids of appends that the high watermark has passed."""
+        committed = []
+        while self._uncommitted and self._uncommitted[0].end_offset <= high_watermark:
+            committed.append(self._uncommitted.popleft().append_id)
+        return committed
+
+    def take_all(self) -> list[int]:
+        """The ids of all appends, committed or not: leadership is lost (LI-26)."""
+        appends = [*self._uncommitted, *self._prepared]
+        self._uncommitted.clear()
+        self._prepared.clear()
+        self._scheduled_count = 0
+        self.prepared_bytes = 0
+        return [append.append_id for append in appends]

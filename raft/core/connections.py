@@ -1,0 +1,103 @@
+"""What goes on with each peer: one request at a time, a back-off after a failure (RF-63).
+
+Kept by endpoint, because a replica that looks for the leader does not know who listens where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from raft.core.messages import FetchRequest, Request
+from raft.core.types import Endpoint, Epoch
+
+CONNECTIONS_MAX: Final = 256
+"""Idle connections are forgotten beyond this: addresses come from peers too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request that was sent: where to, and in which epoch."""
+
+    correlation_id: int
+    endpoint: Endpoint
+    request: Request
+    epoch: Epoch
+    deadline_ms: int
+
+
+class Connections:
+    """Requests under way and peers that are left alone for a while. Unexpected correlation ids are nobody's."""
+
+    __slots__ = (
+        "_backing_off",
+        "_by_correlation",
+        "_by_endpoint",
+        "_next_id",
+        "_request_timeout_ms",
+        "_retry_backoff_ms",
+    )
+
+    def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._next_id = 0
+        self._by_endpoint: dict[Endpoint, Pending] = {}
+        self._by_correlation: dict[int, Pending] = {}
+        self._backing_off: dict[Endpoint, int] = {}
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next connection becomes ready again by itself."""
+        deadlines = [pending.deadline_ms for pending in self._by_endpoint.values()]
+        deadlines.extend(self._backing_off.values())
+        return min(deadlines, default=None)
+
+    @property
+    def has_fetch_under_way(self) -> bool:
+        """Whether a fetch is unanswered: there is one at a time in all (RF-63)."""
+        return any(isinstance(pending.request, FetchRequest) for pending in self._by_endpoint.values())
+
+    def is_ready(self, endpoint: Endpoint) -> bool:
+        """Whether a request may be sent there."""
+        return endpoint not in self._by_endpoint and endpoint not in self._backing_off
+
+    def is_backing_off(self, endpoint: Endpoint) -> bool:
+        """Whether the last request there failed just now."""
+        return endpoint in self._backing_off
+
+    def sent(self, endpoint: Endpoint, request: Request, epoch: Epoch, now_ms: int) -> int:
+        """Note that `request` goes to `endpoint`, which must be ready; returns its correlation id."""
+        self._next_id += 1
+        pending = Pending(self._next_id, endpoint, request, epoch, now_ms + self._request_timeout_ms)
+        self._by_endpoint[endpoint] = pending
+        self._by_correlation[pending.correlation_id] = pending
+        return pending.correlation_id
+
+    def take(self, correlation_id: int) -> Pending | None:
+        """The request with that id, which is under way no more; None if it never was or is given up."""
+        pending = self._by_correlation.pop(correlation_id, None)
+        if pending is not None:
+            del self._by_endpoint[pending.endpoint]
+        return pending
+
+    def back_off(self, endpoint: Endpoint, now_ms: int) -> None:
+        """Leave `endpoint` alone for the retry back-off."""
+        if len(self._backing_off) >= CONNECTIONS_MAX:
+            del self._backing_off[next(iter(self._backing_off))]
+        self._backing_off[endpoint] = now_ms + self._retry_backoff_ms
+
+    def expire(self, now_ms: int) -> list[Pending]:
+        """Make ready whose back-off is over; give up and return the requests that took too long."""
+        if self._backing_off:
+            self._backing_off = {peer: until for peer, until in self._backing_off.items() if until > now_ms}
+        timed_out = [pending for pending in self._by_endpoint.values() if pending.deadline_ms <= now_ms]
+        for pending in timed_out:
+            self.take(pending.correlation_id)
+        return timed_out
+
+    def reset(self) -> None:
+        """Make every connection ready and give up what is under way, as a new state begins (RF-12)."""
+        self._by_endpoint.clear()
+        self._by_correlation.clear()
+        self._backing_off.clear()

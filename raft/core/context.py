@@ -1,0 +1,118 @@
+"""What the handlers of one replica share: its configuration, its state, and the actions it has ordered so far.
+
+Only `raft.core.transitions` sets `state`; everything else in here is changed where its owner says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raft.core.actions import Action, Reply, Send
+from raft.core.config import QuorumConfig
+from raft.core.connections import Connections
+from raft.core.election import ElectionState
+from raft.core.log import LogState
+from raft.core.messages import Request, Response
+from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.voters import VoterSet
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One replica's data."""
+
+    config: QuorumConfig
+    cluster_id: str
+    key: ReplicaKey | None
+    endpoint: Endpoint | None
+    voters: VoterSet
+    bootstrap_endpoints: tuple[Endpoint, ...]
+    log: LogState
+    random: Random
+    state: State
+    connections: Connections
+    high_watermark: Offset
+    """The largest high watermark that this replica has known; it never decreases (RF-10, RF-43)."""
+    now_ms: int
+    persisted: ElectionState | None
+    """The last election state that was ordered to be made durable."""
+    announced: LeaderAndEpoch
+    actions: list[Action] = field(default_factory=list)
+    is_flushing: bool = False
+    """Whether a FlushLog was ordered and has not finished."""
+    is_shutting_down: bool = False
+    is_handing_over: bool = False
+    """Whether it resigned to shut down: the next epoch, whoever opens it, ends its part."""
+    is_shutdown_complete: bool = False
+
+    @property
+    def epoch(self) -> Epoch:
+        """The epoch that this replica is in."""
+        return self.state.epoch
+
+    @property
+    def own_id(self) -> NodeId | None:
+        """This replica's node id; None for a tool that follows (RF-02)."""
+        return None if self.key is None else self.key.node_id
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is in the voter set (RF-01)."""
+        return self.key is not None and self.voters.is_voter(self.key)
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether it is the only one (RF-04)."""
+        return self.key is not None and self.voters.is_only_voter(self.key)
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader to name in answers. A resigned leader names nobody, least of all itself (RF-13)."""
+        match self.state:
+            case Leader() | Follower() | Unattached() | Prospective():
+                return LeaderAndEpoch(self.state.leader_id, self.state.epoch)
+            case Candidate() | Resigned():
+                return LeaderAndEpoch(None, self.state.epoch)
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens, if it and that are known."""
+        match self.state:
+            case Leader():
+                return self.endpoint
+            case Follower() | Prospective():
+                return self.state.leader_endpoint
+            case _:
+                return None
+
+    def other_voters(self) -> list[NodeId]:
+        """The ids of the voters but this replica."""
+        return [key.node_id for key in self.voters.replica_keys() if key.node_id != self.own_id]
+
+    def endpoint_of(self, node_id: NodeId) -> Endpoint | None:
+        """Where a voter listens (RF-62)."""
+        voter = self.voters.get(node_id)
+        return None if voter is None else voter.endpoint
+
+    def election_timeout_ms(self) -> int:
+        """A fresh election timeout: T and up to as much again (RF-09)."""
+        timeout_ms = self.config.election_timeout_ms
+        return timeout_ms + self.random.randrange(timeout_ms)
+
+    def order(self, action: Action) -> None:
+        """Order `action` after everything ordered so far."""
+        self.actions.append(action)
+
+    def reply(self, request_id: int, response: Response) -> None:
+        """Answer a request."""
+        self.actions.append(Reply(request_id, response))
+
+    def send(self, endpoint: Endpoint, request: Request) -> None:
+        """Send a request to a peer whose connection is ready."""
+        correlation_id = self.connections.sent(endpoint, request, self.epoch, self.now_ms)
+        self.actions.append(Send(correlation_id, endpoint, request))

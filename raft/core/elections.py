@@ -1,0 +1,249 @@
+"""Votes and pre-votes: who asks, who grants (RF-14 to RF-24), and where the answers lead."""
+
+from __future__ import annotations
+
+from raft.core.context import Context
+from raft.core.errors import ErrorCode
+from raft.core.leading import become_leader
+from raft.core.messages import VoteRequest, VoteResponse
+from raft.core.quorum import VoteTally
+from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from raft.core.transitions import transition
+from raft.core.types import Endpoint, Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from raft.core.validation import is_for_this_replica, refuse_voter_request
+
+
+def become_unattached(
+    context: Context, epoch: Epoch, *, leader_id: NodeId | None = None, voted_key: ReplicaKey | None = None
+) -> None:
+    """Enter Unattached. The rest of a running election timeout is kept, unless a vote was granted (RF-09, RF-18)."""
+    state = context.state
+    deadline_ms = None
+    if context.is_voter:
+        deadline_ms = context.now_ms + context.election_timeout_ms()
+        if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
+            deadline_ms = state.election_deadline_ms or deadline_ms
+            if deadline_ms <= context.now_ms:  # it is over: the next wait is a new one
+                deadline_ms = context.now_ms + context.election_timeout_ms()
+    if epoch == state.epoch:
+        voted_key = voted_key or state.voted_key
+    transition(
+        context,
+        Unattached(epoch=epoch, leader_id=leader_id, voted_key=voted_key, election_deadline_ms=deadline_ms),
+    )
+
+
+def become_follower(context: Context, epoch: Epoch, leader_id: NodeId, leader_endpoint: Endpoint) -> None:
+    """Enter Follower of a leader whose endpoint is known."""
+    transition(
+        context,
+        Follower(
+            epoch=epoch,
+            leader_id=leader_id,
+            leader_endpoint=leader_endpoint,
+            voted_key=context.state.voted_key if epoch == context.epoch else None,
+            fetch_deadline_ms=context.now_ms + context.config.fetch_timeout_ms,
+        ),
+    )
+
+
+def become_prospective(context: Context) -> None:
+    """Ask for pre-votes in the present epoch; a sole voter needs to ask nobody (RF-04)."""
+    state = context.state
+    leader_id = state.leader_id if isinstance(state, Follower | Unattached) else None
+    votes = _new_tally(context, allows_change=True)
+    transition(
+        context,
+        Prospective(
+            epoch=state.epoch,
+            leader_id=leader_id,
+            leader_endpoint=state.leader_endpoint if isinstance(state, Follower) else None,
+            voted_key=state.voted_key,
+            election_deadline_ms=context.now_ms + context.election_timeout_ms(),
+            votes=votes,
+        ),
+    )
+    if votes.is_won:
+        become_candidate(context)
+
+
+def become_candidate(context: Context) -> None:
+    """Open the next epoch and vote for itself."""
+    votes = _new_tally(context, allows_change=False)
+    transition(
+        context,
+        Candidate(
+            epoch=Epoch(context.epoch + 1),
+            voted_key=_own_key(context),
+            election_deadline_ms=context.now_ms + context.election_timeout_ms(),
+            votes=votes,
+        ),
+    )
+    if votes.is_won:
+        become_leader(context)
+
+
+def candidate_again(context: Context) -> Candidate:
+    """The state of a replica that stopped while it was a candidate: the same epoch, its own vote, no others' yet."""
+    return Candidate(
+        epoch=context.epoch,
+        voted_key=_own_key(context),
+        election_deadline_ms=context.now_ms + context.election_timeout_ms(),
+        votes=_new_tally(context, allows_change=False),
+    )
+
+
+def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
+    """Answer a Vote or a pre-vote. A higher epoch is entered first, then the request is judged in it (RF-15)."""
+    # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
+    last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
+    invalid = request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max
+    error = refuse_voter_request(
+        context, request.cluster_id, request.replica_epoch, request.replica_key.node_id, invalid=invalid
+    )
+    granted = False
+    if error is ErrorCode.NONE:
+        if request.replica_epoch > context.epoch:
+            become_unattached(context, request.replica_epoch)
+        if not is_for_this_replica(context, request.voter_key):
+            error = ErrorCode.INVALID_VOTER_KEY  # RF-21
+        elif request.pre_vote:
+            granted = _grants_pre_vote(context, request)
+        else:
+            granted = _grants_vote(context, request)
+            if granted:
+                _add_vote(context, request.replica_key)
+    return VoteResponse(
+        error=error,
+        leader=context.leader,
+        leader_endpoint=context.leader_endpoint,
+        vote_granted=granted,
+        pre_vote=request.pre_vote,
+    )
+
+
+def on_vote_response(context: Context, request: VoteRequest, response: VoteResponse) -> bool:
+    """Count an answer to a vote that is still being asked for (RF-24). False: leave that peer alone for a while."""
+    state = context.state
+    if not isinstance(state, Prospective if request.pre_vote else Candidate) or request.replica_epoch != state.epoch:
+        return True
+    if response.error is ErrorCode.UNSUPPORTED_VERSION and isinstance(state, Prospective):
+        become_candidate(context)  # a peer that knows no pre-vote must be asked for a real one
+        return True
+    if response.error is not ErrorCode.NONE or request.voter_key is None:
+        return False
+    if not isinstance(state, Prospective | Candidate):
+        return True
+    state.votes.record(request.voter_key.node_id, response.vote_granted)
+    if isinstance(state, Prospective):
+        if state.votes.is_won:
+            become_candidate(context)
+        elif state.votes.is_lost:
+            _leave_prospective(context, state)
+    elif isinstance(state, Candidate) and state.votes.is_won:
+        become_leader(context)
+    return True
+
+
+def drive(context: Context) -> None:
+    """Do what is due in Unattached, Prospective, Candidate and Resigned but fetches and resignations."""
+    state, now_ms = context.state, context.now_ms
+    match state:
+        case Unattached(election_deadline_ms=int(deadline_ms)) if deadline_ms <= now_ms:
+            become_prospective(context)
+        case Prospective() if state.election_deadline_ms <= now_ms:
+            _leave_prospective(context, state)
+        case Candidate() if state.election_deadline_ms <= now_ms:
+            become_prospective(context)
+        case Prospective() | Candidate():
+            _ask_for_votes(context, state)
+        case Resigned() if state.election_deadline_ms <= now_ms:
+            become_unattached(context, Epoch(state.epoch + 1))  # RF-13
+        case _:
+            pass
+
+
+def _ask_for_votes(context: Context, state: Prospective | Candidate) -> None:
+    for voter_id in state.votes.unrecorded():
+        voter = context.voters.get(voter_id)
+        if voter is None or not context.connections.is_ready(voter.endpoint):
+            continue
+        context.send(
+            voter.endpoint,
+            VoteRequest(
+                cluster_id=context.cluster_id,
+                voter_key=voter.key,
+                replica_key=_own_key(context),
+                replica_epoch=state.epoch,
+                last_epoch=context.log.last_epoch,
+                last_offset=context.log.end_offset,
+                pre_vote=isinstance(state, Prospective),
+            ),
+        )
+
+
+def _leave_prospective(context: Context, state: Prospective) -> None:
+    """Nobody would vote for it, or not in time: back to the leader it had, if that one is known."""
+    if state.leader_id is not None and state.leader_endpoint is not None:
+        become_follower(context, state.epoch, state.leader_id, state.leader_endpoint)
+    else:
+        become_unattached(context, state.epoch, leader_id=state.leader_id)
+
+
+def _is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
+    """RF-14: the nominee's log ends no earlier than this one."""
+    return OffsetAndEpoch(epoch=request.last_epoch, offset=request.last_offset) >= context.log.end
+
+
+def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
+    match context.state:
+        case Leader():
+            return False
+        case Follower(has_fetched=True):
+            return False
+        case _:
+            return _is_log_up_to_date(context, request)
+
+
+def _grants_vote(context: Context, request: VoteRequest) -> bool:
+    state = context.state
+    if not isinstance(state, Unattached | Prospective):
+        return False
+    if state.voted_key is not None:
+        voted = state.voted_key
+        return voted.node_id == request.replica_key.node_id and (
+            voted.directory_id is None or voted.directory_id == request.replica_key.directory_id
+        )
+    return state.leader_id is None and _is_log_up_to_date(context, request)
+
+
+def _add_vote(context: Context, key: ReplicaKey) -> None:
+    """Make the vote durable before it is answered; one that was given already stays as it is (RF-08)."""
+    if context.state.voted_key is None:
+        become_unattached(context, context.epoch, voted_key=key)
+
+
+def _new_tally(context: Context, *, allows_change: bool) -> VoteTally:
+    votes = VoteTally(tuple(key.node_id for key in context.voters.replica_keys()), allows_change)
+    votes.record(_own_key(context).node_id, True)
+    return votes
+
+
+def _own_key(context: Context) -> ReplicaKey:
+    if context.key is None:
+        raise TypeError("a replica without a node id takes no part in elections")
+    return context.key
+
+
+def elect_only_voter(context: Context) -> None:
+    """A sole voter waits for nobody: it leads, in the next epoch unless it was a candidate already (RF-04)."""
+    match context.state:
+        case Candidate():
+            become_leader(context)
+        case Resigned():
+            become_unattached(context, Epoch(context.epoch + 1))
+            become_prospective(context)
+        case Unattached() | Follower():
+            become_prospective(context)
+        case _:
+            pass

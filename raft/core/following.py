@@ -1,0 +1,269 @@
+"""What a replica does that does not lead: learn who leads, fetch, append, truncate (RF-30, RF-50 to RF-64)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raft.core.actions import AdvanceHighWatermark, AppendBatches, TruncateLog
+from raft.core.checks import check
+from raft.core.context import Context
+from raft.core.elections import become_follower, become_prospective, become_unattached
+from raft.core.errors import ErrorCode
+from raft.core.leading import order_flush
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    LogRange,
+    Response,
+)
+from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
+from raft.core.types import (
+    HIGH_WATERMARK_NOT_SENT,
+    Batch,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
+from raft.core.validation import is_for_this_replica, refuse_voter_request
+
+# --- who leads ------------------------------------------------------------------------------------------------------
+
+
+def learn_of_leader(context: Context, leader: LeaderAndEpoch, endpoint: Endpoint | None) -> bool:
+    """Take note of a leader in this epoch or a higher one. True if that told this replica something new.
+
+    Two leaders in one epoch are a split brain: InvariantViolation, unless the one named is no voter, which is a lie
+    that changes nothing.
+    """
+    if leader.epoch < context.epoch:
+        return False
+    if leader.leader_id is None or leader.leader_id == context.own_id:
+        # Nobody tells this replica that it leads an epoch that it knows nothing of; that the epoch came is news.
+        if leader.epoch > context.epoch:
+            become_unattached(context, leader.epoch)
+            return True
+        return False
+    if endpoint is None:
+        endpoint = context.endpoint_of(leader.leader_id)  # RF-62
+    if leader.epoch == context.epoch and _known_leader(context) is not None:
+        return _same_epoch_leader(context, leader.leader_id, endpoint)
+    if leader.epoch == context.epoch and isinstance(context.state, Leader | Resigned):
+        return False
+    if endpoint is None:
+        if leader.epoch > context.epoch:
+            become_unattached(context, leader.epoch, leader_id=leader.leader_id)
+            return True
+        return False
+    become_follower(context, leader.epoch, leader.leader_id, endpoint)
+    return True
+
+
+def _known_leader(context: Context) -> NodeId | None:
+    match context.state:
+        case Resigned():
+            return context.own_id
+        case _:
+            return context.leader.leader_id
+
+
+def _same_epoch_leader(context: Context, leader_id: NodeId, endpoint: Endpoint | None) -> bool:
+    state = context.state
+    if leader_id != _known_leader(context):
+        check(
+            context.voters.get(leader_id) is None,
+            "an epoch has one leader, and two voters say they lead it",
+            epoch=context.epoch,
+            known=_known_leader(context),
+            named=leader_id,
+        )
+        return False
+    if endpoint is None:
+        return False
+    knows_where = isinstance(state, Follower | Prospective) and state.leader_endpoint == endpoint
+    if isinstance(state, Follower | Prospective | Unattached) and not knows_where:
+        become_follower(context, context.epoch, leader_id, endpoint)
+        return True
+    return False
+
+
+def on_begin_quorum_epoch(context: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    """The sender leads: follow it (RF-70, RF-71)."""
+    error = refuse_voter_request(context, request.cluster_id, request.leader_epoch, request.leader_id)
+    if error is ErrorCode.NONE:
+        announced = LeaderAndEpoch(request.leader_id, request.leader_epoch)
+        learn_of_leader(context, announced, request.leader_endpoint)
+        if isinstance(context.state, Prospective) and context.leader == announced:
+            endpoint = request.leader_endpoint or context.endpoint_of(request.leader_id)
+            if endpoint is not None:  # the leader is there after all
+                become_follower(context, context.epoch, request.leader_id, endpoint)
+        if not is_for_this_replica(context, request.voter_key):
+            error = ErrorCode.INVALID_VOTER_KEY
+    return BeginQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
+
+
+def on_end_quorum_epoch(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    """The sender leads no more: start an election in the order that it prefers (RF-36, RF-37, RF-72)."""
+    error = refuse_voter_request(context, request.cluster_id, request.leader_epoch, request.leader_id)
+    if error is ErrorCode.NONE:
+        leader = LeaderAndEpoch(request.leader_id, request.leader_epoch)
+        learn_of_leader(context, leader, request.leader_endpoint)
+        state = context.state
+        if isinstance(state, Follower) and state.leader_id == request.leader_id:
+            wait_ms = _wait_for_election_ms(context, request.preferred_candidates)
+            state.fetch_deadline_ms = context.now_ms + wait_ms
+    return EndQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
+
+
+def _wait_for_election_ms(context: Context, preferred: Sequence[ReplicaKey]) -> int:
+    """None for the first candidate, then twice as long for each, the maximum for who is not listed (RF-36)."""
+    maximum = context.config.election_backoff_max_ms
+    for position, key in enumerate(preferred):
+        if is_for_this_replica(context, key):
+            if position == 0:
+                return 0
+            return min(maximum, (maximum >> (len(preferred) - 1)) << (position - 1))
+    return maximum
+
+
+def on_common_response(context: Context, response: Response) -> bool | None:
+    """What every answer says of the leader (RF-61).
+
+    True: it is dealt with. False: leave that peer alone for a while. None: it goes on to what was asked.
+    """
+    error = response.error
+    if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return True
+    if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
+        return False
+    epoch = context.epoch
+    learned = learn_of_leader(context, response.leader, response.leader_endpoint)
+    if context.epoch != epoch:
+        return True
+    if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        return learned
+    if error is ErrorCode.BROKER_NOT_AVAILABLE:
+        return False
+    return None
+
+
+# --- fetching -------------------------------------------------------------------------------------------------------
+
+
+def drive(context: Context) -> None:
+    """Start an election when the leader is silent, else keep one fetch under way (RF-30, RF-63, RF-64)."""
+    state = context.state
+    if isinstance(state, Follower) and state.fetch_deadline_ms <= context.now_ms and context.is_voter:
+        become_prospective(context)
+        return
+    if not isinstance(state, Follower | Unattached) or context.connections.has_fetch_under_way:
+        return
+    if context.is_voter and context.log.flushed_end_offset < context.log.end_offset:
+        return  # the fetch says what this voter has for good, so the flush comes first (RF-54)
+    destination = _whom_to_ask(context, state)
+    if destination is not None:
+        context.send(destination, _fetch_request(context))
+
+
+def _whom_to_ask(context: Context, state: Follower | Unattached) -> Endpoint | None:
+    """The leader, if it is known and not silent; else any of the servers to start from (RF-64, RF-91)."""
+    if isinstance(state, Follower) and state.fetch_deadline_ms > context.now_ms:
+        if context.connections.is_ready(state.leader_endpoint):
+            return state.leader_endpoint
+        if not context.connections.is_backing_off(state.leader_endpoint):
+            return None
+    servers = context.bootstrap_endpoints or tuple(voter.endpoint for voter in context.voters.voters())
+    ready = [server for server in servers if server != context.endpoint and context.connections.is_ready(server)]
+    return ready[context.random.randrange(len(ready))] if ready else None
+
+
+def _fetch_request(context: Context) -> FetchRequest:
+    config = context.config
+    return FetchRequest(
+        cluster_id=context.cluster_id,
+        replica_key=context.key,
+        current_leader_epoch=context.epoch,
+        fetch_offset=context.log.end_offset,
+        last_fetched_epoch=context.log.last_epoch,
+        max_wait_ms=config.fetch_max_wait_ms,
+        max_bytes=config.fetch_max_bytes,
+        high_watermark=context.high_watermark if config.fetch_version >= 18 else HIGH_WATERMARK_NOT_SENT,
+    )
+
+
+def on_fetch_response(context: Context, request: FetchRequest, response: FetchResponse) -> bool:
+    """Take what the leader sent. False: leave that peer alone for a while, nothing was changed."""
+    state = context.state
+    if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
+        return True  # RF-56
+    if response.error is not ErrorCode.NONE or response.snapshot_id is not None:
+        return False
+    if request.fetch_offset != context.log.end_offset:
+        return True
+    if response.diverging_epoch is not None:
+        if not _truncate(context, response.diverging_epoch):
+            return False
+    elif response.records:
+        batches = _acceptable(context, response.records)
+        if not batches:
+            return False
+        context.log.append_batches(batches)
+        context.order(AppendBatches(batches))
+        if context.is_voter:
+            order_flush(context)
+    state.has_fetched = True
+    state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
+    _take_high_watermark(context, response.high_watermark)
+    return True
+
+
+def _truncate(context: Context, diverging: OffsetAndEpoch) -> bool:
+    """Cut the log where it diverges from the leader's. A point that cuts nothing helps nobody: False."""
+    if diverging.epoch < 0 or diverging.offset < 0:
+        return False
+    point = context.log.truncation_point(diverging)
+    if point >= context.log.end_offset:
+        return False
+    check(
+        point >= context.high_watermark,
+        "the leader's log diverges below the high watermark: committed records would be lost",
+        truncation_point=point,
+        high_watermark=context.high_watermark,
+    )
+    context.log.truncate(point)
+    context.order(TruncateLog(point))
+    return True
+
+
+def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tuple[Batch, ...]:
+    """The batches up to the first of a higher epoch than this one; none if any does not go on where the log ends."""
+    if isinstance(records, LogRange):
+        return ()
+    end_offset, epoch = context.log.end_offset, max(context.log.last_epoch, Epoch(1))
+    accepted = []
+    for batch in records:
+        if batch.base_offset != end_offset or batch.last_offset < batch.base_offset or batch.epoch < epoch:
+            return ()
+        if batch.epoch > context.epoch:
+            break  # RF-53
+        accepted.append(batch)
+        end_offset, epoch = batch.end_offset, batch.epoch
+    return tuple(accepted)
+
+
+def _take_high_watermark(context: Context, high_watermark: Offset) -> None:
+    """A follower knows as committed what the leader does, as far as its own log goes (RF-46).
+
+    A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back.
+    """
+    known = Offset(min(high_watermark, context.log.end_offset))
+    if known > context.high_watermark:
+        context.high_watermark = known
+        context.order(AdvanceHighWatermark(known))

@@ -1,0 +1,270 @@
+"""What a leader does: appends, the high watermark, check quorum, resignation (RF-32 to RF-48)."""
+
+from __future__ import annotations
+
+from raft.core.accumulator import Accumulator
+from raft.core.actions import (
+    AdvanceHighWatermark,
+    AppendLeaderChange,
+    AppendRecords,
+    CompleteAppend,
+    FailAppend,
+    FlushLog,
+)
+from raft.core.checks import check
+from raft.core.context import Context
+from raft.core.errors import ErrorCode
+from raft.core.events import AppendPrepared
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    LeaderChange,
+    ReplicaDescription,
+)
+from raft.core.purgatory import Purgatory
+from raft.core.quorum import majority_end_offset
+from raft.core.states import Candidate, Leader, ReplicaProgress, Resigned
+from raft.core.transitions import transition
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, ReplicaKey
+from raft.core.validation import refuse_cluster
+
+
+def become_leader(context: Context) -> None:
+    """Enter Leader as the winner of an election and open the epoch with a leader change record (RF-40)."""
+    candidate, key = context.state, context.key
+    check(isinstance(candidate, Candidate) and key is not None, "a leader was a candidate")
+    if not isinstance(candidate, Candidate) or key is None:
+        return
+    granting = candidate.votes.granting()
+    leader = Leader(
+        epoch=candidate.epoch,
+        leader_id=key.node_id,
+        voted_key=candidate.voted_key,
+        epoch_start_offset=context.log.end_offset,
+        accumulator=Accumulator(context.log.end_offset),
+        purgatory=Purgatory(context.config.parked_fetches_max),
+        granting_voters=tuple(voter for voter in context.voters.replica_keys() if voter.node_id in granting),
+        voters={
+            voter.node_id: ReplicaProgress(voter)
+            for voter in context.voters.replica_keys()
+            if voter.node_id != key.node_id
+        },
+        check_quorum_deadline_ms=(
+            None if context.is_only_voter else context.now_ms + context.config.check_quorum_timeout_ms
+        ),
+        begin_quorum_deadline_ms=context.now_ms,
+    )
+    transition(context, leader)
+    _append_leader_change(context, leader)
+
+
+def _append_leader_change(context: Context, leader: Leader) -> None:
+    record = LeaderChange(
+        leader_id=leader.leader_id, voters=tuple(context.voters.replica_keys()), granting_voters=leader.granting_voters
+    )
+    base_offset = context.log.append(leader.epoch, 1)
+    leader.accumulator.next_offset = context.log.end_offset
+    context.order(AppendLeaderChange(base_offset, leader.epoch, record))
+    order_flush(context)
+
+
+# --- appends ----------------------------------------------------------------------------------------------------------
+
+
+def on_append_prepared(context: Context, event: AppendPrepared) -> None:
+    """Take a client's append, or refuse it (LI-21)."""
+    leader, config = context.state, context.config
+    if not isinstance(leader, Leader) or event.epoch != leader.epoch:
+        message = f"this replica does not lead epoch {event.epoch}; the leader is {context.leader.leader_id}"
+        context.order(FailAppend(event.append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+    elif len(event.body) > config.batch_bytes_max:
+        message = f"{len(event.body)} bytes in one append; {config.batch_bytes_max} fit: append fewer records at a time"
+        context.order(FailAppend(event.append_id, ErrorCode.RECORD_LIST_TOO_LARGE, message))
+    elif leader.accumulator.prepared_bytes + len(event.body) > config.pending_append_bytes_max:
+        message = f"{leader.accumulator.prepared_bytes} bytes wait for the disk; try again when some are written"
+        context.order(FailAppend(event.append_id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message))
+    else:
+        leader.accumulator.prepare(event.append_id, event.body, event.record_count)
+
+
+def on_appends_scheduled(context: Context) -> None:
+    """Let what is prepared be written, as soon as no flush is under way."""
+    if isinstance(context.state, Leader):
+        context.state.accumulator.schedule()
+
+
+def drain_appends(context: Context) -> bool:
+    """Write what is scheduled, if no flush is under way: it gathers meanwhile. True if something was written."""
+    leader = context.state
+    if not isinstance(leader, Leader) or context.is_flushing or not leader.accumulator.has_scheduled:
+        return False
+    for batch in leader.accumulator.drain(context.config.batch_bytes_max):
+        base_offset = context.log.append(leader.epoch, batch.record_count)
+        context.order(AppendRecords(base_offset, leader.epoch, batch.body, batch.record_count))
+    return True
+
+
+def order_flush(context: Context) -> None:
+    """Have the log flushed if it must be and no flush is under way."""
+    if not context.is_flushing and context.log.flushed_end_offset < context.log.end_offset:
+        context.is_flushing = True
+        context.order(FlushLog(context.log.end_offset))
+
+
+# --- the high watermark ---------------------------------------------------------------------------------------------
+
+
+def advance_high_watermark(context: Context) -> bool:
+    """Move the high watermark to what a majority has, if that is past the epoch's start (RF-41 to RF-43).
+
+    The leader's own part is what it has flushed, so nothing is committed that it could forget. Completes appends;
+    parked fetches and listeners are the caller's (PK-08). True if it moved.
+    """
+    leader = context.state
+    if not isinstance(leader, Leader):
+        return False
+    end_offsets = [progress.end_offset for progress in leader.voters.values()]
+    if context.is_voter:
+        end_offsets.append(context.log.flushed_end_offset)
+    reached = min(majority_end_offset(end_offsets), context.log.end_offset)
+    if reached <= leader.epoch_start_offset or reached <= leader.high_watermark:
+        return False
+    check(reached >= context.high_watermark, "the high watermark never decreases", reached=reached)
+    leader.high_watermark = context.high_watermark = reached
+    for append_id in leader.accumulator.take_committed(reached):
+        context.order(CompleteAppend(append_id))
+    return True
+
+
+def announce_high_watermark(context: Context) -> None:
+    """Tell listeners how far the log is committed."""
+    context.order(AdvanceHighWatermark(context.high_watermark))
+
+
+# --- check quorum, begin quorum, resignation ------------------------------------------------------------------------
+
+
+def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
+    """A voter fetched: with enough others the leader may go on for another check-quorum timeout (RF-32)."""
+    if key.node_id not in leader.voters or not context.voters.is_voter(key):
+        return
+    leader.fetched_since_check[key.node_id] = None
+    needed = context.voters.majority - (1 if context.is_voter else 0)
+    if len(leader.fetched_since_check) >= needed:
+        leader.fetched_since_check.clear()
+        leader.check_quorum_deadline_ms = context.now_ms + context.config.check_quorum_timeout_ms
+
+
+def drive(context: Context) -> None:
+    """Resign without a majority; tell voters that do not fetch who leads (RF-32, RF-33)."""
+    leader = context.state
+    if not isinstance(leader, Leader):
+        return
+    if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms:
+        resign(context)
+    elif leader.begin_quorum_deadline_ms <= context.now_ms:
+        leader.begin_quorum_deadline_ms = context.now_ms + context.config.begin_quorum_interval_ms
+        _begin_quorum_epoch(context, leader)
+
+
+def _begin_quorum_epoch(context: Context, leader: Leader) -> None:
+    for voter_id, progress in leader.voters.items():
+        voter = context.voters.get(voter_id)
+        last_fetch_ms = progress.last_fetch_ms
+        fetches = last_fetch_ms is not None and context.now_ms - last_fetch_ms < context.config.begin_quorum_interval_ms
+        if voter is None or fetches or not context.connections.is_ready(voter.endpoint):
+            continue
+        request = BeginQuorumEpochRequest(
+            cluster_id=context.cluster_id,
+            voter_key=voter.key,
+            leader_id=leader.leader_id,
+            leader_epoch=leader.epoch,
+            leader_endpoint=context.endpoint,
+        )
+        context.send(voter.endpoint, request)
+
+
+def resign(context: Context) -> None:
+    """Stop leading and ask the others to elect, the one with the longest log first (RF-34, RF-35)."""
+    leader = context.state
+    if not isinstance(leader, Leader):
+        return
+    by_progress = sorted(leader.voters.values(), key=lambda progress: (-progress.end_offset, progress.key.node_id))
+    transition(
+        context,
+        Resigned(
+            epoch=leader.epoch,
+            voted_key=leader.voted_key,
+            election_deadline_ms=context.now_ms + context.election_timeout_ms(),
+            unacknowledged=dict.fromkeys(leader.voters),
+            preferred_candidates=tuple(progress.key for progress in by_progress),
+        ),
+    )
+
+
+def drive_resigned(context: Context) -> None:
+    """Tell the voters that have not acknowledged it."""
+    state = context.state
+    if not isinstance(state, Resigned) or context.own_id is None:
+        return
+    for voter_id in state.unacknowledged:
+        voter = context.voters.get(voter_id)
+        if voter is None or not context.connections.is_ready(voter.endpoint):
+            continue
+        request = EndQuorumEpochRequest(
+            cluster_id=context.cluster_id,
+            leader_id=context.own_id,
+            leader_epoch=state.epoch,
+            preferred_candidates=state.preferred_candidates,
+            leader_endpoint=context.endpoint,
+        )
+        context.send(voter.endpoint, request)
+
+
+# --- description ----------------------------------------------------------------------------------------------------
+
+
+def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Describe every replica that the leader knows of; itself as caught up now (RF-48)."""
+    leader = context.state
+    error = refuse_cluster(context, request.cluster_id)
+    if error is ErrorCode.NONE and not isinstance(leader, Leader):
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader) or context.key is None:
+        return DescribeQuorumResponse(
+            error=error,
+            leader=context.leader,
+            leader_endpoint=context.leader_endpoint,
+            high_watermark=UNKNOWN_HIGH_WATERMARK,
+        )
+    forget_observers(context, leader)
+    own = ReplicaProgress(context.key, context.log.end_offset, context.now_ms, context.now_ms)
+    voters = [own, *leader.voters.values()] if context.is_voter else list(leader.voters.values())
+    voters.sort(key=lambda progress: progress.key.node_id)
+    return DescribeQuorumResponse(
+        leader=context.leader,
+        leader_endpoint=context.endpoint,
+        high_watermark=leader.high_watermark,
+        voters=tuple(_describe(context, progress) for progress in voters),
+        observers=tuple(_describe(context, progress) for progress in leader.observers.values()),
+    )
+
+
+def forget_observers(context: Context, leader: Leader) -> None:
+    """Drop observers that have not fetched for long (RF-38)."""
+    oldest_ms = context.now_ms - context.config.observer_expiration_ms
+    leader.observers = {
+        key: progress for key, progress in leader.observers.items() if (progress.last_fetch_ms or 0) > oldest_ms
+    }
+
+
+def _describe(context: Context, progress: ReplicaProgress) -> ReplicaDescription:
+    return ReplicaDescription(
+        key=progress.key,
+        endpoint=context.endpoint_of(progress.key.node_id),
+        log_end_offset=progress.end_offset,
+        last_fetch_ms=progress.last_fetch_ms,
+        last_caught_up_ms=progress.last_caught_up_ms,
+    )

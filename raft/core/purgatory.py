@@ -1,0 +1,76 @@
+"""Fetches that the leader has parked (PK-02), until there is something to say or their wait is over."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from raft.core.messages import FetchRequest
+from raft.core.types import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFetch:
+    """A fetch, who waits for its answer, and for how long."""
+
+    request_id: int
+    request: FetchRequest
+    deadline_ms: int
+
+
+class Purgatory:
+    """Parked fetches in the order in which they came, at most `capacity`."""
+
+    __slots__ = ("_capacity", "_deadlines", "_parked")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._parked: dict[int, ParkedFetch] = {}
+        self._deadlines: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more can be parked."""
+        return len(self._parked) >= self._capacity
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next one's wait is over."""
+        while self._deadlines and self._deadlines[0][1] not in self._parked:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def park(self, fetch: ParkedFetch) -> None:
+        """Keep `fetch`; there must be room."""
+        self._parked[fetch.request_id] = fetch
+        heapq.heappush(self._deadlines, (fetch.deadline_ms, fetch.request_id))
+
+    def forget(self, request_id: int) -> None:
+        """Drop the fetch of somebody who is gone; nothing happens if it is not parked."""
+        self._parked.pop(request_id, None)
+
+    def take_all(self) -> list[ParkedFetch]:
+        """Every parked fetch, which are parked no more."""
+        fetches = list(self._parked.values())
+        self._parked.clear()
+        self._deadlines.clear()
+        return fetches
+
+    def take_below(self, log_end_offset: Offset) -> list[ParkedFetch]:
+        """The fetches for which there is data now: those below the log end offset."""
+        fetches = [fetch for fetch in self._parked.values() if fetch.request.fetch_offset < log_end_offset]
+        for fetch in fetches:
+            del self._parked[fetch.request_id]
+        return fetches
+
+    def take_expired(self, now_ms: int) -> list[ParkedFetch]:
+        """The fetches whose wait is over."""
+        expired = []
+        deadline_ms = self.next_deadline_ms
+        while deadline_ms is not None and deadline_ms <= now_ms:
+            expired.append(self._parked.pop(heapq.heappop(self._deadlines)[1]))
+            deadline_ms = self.next_deadline_ms
+        return expired

@@ -1,0 +1,55 @@
+"""The arithmetic of majorities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from raft.core.checks import check
+from raft.core.types import NodeId, Offset
+
+
+def majority_end_offset(end_offsets: Iterable[Offset]) -> Offset:
+    """The largest offset that a majority of voters has reached, given every voter's log end offset (RF-41)."""
+    descending = sorted(end_offsets, reverse=True)
+    return descending[len(descending) // 2]
+
+
+@dataclass(slots=True)
+class VoteTally:
+    """Who granted and who rejected a vote (RF-23). `allows_change`: in a pre-vote a voter may change its mind."""
+
+    voter_ids: tuple[NodeId, ...]
+    allows_change: bool
+    _granted: dict[NodeId, bool] = field(default_factory=dict)
+
+    @property
+    def majority(self) -> int:
+        """How many grants win."""
+        return len(self.voter_ids) // 2 + 1
+
+    @property
+    def is_won(self) -> bool:
+        """Whether a majority granted it."""
+        return sum(self._granted.values()) >= self.majority
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether so many rejected it that it can no longer be won."""
+        rejections = len(self._granted) - sum(self._granted.values())
+        return len(self.voter_ids) - rejections < self.majority
+
+    def record(self, voter_id: NodeId, granted: bool) -> None:
+        """Note an answer. A grant of a real vote never becomes a rejection; one from no voter is a bug."""
+        check(voter_id in self.voter_ids, "only voters' answers are counted", voter_id=voter_id)
+        if not self.allows_change and self._granted.get(voter_id, False):
+            check(granted, "a vote that was granted cannot be taken back", voter_id=voter_id)
+        self._granted[voter_id] = granted
+
+    def unrecorded(self) -> list[NodeId]:
+        """Voters that have not answered."""
+        return [voter_id for voter_id in self.voter_ids if voter_id not in self._granted]
+
+    def granting(self) -> list[NodeId]:
+        """Voters that granted it."""
+        return [voter_id for voter_id in self.voter_ids if self._granted.get(voter_id, False)]

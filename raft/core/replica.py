@@ -1,0 +1,333 @@
+"""One replica of the log: events in, actions out. The only public door of the core.
+
+    actions = replica.start(now_ms)
+    actions = replica.step(event, now_ms)
+
+The same events at the same times with the same `random` give the same actions. `now_ms` is monotonic and never goes
+back. How actions are to be carried out is said in `raft.core.actions`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from raft.core import elections, following, leading, serving
+from raft.core.actions import Action, AdvanceHighWatermark
+from raft.core.config import QuorumConfig
+from raft.core.connections import Connections, Pending
+from raft.core.context import Context
+from raft.core.election import ElectionState
+from raft.core.errors import ConfigurationError
+from raft.core.events import (
+    AppendPrepared,
+    AppendsScheduled,
+    Event,
+    LogFlushed,
+    RequestCancelled,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    TimePassed,
+)
+from raft.core.log import LogState
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.core.startup import initial_state
+from raft.core.states import ROLES, Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
+from raft.core.transitions import enter
+from raft.core.types import (
+    UNKNOWN_HIGH_WATERMARK,
+    ZERO_DIRECTORY_ID,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    Offset,
+    ReplicaKey,
+)
+from raft.core.voters import VoterSet
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class Replica:
+    """A voter if its key is in the voter set, an observer if not (RF-01)."""
+
+    def __init__(
+        self,
+        *,
+        config: QuorumConfig,
+        cluster_id: str,
+        key: ReplicaKey | None,
+        endpoint: Endpoint | None,
+        voters: VoterSet,
+        bootstrap_endpoints: tuple[Endpoint, ...],
+        log: LogState,
+        election_state: ElectionState | None,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        """`log` and `election_state` are what is on disk; `log` becomes the replica's own.
+
+        Raises ConfigurationError for a directory id of zero or a vote without a node id (RF-02).
+        """
+        if key is not None and key.directory_id == ZERO_DIRECTORY_ID:
+            raise ConfigurationError("a directory id of zero stands for none; format the directory with a random one")
+        if key is None and election_state is not None and election_state.voted_key is not None:
+            raise ConfigurationError("the quorum state holds a vote, but this replica has no node id; give it its id")
+        epoch = Epoch(max(log.last_epoch, election_state.epoch if election_state is not None else 0))
+        self._context = Context(
+            config=config,
+            cluster_id=cluster_id,
+            key=key,
+            endpoint=endpoint,
+            voters=voters,
+            bootstrap_endpoints=bootstrap_endpoints,
+            log=log,
+            random=random,
+            state=Unattached(epoch=epoch, leader_id=None, voted_key=None, election_deadline_ms=None),
+            connections=Connections(
+                request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+            ),
+            high_watermark=UNKNOWN_HIGH_WATERMARK,
+            now_ms=now_ms,
+            persisted=election_state,
+            announced=LeaderAndEpoch(None, Epoch(0)),
+        )
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The state that it is in."""
+        return ROLES[type(self._context.state)]
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it votes."""
+        return self._context.is_voter
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads and has not resigned."""
+        return isinstance(self._context.state, Leader)
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The epoch and its leader, as far as it knows."""
+        return self._context.leader
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens."""
+        return self._context.leader_endpoint
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed; -1 while it does not know."""
+        return self._context.high_watermark
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The end of its log."""
+        return self._context.log.end_offset
+
+    @property
+    def next_append_offset(self) -> Offset:
+        """The base offset of the next append, after those that are prepared; its log's end if it does not lead."""
+        state = self._context.state
+        return state.accumulator.next_offset if isinstance(state, Leader) else self._context.log.end_offset
+
+    @property
+    def is_shutdown_complete(self) -> bool:
+        """Whether it has handed over, after ShutdownRequested."""
+        return self._context.is_shutdown_complete
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When TimePassed must be stepped at the latest."""
+        state = self._context.state
+        deadlines = [self._context.connections.next_deadline_ms]
+        match state:
+            case Unattached() | Prospective() | Resigned() | Candidate():
+                deadlines.append(state.election_deadline_ms)
+            case Follower():
+                deadlines.append(state.fetch_deadline_ms if self._context.is_voter else None)
+            case Leader():
+                deadlines += [
+                    state.check_quorum_deadline_ms,
+                    state.begin_quorum_deadline_ms,
+                    state.purgatory.next_deadline_ms,
+                ]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # --- what happens to it -------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> list[Action]:
+        """Take up the role that the durable state gives it; once, before any step (kafka-facts 1.2)."""
+        context = self._context
+        context.now_ms = now_ms
+        enter(context, initial_state(context, context.persisted))
+        if context.is_only_voter:
+            elections.elect_only_voter(context)
+        self._drive()
+        return self._take_actions()
+
+    def step(self, event: Event, now_ms: int) -> list[Action]:
+        """Let `event` happen at `now_ms`; what is to be done about it, in order.
+
+        Raises InvariantViolation when something is wrong that must end the process.
+        """
+        context = self._context
+        context.now_ms = max(now_ms, context.now_ms)
+        match event:
+            case RequestReceived(request_id, request):
+                self._on_request(request_id, request)
+            case ResponseReceived(correlation_id, response):
+                self._on_response(correlation_id, response)
+            case LogFlushed(end_offset):
+                self._on_log_flushed(end_offset)
+            case AppendPrepared():
+                leading.on_append_prepared(context, event)
+            case AppendsScheduled():
+                leading.on_appends_scheduled(context)
+            case TimePassed():
+                pass
+            case RequestFailed(correlation_id):
+                self._on_failure(context.connections.take(correlation_id))
+            case RequestCancelled(request_id):
+                if isinstance(context.state, Leader):
+                    context.state.purgatory.forget(request_id)
+            case ResignRequested(epoch):
+                if epoch == context.epoch:
+                    leading.resign(context)
+            case ShutdownRequested():
+                self._on_shutdown_requested()
+            case _:
+                assert_never(event)
+        self._drive()
+        return self._take_actions()
+
+    def _on_request(self, request_id: int, request: Request) -> None:
+        context = self._context
+        response: Response
+        match request:
+            case FetchRequest():
+                serving.on_fetch_request(context, request_id, request)
+                return
+            case VoteRequest():
+                response = elections.on_vote_request(context, request)
+            case BeginQuorumEpochRequest():
+                response = following.on_begin_quorum_epoch(context, request)
+            case EndQuorumEpochRequest():
+                response = following.on_end_quorum_epoch(context, request)
+            case FetchSnapshotRequest():
+                response = serving.on_fetch_snapshot_request(context, request)
+            case DescribeQuorumRequest():
+                response = leading.on_describe_quorum(context, request)
+            case _:
+                assert_never(request)
+        context.reply(request_id, response)
+
+    def _on_response(self, correlation_id: int, response: Response) -> None:
+        pending = self._context.connections.take(correlation_id)
+        if pending is None:
+            return  # too late, or of a state that was left
+        if not self._take_response(pending, response):
+            self._on_failure(pending)
+
+    def _take_response(self, pending: Pending, response: Response) -> bool:
+        """Whether that peer may be asked again at once."""
+        context = self._context
+        handled = following.on_common_response(context, response)
+        if handled is not None:
+            return handled
+        match pending.request, response:
+            case FetchRequest() as request, FetchResponse():
+                return following.on_fetch_response(context, request, response)
+            case VoteRequest() as request, VoteResponse():
+                return elections.on_vote_response(context, request, response)
+            case BeginQuorumEpochRequest(), _:
+                return True  # the next one comes with the timer
+            case EndQuorumEpochRequest(), _:
+                self._on_resignation_acknowledged(pending)
+                return True
+            case _:
+                return False
+
+    def _on_resignation_acknowledged(self, pending: Pending) -> None:
+        state = self._context.state
+        if isinstance(state, Resigned) and pending.epoch == state.epoch:
+            for voter in self._context.voters.voters():
+                if voter.endpoint == pending.endpoint:
+                    state.unacknowledged.pop(voter.key.node_id, None)
+
+    def _on_failure(self, pending: Pending | None) -> None:
+        if pending is not None:
+            self._context.connections.back_off(pending.endpoint, self._context.now_ms)
+
+    def _on_log_flushed(self, end_offset: Offset) -> None:
+        context = self._context
+        context.is_flushing = False
+        context.log.flushed(end_offset)
+        if leading.advance_high_watermark(context):
+            serving.release_all(context)
+            context.order(AdvanceHighWatermark(context.high_watermark))
+
+    def _on_shutdown_requested(self) -> None:
+        context = self._context
+        context.is_shutting_down = True
+        if isinstance(context.state, Leader) and not context.is_only_voter:
+            leading.resign(context)
+        context.is_handing_over = isinstance(context.state, Resigned)
+
+    # --- what is due ------------------------------------------------------------------------------------------------
+
+    def _drive(self) -> None:
+        """Do what is due, until the state stays the same."""
+        context = self._context
+        for pending in context.connections.expire(context.now_ms):
+            self._on_failure(pending)
+        state: State | None = None
+        while state is not context.state:
+            state = context.state
+            elections.drive(context)
+            leading.drive(context)
+            leading.drive_resigned(context)
+            serving.release_expired(context)
+            following.drive(context)
+        if leading.drain_appends(context):
+            serving.release_with_data(context)
+        leading.order_flush(context)
+        self._check_shutdown()
+
+    def _check_shutdown(self) -> None:
+        """A replica may go once somebody else leads or will, or nobody else could (RF-100, RF-101)."""
+        context = self._context
+        if not context.is_shutting_down or context.is_shutdown_complete:
+            return
+        match context.state:
+            case Resigned():
+                context.is_shutdown_complete = not context.state.unacknowledged
+            case Unattached() | Prospective() | Candidate():
+                is_needed = context.is_voter and not context.is_only_voter and not context.is_handing_over
+                context.is_shutdown_complete = not is_needed
+            case _:
+                context.is_shutdown_complete = True
+
+    def _take_actions(self) -> list[Action]:
+        actions = self._context.actions
+        self._context.actions = []
+        return actions

@@ -1,0 +1,157 @@
+"""How the leader answers fetches: at once, or parked until there is something to say (PK-01 to PK-11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from raft.core import leading
+from raft.core.context import Context
+from raft.core.errors import ErrorCode
+from raft.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LogRange,
+)
+from raft.core.purgatory import ParkedFetch
+from raft.core.states import Leader, ReplicaProgress
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, ReplicaKey
+from raft.core.validation import refuse_leader_request
+
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""No answer holds more than this and one batch, whatever is asked for."""
+
+OBSERVERS_MAX: Final = 1_000
+"""The leader keeps track of this many observers; the one that fetched longest ago is dropped for a new one."""
+
+
+def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -> None:
+    """Note how far the replica is, which may move the high watermark, then answer or park (PK-01, PK-02)."""
+    error = _refuse_fetch(context, request)
+    leader = context.state
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        context.reply(request_id, _error_response(context, error))
+        return
+    diverging = context.log.divergence(request.fetch_offset, request.last_fetched_epoch)
+    if diverging is None and request.replica_key is not None:
+        _note_fetch(context, leader, request.replica_key, request)
+        if leading.advance_high_watermark(context):
+            release_all(context)
+            leading.announce_high_watermark(context)
+    response = _response(context, leader, request)
+    if _is_answered_at_once(request, response) or leader.purgatory.is_full:
+        context.reply(request_id, response)
+    else:
+        leader.purgatory.park(ParkedFetch(request_id, request, context.now_ms + request.max_wait_ms))
+
+
+def release_with_data(context: Context) -> None:
+    """The log end offset moved: answer the parked fetches below it."""
+    if isinstance(context.state, Leader):
+        _answer(context, context.state, context.state.purgatory.take_below(context.log.end_offset))
+
+
+def release_all(context: Context) -> None:
+    """The high watermark moved: answer every parked fetch (KIP-1166)."""
+    if isinstance(context.state, Leader):
+        _answer(context, context.state, context.state.purgatory.take_all())
+
+
+def release_expired(context: Context) -> None:
+    """Answer the parked fetches whose wait is over."""
+    if isinstance(context.state, Leader):
+        _answer(context, context.state, context.state.purgatory.take_expired(context.now_ms))
+
+
+def on_fetch_snapshot_request(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """Answer FetchSnapshot. The log is whole from its start, so there is no snapshot to fetch yet (SN-10)."""
+    invalid = request.max_bytes < 0 or request.snapshot_id.epoch < 0 or request.snapshot_id.offset < 0
+    error = refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
+    if error is ErrorCode.NONE and isinstance(context.state, Leader):
+        if request.replica_key is not None:
+            leading.note_contact(context, context.state, request.replica_key)  # SN-11
+        error = ErrorCode.SNAPSHOT_NOT_FOUND
+    return FetchSnapshotResponse(
+        error=error,
+        leader=context.leader,
+        leader_endpoint=context.leader_endpoint,
+        snapshot_id=request.snapshot_id,
+    )
+
+
+def _refuse_fetch(context: Context, request: FetchRequest) -> ErrorCode:
+    invalid = (
+        request.max_wait_ms < 0
+        or request.max_bytes < 0
+        or request.fetch_offset < 0
+        or request.last_fetched_epoch < 0
+        or request.last_fetched_epoch > request.current_leader_epoch
+        or request.high_watermark < UNKNOWN_HIGH_WATERMARK
+    )
+    return refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
+
+
+def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: FetchRequest) -> None:
+    progress = leader.voters.get(key.node_id) if context.voters.is_voter(key) else None
+    if progress is None:
+        if key == context.key:
+            return
+        progress = _observer(context, leader, key)
+    progress.key = key
+    progress.fetched(request.fetch_offset, context.log.end_offset, context.now_ms)
+    leading.note_contact(context, leader, key)
+
+
+def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress:
+    progress = leader.observers.pop(key, None) or ReplicaProgress(key)
+    if len(leader.observers) >= OBSERVERS_MAX:
+        leading.forget_observers(context, leader)
+    if len(leader.observers) >= OBSERVERS_MAX:
+        del leader.observers[next(iter(leader.observers))]
+    leader.observers[key] = progress  # the last to fetch comes last
+    return progress
+
+
+def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
+    """The answer as things are now. Uncommitted records are read, at least one batch (PK-09)."""
+    diverging = context.log.divergence(request.fetch_offset, request.last_fetched_epoch)
+    has_data = diverging is None and request.fetch_offset < context.log.end_offset
+    return FetchResponse(
+        leader=context.leader,
+        leader_endpoint=context.endpoint,
+        high_watermark=leader.high_watermark,
+        log_start_offset=context.log.start_offset,
+        diverging_epoch=diverging,
+        records=(
+            LogRange(start_offset=request.fetch_offset, max_bytes=min(request.max_bytes, FETCH_BYTES_MAX))
+            if has_data
+            else ()
+        ),
+    )
+
+
+def _is_answered_at_once(request: FetchRequest, response: FetchResponse) -> bool:
+    return (
+        response.records != ()
+        or request.max_wait_ms == 0
+        or response.diverging_epoch is not None
+        or request.high_watermark < response.high_watermark
+    )
+
+
+def _answer(context: Context, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
+    """Evaluate parked fetches anew and answer them whatever comes out: nothing is parked twice (PK-07)."""
+    for fetch in fetches:
+        context.reply(fetch.request_id, _response(context, leader, fetch.request))
+
+
+def _error_response(context: Context, error: ErrorCode) -> FetchResponse:
+    return FetchResponse(
+        error=error,
+        leader=context.leader,
+        leader_endpoint=context.leader_endpoint,
+        high_watermark=UNKNOWN_HIGH_WATERMARK,
+        log_start_offset=context.log.start_offset,
+    )

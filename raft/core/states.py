@@ -1,0 +1,158 @@
+"""What a replica is: one class per state, each with its own timers and counters.
+
+Leaving a state drops the object, so no timer of a state that was left can fire. Which state may follow which is data in
+`raft.core.transitions`. All times are monotonic milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from raft.core.accumulator import Accumulator
+from raft.core.election import ElectionState
+from raft.core.purgatory import Purgatory
+from raft.core.quorum import VoteTally
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, Endpoint, Epoch, NodeId, Offset, ReplicaKey
+
+
+class Role(StrEnum):
+    """The states' names, as operators see them."""
+
+    UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"
+
+
+@dataclass(slots=True, kw_only=True)
+class Unattached:
+    """Knows no leader that it could fetch from; may have voted. An observer has no election deadline."""
+
+    epoch: Epoch
+    leader_id: NodeId | None
+    voted_key: ReplicaKey | None
+    election_deadline_ms: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Prospective:
+    """Asks for pre-votes: whether it would win, without a new epoch and without a trace on disk (KIP-996)."""
+
+    epoch: Epoch
+    leader_id: NodeId | None
+    leader_endpoint: Endpoint | None
+    voted_key: ReplicaKey | None
+    election_deadline_ms: int
+    votes: VoteTally
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """Asks for votes in an epoch that it opened, having voted for itself."""
+
+    epoch: Epoch
+    voted_key: ReplicaKey
+    election_deadline_ms: int
+    votes: VoteTally
+
+
+@dataclass(slots=True)
+class ReplicaProgress:
+    """What the leader knows of another replica's log (RF-47)."""
+
+    key: ReplicaKey
+    end_offset: Offset = UNKNOWN_OFFSET
+    """The offset of its last fetch; -1 before the first."""
+    last_fetch_ms: int | None = None
+    last_caught_up_ms: int | None = None
+    leader_end_offset_at_last_fetch: Offset = UNKNOWN_OFFSET
+
+    def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
+        """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif 0 < self.leader_end_offset_at_last_fetch <= fetch_offset and self.last_fetch_ms is not None:
+            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
+        self.end_offset = fetch_offset
+        self.last_fetch_ms = now_ms
+        self.leader_end_offset_at_last_fetch = leader_end_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class Leader:
+    """Leads its epoch."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    voted_key: ReplicaKey
+    epoch_start_offset: Offset
+    accumulator: Accumulator
+    purgatory: Purgatory
+    granting_voters: tuple[ReplicaKey, ...]
+    voters: dict[NodeId, ReplicaProgress]
+    """The other voters."""
+    check_quorum_deadline_ms: int | None
+    """When it resigns unless a majority fetches until then (RF-32); None for a sole voter."""
+    begin_quorum_deadline_ms: int
+    """When it next tells voters that do not fetch that it leads (RF-33)."""
+    high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
+    """Unknown until a record of this epoch is on a majority (RF-42)."""
+    observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
+    fetched_since_check: dict[NodeId, None] = field(default_factory=dict)
+    """Voters that fetched since the check-quorum deadline was last set."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower:
+    """Fetches from the leader of its epoch."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    leader_endpoint: Endpoint
+    voted_key: ReplicaKey | None
+    fetch_deadline_ms: int
+    has_fetched: bool = False
+    """Whether one fetch from this leader in this epoch succeeded: no pre-vote is granted then (KIP-996)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Resigned:
+    """Led this epoch and no longer does; tells the other voters and waits for an election."""
+
+    epoch: Epoch
+    voted_key: ReplicaKey | None
+    election_deadline_ms: int
+    unacknowledged: dict[NodeId, None]
+    """Voters that have not acknowledged the resignation (RF-34)."""
+    preferred_candidates: tuple[ReplicaKey, ...]
+
+
+State: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+
+ROLES: dict[type, Role] = {
+    Unattached: Role.UNATTACHED,
+    Prospective: Role.PROSPECTIVE,
+    Candidate: Role.CANDIDATE,
+    Leader: Role.LEADER,
+    Follower: Role.FOLLOWER,
+    Resigned: Role.RESIGNED,
+}
+
+
+def durable_state(state: State, own_id: NodeId | None) -> ElectionState:
+    """What of `state` must survive a crash (RF-08, RF-11).
+
+    A prospective replica keeps what was durable before it, and a resigned one what it was as the leader: neither
+    transition writes anything.
+    """
+    match state:
+        case Candidate():
+            return ElectionState(epoch=state.epoch, voted_key=state.voted_key)
+        case Resigned():
+            return ElectionState(epoch=state.epoch, leader_id=own_id, voted_key=state.voted_key)
+        case _:
+            return ElectionState(epoch=state.epoch, leader_id=state.leader_id, voted_key=state.voted_key)

@@ -1,0 +1,145 @@
+"""The automaton: which state may follow which, and the one function that changes the state.
+
+Two rules hold in this file: an edge that is not in the table raises, and what must survive a crash is ordered to disk
+before anything of the new state leaves (RF-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from raft.core.actions import AnnounceLeader, FailAppend, PersistElectionState, Reply
+from raft.core.checks import check
+from raft.core.context import Context
+from raft.core.errors import ErrorCode
+from raft.core.messages import FetchResponse
+from raft.core.states import (
+    ROLES,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    State,
+    Unattached,
+    durable_state,
+)
+from raft.core.types import UNKNOWN_HIGH_WATERMARK
+
+HIGHER: Final = "a higher epoch"
+SAME: Final = "the same epoch"
+NEXT: Final = "the next epoch"
+
+EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
+    Role.UNATTACHED: {
+        Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch without a leader; the same: a vote is added
+        Role.FOLLOWER: (HIGHER, SAME),  # learns of a leader
+        Role.PROSPECTIVE: (SAME,),  # election timeout, voters only
+    },
+    Role.PROSPECTIVE: {
+        Role.CANDIDATE: (NEXT,),  # a majority would vote for it
+        Role.FOLLOWER: (HIGHER, SAME),  # learns of a leader; the same epoch also: lost, and the old leader is known
+        Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch; the same: lost, or granted a vote
+    },
+    Role.CANDIDATE: {
+        Role.LEADER: (SAME,),  # a majority voted for it
+        Role.PROSPECTIVE: (SAME,),  # election timeout
+        Role.FOLLOWER: (HIGHER, SAME),  # another won
+        Role.UNATTACHED: (HIGHER,),
+    },
+    Role.LEADER: {
+        Role.RESIGNED: (SAME,),  # asked to, shutting down, or no majority fetches any more
+        Role.FOLLOWER: (HIGHER,),
+        Role.UNATTACHED: (HIGHER,),
+    },
+    Role.FOLLOWER: {
+        Role.FOLLOWER: (HIGHER, SAME),  # another leader; the same: its endpoint became known or changed
+        Role.PROSPECTIVE: (SAME,),  # fetch timeout, voters only
+        Role.UNATTACHED: (HIGHER,),
+    },
+    Role.RESIGNED: {
+        Role.UNATTACHED: (HIGHER,),  # its election timeout opens the next epoch (RF-13), or a higher epoch
+        Role.FOLLOWER: (HIGHER,),
+    },
+}
+"""From, to: in which epoch the edge may be taken, seen from the state that is left."""
+
+
+def transition(context: Context, state: State) -> None:
+    """Enter `state`: check the edge, order the durable part to disk, let go of what the old state held.
+
+    Raises InvariantViolation for an edge that is not in the table, or a state that must not be (RF-07).
+    """
+    _check_edge(context, context.state, state)
+    left = context.state
+    enter(context, state)
+    if isinstance(left, Leader):
+        _let_go(context, left)
+
+
+def enter(context: Context, state: State) -> None:
+    """Enter the first state of all, or one whose edge was checked."""
+    context.state = state
+    context.connections.reset()  # RF-12
+    durable = durable_state(state, context.own_id)
+    if durable != context.persisted:
+        context.persisted = durable
+        context.order(PersistElectionState(durable))
+    announce_leader(context)
+
+
+def announce_leader(context: Context) -> None:
+    """Tell listeners who leads, if that changed. A new leader does so itself, when its epoch has its first record."""
+    if context.leader != context.announced:
+        context.announced = context.leader
+        epoch_start_offset = context.state.epoch_start_offset if isinstance(context.state, Leader) else None
+        context.order(AnnounceLeader(context.leader, epoch_start_offset))
+
+
+def _check_edge(context: Context, old: State, new: State) -> None:
+    old_role, new_role = ROLES[type(old)], ROLES[type(new)]
+    if new.epoch == old.epoch:
+        allowed = {SAME}
+    elif new.epoch == old.epoch + 1:
+        allowed = {HIGHER, NEXT}
+    else:
+        allowed = {HIGHER}
+    details = {"left": old_role.value, "entered": new_role.value, "old_epoch": old.epoch, "new_epoch": new.epoch}
+    check(new.epoch >= old.epoch, "an epoch never goes back", **details)
+    check(not allowed.isdisjoint(EDGES[old_role].get(new_role, ())), "there is no such edge between states", **details)
+    match new:
+        case Follower() | Unattached():
+            check(isinstance(new, Unattached) or new.leader_id != context.own_id, "nobody follows itself", **details)
+        case Prospective() | Candidate() | Leader():
+            check(context.is_voter, "only a voter takes part in elections", **details)
+        case Resigned():
+            pass
+    if isinstance(new, Leader) and isinstance(old, Candidate):
+        check(old.votes.is_won, "a leader has a majority of the votes", **details)
+    if new.epoch == old.epoch:
+        _check_same_epoch(old, new, details)
+
+
+def _check_same_epoch(old: State, new: State, details: Mapping[str, object]) -> None:
+    old_vote, new_vote = old.voted_key, new.voted_key
+    check(old_vote is None or old_vote == new_vote, "a vote is kept for the whole epoch (RF-08)", **details)
+    if isinstance(old, Follower | Unattached | Prospective) and isinstance(new, Follower):
+        check(old.leader_id in (None, new.leader_id), "an epoch has one leader", **details)
+
+
+def _let_go(context: Context, left: Leader) -> None:
+    """Fail what waited for the leader (LI-26) and send the parked fetches on their way."""
+    message = f"leadership of epoch {left.epoch} was lost; the append may still be committed by the next leader"
+    for append_id in left.accumulator.take_all():
+        context.order(FailAppend(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+    for fetch in left.purgatory.take_all():
+        response = FetchResponse(
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            leader=context.leader,
+            leader_endpoint=context.leader_endpoint,
+            high_watermark=UNKNOWN_HIGH_WATERMARK,
+            log_start_offset=context.log.start_offset,
+        )
+        context.order(Reply(fetch.request_id, response))

@@ -1,0 +1,56 @@
+"""Checks that several requests share (kafka-facts 1.8). Each gives the error to answer with, NONE if there is none."""
+
+from __future__ import annotations
+
+from raft.core.context import Context
+from raft.core.errors import ErrorCode
+from raft.core.states import Leader
+from raft.core.types import Epoch, ReplicaKey
+
+
+def refuse_cluster(context: Context, cluster_id: str | None) -> ErrorCode:
+    """A request may leave the cluster id out; one that it names must be this cluster's."""
+    if cluster_id is not None and cluster_id != context.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    return ErrorCode.NONE
+
+
+def refuse_voter_request(
+    context: Context, cluster_id: str | None, epoch: Epoch, sender_id: int, *, invalid: bool = False
+) -> ErrorCode:
+    """For Vote, BeginQuorumEpoch and EndQuorumEpoch: the cluster, fields that are `invalid`, the epoch, the sender."""
+    error = refuse_cluster(context, cluster_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if invalid:
+        return ErrorCode.INVALID_REQUEST
+    if epoch < context.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender_id < 0:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def refuse_leader_request(context: Context, cluster_id: str | None, epoch: Epoch, *, invalid: bool) -> ErrorCode:
+    """For Fetch and FetchSnapshot: only the leader of exactly that epoch answers."""
+    error = refuse_cluster(context, cluster_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if invalid:
+        return ErrorCode.INVALID_REQUEST
+    if context.is_shutting_down:
+        return ErrorCode.BROKER_NOT_AVAILABLE
+    if epoch < context.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > context.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not isinstance(context.state, Leader):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def is_for_this_replica(context: Context, voter_key: ReplicaKey | None) -> bool:
+    """Whether a request names this replica or nobody; a directory id that it leaves out matches any (RF-21)."""
+    if voter_key is None or context.key is None:
+        return voter_key is None
+    return voter_key.node_id == context.key.node_id and voter_key.directory_id in (None, context.key.directory_id)

@@ -1,0 +1,80 @@
+"""Makes the log durable: on the event loop while the disk is quick, in a thread when it is slow.
+
+A thread hop costs more than a quick fsync (both sides fight for the GIL), and a slow fsync on the loop holds up votes
+and fetches. Recent flushes decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from raft.core.types import Offset
+from raft.storage.segmented_log import SegmentedLog
+
+SLOW_FLUSH_MS: Final = 2.0
+"""When flushes took longer than this of late, they move to the thread; a heartbeat can wait for that long."""
+
+RECENT_WEIGHT: Final = 0.2
+"""How much the last flush counts in the running mean."""
+
+
+class Flusher:
+    """Flushes one log, one flush at a time, and says when it is done.
+
+    `on_flushed` is called on the loop with the offset up to which the log is durable; `on_fatal` with an exception
+    that must end the process.
+    """
+
+    def __init__(
+        self,
+        log: SegmentedLog,
+        executor: Executor,
+        on_flushed: Callable[[Offset], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._log = log
+        self._executor = executor
+        self._on_flushed = on_flushed
+        self._on_fatal = on_fatal
+        self.recent_flush_ms = 0.0
+        """A running mean of how long flushes take."""
+
+    def request(self) -> None:
+        """Flush soon: after what is ready to be sent has been handed to the network."""
+        asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        try:
+            if self.recent_flush_ms < SLOW_FLUSH_MS:
+                started = time.monotonic()
+                end_offset = self._log.flush()
+                self._note(started)
+                self._on_flushed(end_offset)
+            else:
+                self._flush_in_thread()
+        except BaseException as error:
+            self._on_fatal(error)
+
+    def _flush_in_thread(self) -> None:
+        started = time.monotonic()
+        pending = self._log.start_flush()
+        flushed = asyncio.get_running_loop().run_in_executor(self._executor, pending.run)
+
+        def finish(done: asyncio.Future[None]) -> None:
+            try:
+                done.result()
+                end_offset = self._log.finish_flush(pending)
+                self._note(started)
+                self._on_flushed(end_offset)
+            except BaseException as error:
+                self._on_fatal(error)
+
+        flushed.add_done_callback(finish)
+
+    def _note(self, started: float) -> None:
+        took_ms = (time.monotonic() - started) * 1000
+        self.recent_flush_ms += (took_ms - self.recent_flush_ms) * RECENT_WEIGHT

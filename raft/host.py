@@ -1,0 +1,146 @@
+"""Hosts a node: opens its log in a data directory and serves it over gRPC until the context ends.
+
+What a program does that embeds the log:
+
+    with DataDirectory.open(PosixFileSystem(), path) as directory:
+        async with hosted_node(directory, endpoint=..., voters=...) as node:
+            RaftClient(node).register(MyStateMachine())
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import grpc
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
+from raft.core.config import QuorumConfig
+from raft.core.errors import ConfigurationError
+from raft.core.types import Endpoint, Offset, ReplicaKey
+from raft.core.voters import VoterSet
+from raft.listener import Listener
+from raft.node import Identity, Node, end_process, log_listener_fault
+from raft.rpc.log_service import LogService
+from raft.rpc.options import SERVER_OPTIONS
+from raft.rpc.quorum_service import QuorumService
+from raft.storage.directory import DataDirectory
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+
+SHUTDOWN_TIMEOUT_MS: Final = 5_000
+"""How long a leader may take to hand over before the node stops all the same."""
+
+SERVER_GRACE_SECONDS: Final = 1.0
+CONCURRENT_CALLS_MAX: Final = 4_096
+
+logger = structlog.get_logger(__name__)
+
+AddServices = Callable[[grpc.aio.Server, Node], Sequence[str]]
+"""Adds services to a node's server and returns their full names."""
+
+
+@contextlib.asynccontextmanager
+async def hosted_node(
+    directory: DataDirectory,
+    *,
+    endpoint: Endpoint,
+    voters: VoterSet,
+    bootstrap_endpoints: tuple[Endpoint, ...] = (),
+    config: QuorumConfig | None = None,
+    log_config: LogConfig | None = None,
+    add_services: AddServices | None = None,
+    applied_end_offset: Callable[[], Offset] | None = None,
+    on_fatal: Callable[[BaseException], None] = end_process,
+    on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
+) -> AsyncIterator[Node]:
+    """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
+
+    It votes if its id is in `voters`, else it observes. `applied_end_offset` tells what the program's state machine has
+    applied, for who asks; without it that is what is committed. Raises StorageError, CorruptLog or ConfigurationError
+    if it cannot start.
+    """
+    quorum_state = QuorumStateStore(directory.files, directory.path)
+    election_state = quorum_state.load()
+    log = SegmentedLog.open(directory.files, directory.log_path, config=log_config or LogConfig())
+    try:
+        logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
+        node = Node(
+            identity=Identity(
+                cluster_id=directory.identity.cluster_id,
+                key=ReplicaKey(directory.identity.node_id, directory.identity.directory_id),
+                endpoint=endpoint,
+                voters=voters,
+                bootstrap_endpoints=bootstrap_endpoints,
+            ),
+            config=config or QuorumConfig(),
+            log=log,
+            quorum_state=quorum_state,
+            election_state=election_state,
+            on_fatal=on_fatal,
+            on_listener_fault=on_listener_fault,
+        )
+        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX)
+        names = [
+            *_add_raft_services(server, node, applied_end_offset),
+            *(add_services(server, node) if add_services else ()),
+        ]
+        health = _add_health_and_reflection(server, names)
+        _bind(server, endpoint)
+        node.start()
+        try:
+            await server.start()
+            for name in ("", *names):
+                await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+            yield node
+        finally:
+            await health.enter_graceful_shutdown()
+            await node.shutdown(SHUTDOWN_TIMEOUT_MS)
+            await server.stop(SERVER_GRACE_SECONDS)
+    finally:
+        log.close()
+
+
+def _add_raft_services(
+    server: grpc.aio.Server, node: Node, applied_end_offset: Callable[[], Offset] | None
+) -> Sequence[str]:
+    identity = node.identity
+    quorum_pb2_grpc.add_QuorumServiceServicer_to_server(QuorumService(node, identity.cluster_id), server)
+    log_service = LogService(
+        log=node.log,
+        feed=node.feed,
+        replica=node.replica,
+        cluster_id=identity.cluster_id,
+        key=identity.key,
+        voters=identity.voters,
+        applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
+    )
+    log_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)
+    return (
+        quorum_pb2.DESCRIPTOR.services_by_name["QuorumService"].full_name,
+        log_pb2.DESCRIPTOR.services_by_name["LogService"].full_name,
+    )
+
+
+def _add_health_and_reflection(server: grpc.aio.Server, names: Sequence[str]) -> HealthServicer:
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+    reflection.enable_server_reflection([*names, health_name, reflection.SERVICE_NAME], server)
+    return health
+
+
+def _bind(server: grpc.aio.Server, endpoint: Endpoint) -> None:
+    try:
+        server.add_insecure_port(str(endpoint))
+    except RuntimeError:
+        raise ConfigurationError(
+            f"cannot listen on {endpoint}: the port is in use or the address is not this machine's; "
+            "stop what listens there or choose another"
+        ) from None

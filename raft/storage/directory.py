@@ -1,0 +1,207 @@
+"""The data directory: whose it is, who uses it, and where things are in it (docs/formats/directory.md).
+
+    .lock              held while a process uses the directory
+    meta.properties    format version and identity: made once, by `format`, never changed
+    quorum-state-0     \\ the quorum state, two copies (raft.storage.quorum_state)
+    quorum-state-1     /
+    log/               segments (raft.storage.segmented_log)
+    metadata.db        the state machine's SQLite file: derived data
+
+The directory id stands for this copy of the data: a directory that is lost or formatted anew has another one, so
+that its replica is not taken for the one that voted and acknowledged before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft.core.errors import ConfigurationError, DirectoryError
+from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
+from raft.storage.checksum import crc32c
+from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
+from raft.storage.identifiers import random_uuid, uuid_from_text, uuid_to_text
+
+FORMAT_VERSION = 1
+LOCK_NAME = ".lock"
+META_NAME = "meta.properties"
+LOG_NAME = "log"
+METADATA_DATABASE_NAME = "metadata.db"
+
+_CRC_KEY = "crc32c"
+MAX_NODE_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryIdentity:
+    """Whose data a directory holds. Raises ConfigurationError when an id is none."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: DirectoryId
+
+    def __post_init__(self) -> None:
+        if uuid_from_text(self.cluster_id) == ZERO_DIRECTORY_ID:
+            raise ConfigurationError(f"the cluster id {self.cluster_id} is zero; make a random one")
+        if not 0 <= self.node_id <= MAX_NODE_ID:
+            raise ConfigurationError(f"the node id is {self.node_id}; it must be between 0 and {MAX_NODE_ID}")
+        if self.directory_id == ZERO_DIRECTORY_ID:
+            raise ConfigurationError("the directory id is zero, which stands for none (RF-02); make a random one")
+
+
+class DataDirectory:
+    """An open data directory, locked until it is closed."""
+
+    def __init__(self, files: FileSystem, path: str, identity: DirectoryIdentity, lock: Lock) -> None:
+        """Use `open`."""
+        self.files = files
+        self.path = path
+        self.identity = identity
+        self._lock = lock
+
+    @classmethod
+    def format(
+        cls,
+        files: FileSystem,
+        path: str,
+        *,
+        cluster_id: str,
+        node_id: NodeId,
+        directory_id: DirectoryId | None = None,
+        ignore_formatted: bool = False,
+    ) -> DirectoryIdentity:
+        """Make `path` the data directory of a node, with a random directory id unless one is given.
+
+        With `ignore_formatted` a directory that is already formatted for this cluster and node stays as it is, and
+        its identity is returned. Raises DirectoryError when it is formatted otherwise, holds anything else, or is
+        in use; ConfigurationError when an id is none.
+        """
+        identity = DirectoryIdentity(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id or random_uuid())
+        files.make_directories(path)
+        lock = _lock(files, path)
+        try:
+            if files.exists(join(path, META_NAME)):
+                existing = _read_identity(files, path)
+                _check_identity(path, existing, cluster_id, node_id)
+                if not ignore_formatted:
+                    raise DirectoryError(
+                        f"{path} is already formatted, for node {node_id} of cluster {cluster_id}. Start the node,"
+                        " or say that formatted directories are to be ignored"
+                    )
+                return existing
+            others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
+            if others:
+                raise DirectoryError(
+                    f"{path} is not formatted but not empty, it holds {', '.join(sorted(others)[:5])}. Name an empty"
+                    " or new directory"
+                )
+            write_new_file(files, join(path, META_NAME), encode_meta(identity))
+            return identity
+        finally:
+            lock.close()
+
+    @classmethod
+    def open(
+        cls,
+        files: FileSystem,
+        path: str,
+        *,
+        cluster_id: str | None = None,
+        node_id: NodeId | None = None,
+    ) -> DataDirectory:
+        """Lock and open a formatted directory. A `cluster_id` or `node_id` that is given must be the directory's.
+
+        Raises DirectoryError when it is not formatted, in use, of another cluster or node, of a format version that
+        is not known, or its meta file is damaged.
+        """
+        if not files.exists(join(path, META_NAME)):
+            raise DirectoryError(f"{path} is not formatted. Format it first, or name the directory that is")
+        lock = _lock(files, path)
+        try:
+            identity = _read_identity(files, path)
+            _check_identity(path, identity, cluster_id, node_id)
+        except BaseException:
+            lock.close()
+            raise
+        return cls(files, path, identity, lock)
+
+    @property
+    def log_path(self) -> str:
+        """The directory of the log's segments."""
+        return join(self.path, LOG_NAME)
+
+    @property
+    def metadata_database_path(self) -> str:
+        """The state machine's SQLite file."""
+        return join(self.path, METADATA_DATABASE_NAME)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock.close()
+
+
+def encode_meta(identity: DirectoryIdentity) -> bytes:
+    """The content of the meta file: lines of `key=value`, the last one the CRC-32C of the lines before."""
+    lines = (
+        f"version={FORMAT_VERSION}\n"
+        f"cluster.id={identity.cluster_id}\n"
+        f"node.id={identity.node_id}\n"
+        f"directory.id={uuid_to_text(identity.directory_id)}\n"
+    ).encode("ascii")
+    return lines + f"{_CRC_KEY}={crc32c(lines):08x}\n".encode("ascii")
+
+
+def decode_meta(data: bytes, path: str) -> DirectoryIdentity:
+    """The identity in a meta file's content. Raises DirectoryError naming `path` when it is damaged or too new."""
+    lines, found, crc_text = data.rpartition(f"{_CRC_KEY}=".encode("ascii"))
+    if not found or crc_text != f"{crc32c(lines):08x}\n".encode("ascii"):
+        raise _damaged(path)
+    values = dict(line.split("=", 1) for line in lines.decode("ascii", "replace").splitlines() if "=" in line)
+    version = values.get("version")
+    if version != str(FORMAT_VERSION):
+        raise DirectoryError(
+            f"{path} has format version {version}; this program knows version {FORMAT_VERSION}. Use the program that"
+            " wrote it"
+        )
+    try:
+        identity = DirectoryIdentity(
+            cluster_id=values["cluster.id"],
+            node_id=NodeId(int(values["node.id"])),
+            directory_id=uuid_from_text(values["directory.id"]),
+        )
+    except (KeyError, ValueError, ConfigurationError):
+        raise _damaged(path) from None
+    if encode_meta(identity) != data:
+        raise _damaged(path)
+    return identity
+
+
+def _damaged(path: str) -> DirectoryError:
+    return DirectoryError(
+        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed. Bring the file back from"
+        " where it is undamaged, or remove this replica and add a new one with a directory of its own"
+    )
+
+
+def _lock(files: FileSystem, path: str) -> Lock:
+    lock = files.try_lock(join(path, LOCK_NAME))
+    if lock is None:
+        raise DirectoryError(f"{path} is in use by another process. Stop it first, or name another directory")
+    return lock
+
+
+def _read_identity(files: FileSystem, path: str) -> DirectoryIdentity:
+    meta_path = join(path, META_NAME)
+    return decode_meta(read_whole(files, meta_path), meta_path)
+
+
+def _check_identity(path: str, found: DirectoryIdentity, cluster_id: str | None, node_id: NodeId | None) -> None:
+    if cluster_id is not None and found.cluster_id != cluster_id:
+        raise DirectoryError(
+            f"{path} belongs to cluster {found.cluster_id}, not to cluster {cluster_id}. Correct the cluster id, or"
+            " name another directory"
+        )
+    if node_id is not None and found.node_id != node_id:
+        raise DirectoryError(
+            f"{path} belongs to node {found.node_id}, not to node {node_id}. Correct the node id, or name another"
+            " directory"
+        )

@@ -1,0 +1,156 @@
+"""What storage asks of a file system, and no more: the FileSystem and File protocols.
+
+The promises are weak on purpose, so that code written against them is right on any disk:
+
+- What is written to a file is there for readers at once, and survives a crash only after a `fdatasync` or `fsync` that
+  was called after the write has returned. Until then a crash may keep any part of it and leave zeros, or what was there
+  before, in place of the rest.
+- A name made by `open`, changed by `rename` or taken away by `remove` survives a crash only after `fsync_directory`.
+- Bytes that were never written read as zeros, whatever else a crash lost.
+
+Paths are text, their parts separated by slashes. Errors: OutOfSpace when there is no room, FlushFailed when an fsync
+failed, StorageError for everything else, naming the path.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+SECTOR_BYTES = 512
+"""The smallest piece that a disk writes whole or not at all."""
+
+TEMPORARY_SUFFIX = ".tmp"
+"""At the end of the name of a file that is being made. Left behind by a crash, it means nothing."""
+
+
+class File(Protocol):
+    """An open file, read and written at positions. Not for more than one thread, except as `fdatasync` says."""
+
+    @property
+    def path(self) -> str:
+        """The path that it was opened under."""
+        ...
+
+    def size(self) -> int:
+        """How long the file is, in bytes."""
+        ...
+
+    def read_at(self, position: int, byte_count: int) -> bytes:
+        """The bytes from `position`; fewer than `byte_count` only where the file ends."""
+        ...
+
+    def write_at(self, position: int, data: bytes) -> None:
+        """Write all of `data` at `position`; a gap before it reads as zeros.
+
+        Raises OutOfSpace when there is no room. A part of `data` may then have been written.
+        """
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Make the file at least `size` bytes long so that writes below `size` find room. New bytes are zeros.
+
+        Raises OutOfSpace when there is no room; the file is then as it was.
+        """
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Make the file exactly `size` bytes long. Bytes cut off are zeros if it grows again."""
+        ...
+
+    def fdatasync(self) -> None:
+        """Make the content durable, and the size as far as reading the content needs it. Raises FlushFailed.
+
+        May run in another thread while this one goes on reading and writing; it covers what was written before it.
+        """
+        ...
+
+    def fsync(self) -> None:
+        """Make the content and everything about the file but its name durable. Raises FlushFailed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file. Makes nothing durable."""
+        ...
+
+
+class Lock(Protocol):
+    """A lock that is held until it is closed or the process ends."""
+
+    def close(self) -> None:
+        """Release the lock."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Files by path."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file for reading and writing. With `create` it must not exist, without it must."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def make_directories(self, path: str) -> None:
+        """Make the directory and those above it that are missing. Their names are durable when it returns."""
+        ...
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        """Give a file another name in the same directory, in the place of whatever has it, at once for readers."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Take a file's name away. Whoever has it open may go on."""
+        ...
+
+    def fsync_directory(self, path: str) -> None:
+        """Make the names in a directory durable. Raises FlushFailed."""
+        ...
+
+    def try_lock(self, path: str) -> Lock | None:
+        """Hold the lock of that name, exclusively over all processes; None if another holds it. Makes the file."""
+        ...
+
+
+def read_whole(files: FileSystem, path: str) -> bytes:
+    """All bytes of a file."""
+    file = files.open(path)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
+    """Make the file with this content appear at once and durably, in the place of any that is there.
+
+    Writes to a temporary name, syncs, renames, syncs the directory: a crash leaves the old file or the new one. What
+    a crash left under the temporary name is replaced.
+    """
+    temporary_path = path + TEMPORARY_SUFFIX
+    if files.exists(temporary_path):
+        files.remove(temporary_path)
+    file = files.open(temporary_path, create=True)
+    try:
+        file.write_at(0, data)
+        file.fsync()
+    finally:
+        file.close()
+    files.rename(temporary_path, path)
+    files.fsync_directory(parent_directory(path))
+
+
+def join(directory: str, name: str) -> str:
+    """The path of `name` in `directory`."""
+    return f"{directory.rstrip('/')}/{name}" if directory else name
+
+
+def parent_directory(path: str) -> str:
+    """The directory that holds the name of `path`."""
+    directory, slash, _ = path.rstrip("/").rpartition("/")
+    return directory or slash or "."

@@ -1,0 +1,314 @@
+"""The durable log: segments of framed batches, an epoch cache, and a cache of the last batches.
+
+What is durable, and when:
+
+- `append` writes; only a flush makes it durable. One flush is under way at most; it may run in another thread while
+  this one appends and reads. Everything else is for one thread.
+- A full segment is flushed before the next one is made, and the next one's file and name are synced before anything is
+  written to it. So data that is not flushed is in the last segment only, and a segment's existence proves that
+  everything before it is durable.
+- `truncate` first takes away later segments, the last one first, syncing the directory after each, then cuts the file.
+  Whatever step a crash hits, what is left is a prefix of the log that holds everything below the cut.
+- `reserve` allocates ahead, so that appends do not fail for want of room and a flush has no file size to write.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raft.core.checks import check
+from raft.core.epochs import EpochCache
+from raft.core.errors import ConfigurationError, ErrorCode, OutOfSpace, ProtocolError
+from raft.core.types import Batch, Offset
+from raft.storage.files import File, FileSystem, join
+from raft.storage.frame import HEAD_BYTES, MAX_POSITION, framed_bytes_max
+from raft.storage.recovery import RecoveryReport, recover
+from raft.storage.segment import Segment, segment_name
+from raft.storage.tail_cache import TailCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Sizes of a log. Raises ConfigurationError when a value is out of range."""
+
+    segment_bytes: int = 64 * 1024 * 1024
+    """A segment that an append would make longer than this is closed; one append always goes into one segment."""
+    preallocate_bytes: int = 1024 * 1024
+    """The last segment's file grows in steps of this."""
+    reserve_bytes: int = 64 * 1024
+    """Room that client appends leave free for control batches and markers."""
+    tail_cache_bytes: int = 8 * 1024 * 1024
+    """How many bytes of the last batches stay in memory."""
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "segment_bytes": (1, MAX_POSITION // 2),
+            "preallocate_bytes": (1, MAX_POSITION // 4),
+            "reserve_bytes": (0, MAX_POSITION // 4),
+            "tail_cache_bytes": (0, None),
+        }
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if value < low or (high is not None and value > high):
+                raise ConfigurationError(f"{name} is {value}; it must be at least {low} and at most {high}")
+
+
+class PendingFlush:
+    """A flush that was started: `run` does the work, in any thread; then the log's `finish_flush` takes it."""
+
+    __slots__ = ("_file", "end_offset")
+
+    def __init__(self, file: File, end_offset: Offset) -> None:
+        self._file = file
+        self.end_offset = end_offset
+        """What the log is durable up to when `run` has returned; a truncation in the meantime lowers it."""
+
+    def run(self) -> None:
+        """Make it durable. Raises FlushFailed."""
+        self._file.fdatasync()
+
+
+class SegmentedLog:
+    """A log of batches in a directory of its own. See the module for what is durable when."""
+
+    def __init__(self, files: FileSystem, directory: str, config: LogConfig, minimum_durable_offset: Offset) -> None:
+        """Use `open`."""
+        recovered = recover(files, directory, minimum_durable_offset)
+        self.epochs: EpochCache = recovered.epochs
+        """At which offset each epoch starts. Changed by appends and truncations only."""
+        self.recovery: RecoveryReport = recovered.report
+        """What opening the log found and did."""
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._segments = recovered.segments
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+        self._tail = TailCache(config.tail_cache_bytes)
+        self._flushed_end_offset = self.log_end_offset
+        self._vouched_offset = recovered.vouched_offset
+        self._pending: PendingFlush | None = None
+        self._retired: list[File] = []
+
+    @classmethod
+    def open(
+        cls,
+        files: FileSystem,
+        directory: str,
+        *,
+        config: LogConfig | None = None,
+        minimum_durable_offset: Offset = Offset(0),
+    ) -> SegmentedLog:
+        """Open the log in `directory`, or make it. A torn tail is cut; when it returns, everything is durable.
+
+        `minimum_durable_offset` is an offset that the caller knows the log was flushed up to. Raises CorruptLog when
+        durable data is damaged or missing, naming file, byte and offset; then no file was changed.
+        """
+        return cls(files, directory, config or LogConfig(), minimum_durable_offset)
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset in the log."""
+        return self._segments[0].base_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset that the next record will get."""
+        return self._segments[-1].end_offset
+
+    @property
+    def flushed_end_offset(self) -> Offset:
+        """Everything below is durable."""
+        return self._flushed_end_offset
+
+    def reserve(self, byte_count: int) -> None:
+        """Make sure that `byte_count` bytes of batches find room, whatever their number, and still the fixed reserve.
+
+        Not cumulative: name all bytes that are agreed to and not yet appended. Goes on to a new segment if they do
+        not fit. Cheap when there is room already. Raises OutOfSpace, then nothing changed.
+        """
+        framed = framed_bytes_max(byte_count)
+        segment = self._segments[-1]
+        if self._is_full(segment, framed):
+            self._roll(framed)
+        else:
+            segment.reserve(framed + self._config.reserve_bytes, self._config.preallocate_bytes)
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Write `batches` at the end of the log, with one write. They are readable at once and durable after a flush.
+
+        InvariantViolation unless the first starts at the log end offset, each at the end of the one before, and
+        epochs do not decrease. Raises OutOfSpace, then nothing changed; never after a `reserve` that covers them.
+        """
+        if not batches:
+            return
+        framed = self._check_follow_on(batches)
+        segment = self._segments[-1]
+        if self._is_full(segment, framed):
+            try:
+                self._roll(framed)
+            except OutOfSpace:
+                if segment.end_position + framed > segment.reserved_size:
+                    raise
+            segment = self._segments[-1]
+        segment.reserve(framed, self._config.preallocate_bytes)
+        segment.append(batches, self._flushed_end_offset)
+        self._vouched_offset = self._flushed_end_offset
+        for batch in batches:
+            self.epochs.assign(batch.epoch, batch.base_offset)
+            self._tail.append(batch)
+
+    def write_marker(self) -> None:
+        """Write down, without flushing, how far the log is flushed, if no frame says so yet.
+
+        For a node that falls idle after a flush: what was flushed is then known to have been, should it be damaged.
+        Does nothing when there is no room.
+        """
+        if self._vouched_offset >= self._flushed_end_offset:
+            return
+        segment = self._segments[-1]
+        try:
+            segment.reserve(HEAD_BYTES, self._config.preallocate_bytes)
+            segment.append_marker(self._flushed_end_offset)
+        except OutOfSpace:
+            return
+        self._vouched_offset = self._flushed_end_offset
+
+    def flush(self) -> Offset:
+        """Make everything durable that was appended. Returns the flushed end offset. Raises FlushFailed."""
+        if self._flushed_end_offset == self.log_end_offset:
+            return self._flushed_end_offset
+        pending = self.start_flush()
+        pending.run()
+        return self.finish_flush(pending)
+
+    def start_flush(self) -> PendingFlush:
+        """Begin to flush what is appended so far. InvariantViolation while another flush is under way."""
+        check(self._pending is None, "one flush is under way at most")
+        self._pending = PendingFlush(self._segments[-1].file, self.log_end_offset)
+        return self._pending
+
+    def finish_flush(self, pending: PendingFlush) -> Offset:
+        """Note that `pending.run()` has returned. Returns the flushed end offset."""
+        check(pending is self._pending, "the flush that is finished is the one under way")
+        self._pending = None
+        self._flushed_end_offset = max(self._flushed_end_offset, pending.end_offset)
+        self._close_retired()
+        return self._flushed_end_offset
+
+    def truncate(self, end_offset: Offset) -> None:
+        """Cut the log so that `end_offset` is its end; durable when it returns.
+
+        InvariantViolation unless that is the log's start, its end, or where a batch ends; then nothing changed.
+        """
+        check(
+            self.log_start_offset <= end_offset <= self.log_end_offset,
+            "a log is cut within itself only",
+            end_offset=end_offset,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+        )
+        if end_offset == self.log_end_offset:
+            return
+        segment = self._segments[max(0, bisect_right(self._base_offsets, end_offset - 1) - 1)]
+        position, last_crc = segment.locate(end_offset)
+        while self._segments[-1] is not segment:
+            self._remove_last_segment()
+        segment.cut(end_offset, position, last_crc)
+        self.epochs.truncate(end_offset)
+        self._tail.truncate(end_offset)
+        self._flushed_end_offset = end_offset
+        self._vouched_offset = min(self._vouched_offset, end_offset)
+        if self._pending is not None:
+            self._pending.end_offset = min(self._pending.end_offset, end_offset)
+
+    def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> bytes:
+        """The encoded batches that `read_batches` gives, one after the other."""
+        return b"".join([batch.data for batch in self.read_batches(start_offset, max_bytes, end_offset)])
+
+    def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
+        """Batches from the one that holds `start_offset`: at least one, `max_bytes` at most, none past `end_offset`.
+
+        May be fewer than would fit. Empty when there is nothing between the offsets. Raises ProtocolError
+        (OFFSET_OUT_OF_RANGE) when `start_offset` is not in the log nor its end, CorruptLog when the disk gives back
+        other bytes than were written.
+        """
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {start_offset} is not between the log start offset {self.log_start_offset} and the log end"
+                f" offset {self.log_end_offset}",
+            )
+        end = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        if start_offset >= end:
+            return ()
+        batches = self._tail.read(start_offset, max_bytes, end)
+        if batches is None:
+            segment = self._segments[bisect_right(self._base_offsets, start_offset) - 1]
+            batches = segment.read(start_offset, max_bytes, end)
+        return tuple(batches)
+
+    def close(self) -> None:
+        """Give back reserved room and close the files. Flushes nothing. Once is enough."""
+        if self._segments[-1].reserved_size > self._segments[-1].end_position:
+            self._segments[-1].trim()
+        for segment in self._segments:
+            segment.file.close()
+        self._close_retired()
+
+    def _check_follow_on(self, batches: Sequence[Batch]) -> int:
+        """Check that `batches` go on with the log; returns how many bytes their frames have."""
+        end_offset, last_epoch, framed = self.log_end_offset, self.epochs.last_epoch, 0
+        for batch in batches:
+            if batch.base_offset != end_offset or batch.epoch < last_epoch:
+                check(
+                    False,
+                    "an append goes on where the log ends, in an epoch that is not lower",
+                    base_offset=batch.base_offset,
+                    epoch=batch.epoch,
+                    end_offset=end_offset,
+                    last_epoch=last_epoch,
+                )
+            end_offset, last_epoch = batch.end_offset, batch.epoch
+            framed += HEAD_BYTES + len(batch.data)
+        return framed
+
+    def _is_full(self, segment: Segment, framed_bytes: int) -> bool:
+        has_batches = segment.end_offset > segment.base_offset
+        return has_batches and segment.end_position + framed_bytes > self._config.segment_bytes
+
+    def _roll(self, framed_bytes: int) -> None:
+        """Go on in a new segment with room for `framed_bytes`. Raises OutOfSpace, then nothing changed."""
+        full = self._segments[-1]
+        full.file.fsync()
+        self._flushed_end_offset = full.end_offset
+        path = join(self._directory, segment_name(full.end_offset))
+        segment = Segment(self._files.open(path, create=True), full.end_offset, full.last_crc)
+        try:
+            segment.reserve(framed_bytes + self._config.reserve_bytes, self._config.preallocate_bytes)
+        except OutOfSpace:
+            segment.file.close()
+            self._files.remove(path)
+            self._files.fsync_directory(self._directory)
+            raise
+        segment.file.fsync()
+        self._files.fsync_directory(self._directory)
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        full.trim()
+
+    def _remove_last_segment(self) -> None:
+        """Take away the last segment. A flush that is under way may still have its file: it is closed after that."""
+        segment = self._segments.pop()
+        self._base_offsets.pop()
+        self._files.remove(segment.file.path)
+        self._files.fsync_directory(self._directory)
+        self._retired.append(segment.file)
+        if self._pending is None:
+            self._close_retired()
+
+    def _close_retired(self) -> None:
+        for file in self._retired:
+            file.close()
+        self._retired.clear()
