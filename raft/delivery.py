@@ -25,10 +25,18 @@ class CommittedLog(Protocol):
 class Delivery:
     """The listeners of one node and their tasks. An exception out of a listener goes to `on_fault` (LI-08)."""
 
-    def __init__(self, log: CommittedLog, feed: CommitFeed, on_fault: Callable[[Listener, Exception], None]) -> None:
+    def __init__(
+        self,
+        log: CommittedLog,
+        feed: CommitFeed,
+        on_fault: Callable[[Listener, Exception], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`on_fatal` gets what must end the process, such as a violated invariant, wherever it was raised."""
         self._log = log
         self._feed = feed
         self._on_fault = on_fault
+        self._on_fatal = on_fatal
         self._tasks: dict[int, tuple[Listener, asyncio.Task[None]]] = {}
 
     def register(self, listener: Listener, start_offset: Offset) -> bool:
@@ -62,9 +70,13 @@ class Delivery:
     async def _run(self, listener: Listener, start_offset: Offset) -> None:
         try:
             await _ListenerLoop(self._log, self._feed, listener, start_offset).run()
+        except asyncio.CancelledError:
+            raise
         except Exception as error:
             self._tasks.pop(id(listener), None)
             self._on_fault(listener, error)
+        except BaseException as error:  # asyncio would keep it for whoever awaits the task, and nobody does
+            self._on_fatal(error)
 
 
 class _ListenerLoop:

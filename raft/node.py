@@ -152,7 +152,7 @@ class Node:
             now_ms=now_ms,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
-        self.delivery = Delivery(log, self.feed, on_listener_fault)
+        self.delivery = Delivery(log, self.feed, on_listener_fault, self._fatal)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
         self.flusher = Flusher(log, self._executor, self._log_flushed, self._fatal)
         self._transport = PeerTransport(self._outcome, request_timeout_ms=config.request_timeout_ms)

@@ -241,8 +241,7 @@ def elect_only_voter(context: Context) -> None:
         case Candidate():
             become_leader(context)
         case Resigned():
-            become_unattached(context, Epoch(context.epoch + 1))
-            become_prospective(context)
+            become_candidate(context)
         case Unattached() | Follower():
             become_prospective(context)
         case _:

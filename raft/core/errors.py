@@ -29,8 +29,9 @@ class ErrorCode(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
-    RECORD_LIST_TOO_LARGE = 18
+    NETWORK_EXCEPTION = 13
     INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -84,7 +85,14 @@ class CorruptLog(StorageError):
 
 
 class DirectoryError(KraftlogError):
-    """A data directory is foreign, locked, not formatted, or of an unknown format version."""
+    """A data directory is foreign, locked, not formatted, or of an unknown format version.
+
+    `code` is Kafka's name for it: INCONSISTENT_CLUSTER_ID for another cluster's directory, else KAFKA_STORAGE_ERROR.
+    """
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ConfigurationError(KraftlogError):

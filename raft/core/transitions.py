@@ -62,6 +62,7 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
     Role.RESIGNED: {
         Role.UNATTACHED: (HIGHER,),  # its election timeout opens the next epoch (RF-13), or a higher epoch
         Role.FOLLOWER: (HIGHER,),
+        Role.CANDIDATE: (NEXT,),  # only a sole voter that led when it stopped (RF-04)
     },
 }
 """From, to: in which epoch the edge may be taken, seen from the state that is left."""
@@ -116,6 +117,8 @@ def _check_edge(context: Context, old: State, new: State) -> None:
             check(context.is_voter, "only a voter takes part in elections", **details)
         case Resigned():
             pass
+    if isinstance(new, Candidate) and isinstance(old, Resigned):
+        check(context.is_only_voter, "only a sole voter skips the pre-vote after it resigned", **details)
     if isinstance(new, Leader) and isinstance(old, Candidate):
         check(old.votes.is_won, "a leader has a majority of the votes", **details)
     if new.epoch == old.epoch:

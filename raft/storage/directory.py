@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.core.errors import ConfigurationError, DirectoryError
+from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode
 from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
 from raft.storage.checksum import crc32c
 from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
@@ -198,7 +198,8 @@ def _check_identity(path: str, found: DirectoryIdentity, cluster_id: str | None,
     if cluster_id is not None and found.cluster_id != cluster_id:
         raise DirectoryError(
             f"{path} belongs to cluster {found.cluster_id}, not to cluster {cluster_id}. Correct the cluster id, or"
-            " name another directory"
+            " name another directory",
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
         )
     if node_id is not None and found.node_id != node_id:
         raise DirectoryError(

@@ -1,7 +1,7 @@
 """Opening a log: read every frame, tell a torn tail from damage, and leave a log whose every byte is durable.
 
-What is certainly durable is the log below the largest of: `durable_before` of any valid frame, also of those behind
-damage; the base offset of the last segment, because the one before was flushed first; and what the caller knows
+All but the last segment is certainly durable, because a segment is flushed before the next one is made. So is what is
+below `durable_before` of any valid frame, also of those behind damage, and below what the caller knows
 (`minimum_durable_offset`). Bytes that are no valid next frame, and not just zeros up to the end of the file, are
 
 - a torn tail, which is cut, when nothing there is certainly durable and either no valid frame follows, or the disk
@@ -122,7 +122,6 @@ class _Recovery:
         self.segments.append(segment)
         data = segment.file.read_at(0, segment.file.size())
         segment.reserved_size = len(data)
-        self._durable_offset = max(self._durable_offset, base_offset)
         self._frame_ends.clear()
         path = segment.file.path
         frame = decode_frame(data, 0, path=path)

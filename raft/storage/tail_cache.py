@@ -41,9 +41,11 @@ class TailCache:
 
     def truncate(self, end_offset: Offset) -> None:
         """Forget batches at or above `end_offset`."""
-        index = max(self._evicted, bisect_left(self._base_offsets, end_offset))
-        self._byte_count -= sum(len(batch.data) + OBJECT_BYTES for batch in self._batches[index:])
+        index = bisect_left(self._base_offsets, end_offset)
+        held = self._batches[max(index, self._evicted) :]
+        self._byte_count -= sum(len(batch.data) + OBJECT_BYTES for batch in held)
         del self._batches[index:], self._base_offsets[index:]
+        self._evicted = min(self._evicted, index)
 
     def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset) -> list[Batch] | None:
         """Batches from the one that holds `start_offset`: at least one, at most `max_bytes`, none past `end_offset`.

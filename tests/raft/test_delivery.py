@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from raft.commits import CommitFeed
+from raft.core.errors import InvariantViolation
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
 from raft.delivery import Delivery
 from raft.listener import BatchReader, Listener
@@ -66,7 +67,10 @@ class World:
         self.log = SegmentedLog.open(MemoryFileSystem(), "log")
         self.feed = CommitFeed(NOBODY)
         self.faults: list[tuple[Listener, Exception]] = []
-        self.delivery = Delivery(self.log, self.feed, lambda listener, error: self.faults.append((listener, error)))
+        self.fatal: list[BaseException] = []
+        self.delivery = Delivery(
+            self.log, self.feed, lambda listener, error: self.faults.append((listener, error)), self.fatal.append
+        )
 
     def append(self, *records: bytes, epoch: int = 1, is_control: bool = False) -> None:
         batch = encode_batch(
@@ -232,6 +236,21 @@ async def test_li08_a_listener_that_raises_gets_nothing_more_and_the_fault_handl
     await sound.has_records(2)
     assert broken.records == [b"a"]
     assert [(listener, str(error)) for listener, error in world.faults] == [(broken, "a bug of the application")]
+
+
+async def test_a_violated_invariant_in_a_listener_is_fatal(world: World) -> None:
+    class Violating(Recorder):
+        async def handle_commit(self, reader: BatchReader) -> None:
+            await super().handle_commit(reader)
+            raise InvariantViolation("cannot be")
+
+    listener = Violating()
+    world.delivery.register(listener, Offset(0))
+    world.append(b"a")
+    world.commit()
+    await listener.has_records(1)
+    await settled()
+    assert [str(error) for error in world.fatal] == ["cannot be"]
 
 
 async def test_a_listener_that_remembers_its_offset_gets_only_what_follows(world: World) -> None:

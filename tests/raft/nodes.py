@@ -1,0 +1,138 @@
+"""Real nodes for tests: sockets on loopback, files below a temporary directory, everything on the test's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from raft.client import RaftClient
+from raft.core.config import QuorumConfig
+from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.host import hosted_node
+from raft.listener import BatchReader, Listener
+from raft.node import Node
+from raft.storage.directory import DataDirectory
+from raft.storage.files import FileSystem
+from raft.storage.identifiers import random_cluster_id
+from raft.storage.posix import PosixFileSystem
+
+QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Recorder(Listener):
+    """Keeps every record and every leader, and lets a test wait for them."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.leaders: list[LeaderAndEpoch] = []
+        self.end_offset = Offset(0)
+        self._changed = asyncio.Event()
+
+    async def handle_commit(self, reader: BatchReader) -> None:
+        with reader:
+            for batch in reader:
+                self.records.extend(batch.records)
+            self.end_offset = reader.end_offset
+        self._changed.set()
+
+    async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        self.leaders.append(leader_and_epoch)
+        self._changed.set()
+
+    async def has_records(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.records) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def has_leader(self, leader_id: NodeId) -> None:
+        async with asyncio.timeout(20):
+            while not self.leaders or self.leaders[-1].leader_id != leader_id:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def has_any_leader(self) -> LeaderAndEpoch:
+        async with asyncio.timeout(20):
+            while not self.leaders or self.leaders[-1].leader_id is None:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.leaders[-1]
+
+
+class Cluster:
+    """Nodes by id, each with its client and a recorder."""
+
+    def __init__(self, base: Path, voter_count: int) -> None:
+        self.base = base
+        self.cluster_id = random_cluster_id()
+        self.voters = VoterSet(
+            Voter(ReplicaKey(NodeId(node_id)), Endpoint("127.0.0.1", free_port()))
+            for node_id in range(1, voter_count + 1)
+        )
+        self.nodes: dict[int, Node] = {}
+        self.clients: dict[int, RaftClient] = {}
+        self.recorders: dict[int, Recorder] = {}
+        self._stacks: dict[int, contextlib.AsyncExitStack] = {}
+
+    async def start(self, node_id: int, *, config: QuorumConfig = QUICK, files: FileSystem | None = None) -> RaftClient:
+        files = files or PosixFileSystem()
+        path = str(self.base / f"node-{node_id}")
+        DataDirectory.format(files, path, cluster_id=self.cluster_id, node_id=NodeId(node_id), ignore_formatted=True)
+        voter = self.voters.get(NodeId(node_id))
+        stack = self._stacks[node_id] = contextlib.AsyncExitStack()
+        directory = stack.enter_context(contextlib.closing(DataDirectory.open(files, path)))
+        node = await stack.enter_async_context(
+            hosted_node(
+                directory,
+                endpoint=voter.endpoint if voter else Endpoint("127.0.0.1", free_port()),
+                voters=self.voters,
+                config=config,
+            )
+        )
+        self.nodes[node_id] = node
+        client = self.clients[node_id] = RaftClient(node)
+        recorder = self.recorders[node_id] = Recorder()
+        client.register(recorder)
+        return client
+
+    async def stop(self, node_id: int) -> None:
+        del self.nodes[node_id], self.clients[node_id], self.recorders[node_id]
+        await self._stacks.pop(node_id).aclose()
+
+    async def leader(self) -> RaftClient:
+        """The client of the node that leads and whose listener has been told so."""
+        async with asyncio.timeout(20):
+            while True:
+                waits = {
+                    asyncio.ensure_future(recorder.has_leader(NodeId(node_id))): node_id
+                    for node_id, recorder in self.recorders.items()
+                }
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+                for wait in done:
+                    client = self.clients[waits[wait]]
+                    if client.leader_and_epoch.leader_id == client.node_key.node_id:
+                        return client
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(base: Path, voter_count: int = 3, observer_count: int = 0) -> AsyncIterator[Cluster]:
+    cluster = Cluster(base, voter_count)
+    try:
+        for node_id in range(1, voter_count + observer_count + 1):
+            await cluster.start(node_id)
+        yield cluster
+    finally:
+        await asyncio.gather(*(cluster.stop(node_id) for node_id in list(cluster.nodes)))

@@ -1,0 +1,70 @@
+"""Stopping a story after every operation on the file system, crashing in every way, and looking at what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias, TypeVar
+
+from raft.storage.memory import MemoryFileSystem
+from tests.raft.storage.builders import Stopped
+
+Told = TypeVar("Told")
+Crash: TypeAlias = Callable[[MemoryFileSystem], None]
+
+
+def _crash_by_chance(seed: int) -> Crash:
+    return lambda files: files.crash(random=Random(seed))
+
+
+CRASHES: dict[str, Crash] = {
+    "losing all": lambda files: files.crash(),
+    "keeping all": lambda files: files.crash(kept_unsynced_bytes=10**9),
+    "keeping 40 bytes": lambda files: files.crash(kept_unsynced_bytes=40),
+    "keeping 150 bytes": lambda files: files.crash(kept_unsynced_bytes=150),
+    **{f"by chance {seed}": _crash_by_chance(seed) for seed in range(6)},
+}
+
+
+def stop_everywhere(
+    prepare: Callable[[MemoryFileSystem], Told],
+    story: Callable[[MemoryFileSystem, Told], None],
+    verify: Callable[[MemoryFileSystem, Told], None],
+) -> int:
+    """Stop `story` at its first, second, ... operation, crash in every way, and `verify`; returns how many there were.
+
+    `prepare` makes a fresh object in which the story writes down what it was promised; `verify` compares.
+    """
+    step = 0
+    while True:
+        for crash in CRASHES.values():
+            files = MemoryFileSystem()
+            told = prepare(files)
+            was_stopped = _tell_until(files, told, story, step)
+            crash(files)
+            verify(files, told)
+        if not was_stopped:
+            return step
+        step += 1
+
+
+def _tell_until(
+    files: MemoryFileSystem, told: Told, story: Callable[[MemoryFileSystem, Told], None], step: int
+) -> bool:
+    """Tell the story, stopping before operation `step`; whether it was stopped."""
+    remaining = step
+
+    def stop(operation: str, path: str) -> None:
+        nonlocal remaining
+        if remaining == 0:
+            raise Stopped(f"{operation} of {path}")
+        remaining -= 1
+
+    files.before_operation = stop
+    try:
+        story(files, told)
+    except Stopped:
+        return True
+    finally:
+        files.before_operation = None
+    return False
