@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha import reflection
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import QuorumConfig
-from raft.core.errors import ConfigurationError
+from raft.core.errors import ConfigurationError, StorageError
 from raft.core.types import Endpoint, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.listener import Listener
@@ -70,6 +70,12 @@ async def hosted_node(
     election_state = quorum_state.load()
     log = SegmentedLog.open(directory.files, directory.log_path, config=log_config or LogConfig())
     try:
+        if election_state is None and log.log_end_offset > 0:
+            raise StorageError(
+                f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore"
+                " the quorum state, or format a new directory and let the node fetch everything anew"
+            )
+        log.reserve(0)  # the room that control batches need is there before anybody needs it
         logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
         node = Node(
             identity=Identity(

@@ -234,7 +234,7 @@ class Node:
         try:
             self.log.reserve(self._reserved_bytes + reserved_bytes)
         except OutOfSpace as error:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error}; free some space and try again") from None
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         base_offset = self.replica.next_append_offset
         append_id = self._new_id()
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

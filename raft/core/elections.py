@@ -97,10 +97,9 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
     """Answer a Vote or a pre-vote. A higher epoch is entered first, then the request is judged in it (RF-15)."""
     # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
-    invalid = request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max
-    error = refuse_voter_request(
-        context, request.cluster_id, request.replica_epoch, request.replica_key.node_id, invalid=invalid
-    )
+    sender_id = request.replica_key.node_id
+    invalid = request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max or sender_id == context.own_id
+    error = refuse_voter_request(context, request.cluster_id, request.replica_epoch, sender_id, invalid=invalid)
     granted = False
     if error is ErrorCode.NONE:
         if request.replica_epoch > context.epoch:
@@ -130,10 +129,13 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
     if response.error is ErrorCode.UNSUPPORTED_VERSION and isinstance(state, Prospective):
         become_candidate(context)  # a peer that knows no pre-vote must be asked for a real one
         return True
-    if response.error is not ErrorCode.NONE or request.voter_key is None:
-        return False
-    if not isinstance(state, Prospective | Candidate):
+    if not isinstance(state, Prospective | Candidate) or request.voter_key is None:
         return True
+    if response.error is ErrorCode.INVALID_VOTER_KEY:
+        state.votes.set_aside(request.voter_key.node_id)
+        return True
+    if response.error is not ErrorCode.NONE:
+        return False
     state.votes.record(request.voter_key.node_id, response.vote_granted)
     if isinstance(state, Prospective):
         if state.votes.is_won:

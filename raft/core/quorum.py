@@ -22,6 +22,7 @@ class VoteTally:
     voter_ids: tuple[NodeId, ...]
     allows_change: bool
     _granted: dict[NodeId, bool] = field(default_factory=dict)
+    _set_aside: set[NodeId] = field(default_factory=set)
 
     @property
     def majority(self) -> int:
@@ -46,9 +47,13 @@ class VoteTally:
             check(granted, "a vote that was granted cannot be taken back", voter_id=voter_id)
         self._granted[voter_id] = granted
 
+    def set_aside(self, voter_id: NodeId) -> None:
+        """Ask that voter no more: another replica listens in its place. That counts neither way (RF-21)."""
+        self._set_aside.add(voter_id)
+
     def unrecorded(self) -> list[NodeId]:
-        """Voters that have not answered."""
-        return [voter_id for voter_id in self.voter_ids if voter_id not in self._granted]
+        """Voters that are still to be asked."""
+        return [voter_id for voter_id in self.voter_ids if voter_id not in self._granted.keys() | self._set_aside]
 
     def granting(self) -> list[NodeId]:
         """Voters that granted it."""

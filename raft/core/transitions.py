@@ -122,12 +122,14 @@ def _check_edge(context: Context, old: State, new: State) -> None:
     if isinstance(new, Leader) and isinstance(old, Candidate):
         check(old.votes.is_won, "a leader has a majority of the votes", **details)
     if new.epoch == old.epoch:
-        _check_same_epoch(old, new, details)
+        _check_same_epoch(context, old, new, details)
 
 
-def _check_same_epoch(old: State, new: State, details: Mapping[str, object]) -> None:
+def _check_same_epoch(context: Context, old: State, new: State, details: Mapping[str, object]) -> None:
     old_vote, new_vote = old.voted_key, new.voted_key
     check(old_vote is None or old_vote == new_vote, "a vote is kept for the whole epoch (RF-08)", **details)
+    voted_for_itself = new_vote is not None and new_vote.node_id == context.own_id and old_vote is None
+    check(not voted_for_itself, "only a candidate votes for itself, in an epoch of its own", **details)
     if isinstance(old, Follower | Unattached | Prospective) and isinstance(new, Follower):
         check(old.leader_id in (None, new.leader_id), "an epoch has one leader", **details)
 

@@ -14,6 +14,7 @@ that its replica is not taken for the one that voted and acknowledged before.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode
 from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
@@ -137,6 +138,12 @@ class DataDirectory:
     def close(self) -> None:
         """Release the lock."""
         self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def encode_meta(identity: DirectoryIdentity) -> bytes:

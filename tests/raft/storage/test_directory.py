@@ -134,6 +134,8 @@ def test_a_directory_in_use_neither_opens_nor_formats(files: FileSystem) -> None
         with pytest.raises(DirectoryError, match="data/node is in use by another process"):
             attempt()
     directory.close()
+    with DataDirectory.open(files, "data/node"):
+        pass
     DataDirectory.open(files, "data/node").close()
 
 

@@ -130,11 +130,11 @@ def test_a_write_that_fails_though_room_was_reserved_leaves_no_trace(seed: int) 
 
 
 def test_a_new_segment_has_room_for_control_batches_too(files: FileSystem) -> None:
-    log = open_log(files, LogConfig(segment_bytes=300, preallocate_bytes=1, reserve_bytes=400))
+    log = open_log(files, LogConfig(segment_bytes=300, preallocate_bytes=1, reserve_bytes=3000))
     log.append(batches_from(0, 2))
     batches = batches_from(3, 20)
     log.reserve(sum(len(batch.data) for batch in batches))
     with no_more_room(files):
         log.append(batches)
-        log.append(batches_from(33, 2))
-    assert all_batches(log) == batches_from(0, 2) + batches + batches_from(33, 2)
+        log.append([data_batch(33, size=2500)])
+    assert all_batches(log) == [*batches_from(0, 2), *batches, data_batch(33, size=2500)]

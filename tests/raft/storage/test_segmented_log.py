@@ -186,6 +186,16 @@ def test_a_log_without_a_cache_reads_from_its_files(files: FileSystem) -> None:
     assert log.read_batches(batches[150].base_offset, 100_000) == tuple(batches[150:])
 
 
+def test_what_is_cut_and_replaced_is_found_where_it_is_now(files: FileSystem) -> None:
+    log = open_log(files, LogConfig(tail_cache_bytes=0))
+    log.append(batches_from(0, 40, size=900))
+    log.truncate(Offset(15))
+    batches = batches_from(0, 10, size=900) + batches_from(15, 200, epoch=2, size=300)
+    log.append(batches[10:])
+    for batch in batches:
+        assert log.read_batches(batch.base_offset, 1) == (batch,)
+
+
 def test_reserved_room_is_given_back_on_closing(files: FileSystem) -> None:
     log = open_log(files, BIG)
     log.append(batches_from(0, 2))
