@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,7 +89,7 @@ async def watch(
     start_offset: Offset = Offset(0),
     end_offset: Offset | None = None,
     cluster_id: str | None = None,
-) -> AsyncIterator[Watched]:
+) -> AsyncGenerator[Watched, None]:
     """Committed batches and leaders, from whichever node answers; `observe` says what is promised.
 
     Bounded by gRPC's flow control: nothing is read ahead of what the caller takes but one message.
