@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raft.core.types import Offset
 
@@ -23,6 +24,14 @@ class Append:
     end_offset: Offset
 
 
+class _Drained(NamedTuple):
+    """An append that was written: its body is the log's now."""
+
+    append_id: int
+    size: int
+    end_offset: Offset
+
+
 @dataclass(frozen=True, slots=True)
 class DrainedBatch:
     """Appends that are written as one batch."""
@@ -34,16 +43,16 @@ class DrainedBatch:
 class Accumulator:
     """Appends in the order of their offsets: prepared but not drained, then drained but not committed."""
 
-    __slots__ = ("_prepared", "_scheduled_count", "_uncommitted", "next_offset", "prepared_bytes")
+    __slots__ = ("_prepared", "_scheduled_count", "_uncommitted", "next_offset", "pending_bytes")
 
     def __init__(self, next_offset: Offset) -> None:
         self.next_offset = next_offset
         """The base offset of the next append."""
-        self.prepared_bytes = 0
-        """The size of all bodies that are prepared and not drained."""
+        self.pending_bytes = 0
+        """The size of all bodies that are prepared and not committed."""
         self._prepared: deque[Append] = deque()
         self._scheduled_count = 0
-        self._uncommitted: deque[Append] = deque()
+        self._uncommitted: deque[_Drained] = deque()
 
     @property
     def has_scheduled(self) -> bool:
@@ -53,7 +62,7 @@ class Accumulator:
     def prepare(self, append_id: int, body: bytes, record_count: int) -> None:
         """Take an append and give it the next offsets (LI-20)."""
         self.next_offset = Offset(self.next_offset + record_count)
-        self.prepared_bytes += len(body)
+        self.pending_bytes += len(body)
         self._prepared.append(Append(append_id, body, record_count, self.next_offset))
 
     def schedule(self) -> None:
@@ -68,25 +77,27 @@ class Accumulator:
             while self._scheduled_count and (not bodies or size + len(self._prepared[0].body) <= batch_bytes_max):
                 append = self._prepared.popleft()
                 self._scheduled_count -= 1
-                self._uncommitted.append(append)
+                self._uncommitted.append(_Drained(append.append_id, len(append.body), append.end_offset))
                 bodies.append(append.body)
                 size += len(append.body)
                 record_count += append.record_count
-            self.prepared_bytes -= size
             yield DrainedBatch(bodies[0] if len(bodies) == 1 else b"".join(bodies), record_count)
 
     def take_committed(self, high_watermark: Offset) -> list[int]:
         """The ids of appends that the high watermark has passed."""
         committed = []
         while self._uncommitted and self._uncommitted[0].end_offset <= high_watermark:
-            committed.append(self._uncommitted.popleft().append_id)
+            append = self._uncommitted.popleft()
+            self.pending_bytes -= append.size
+            committed.append(append.append_id)
         return committed
 
     def take_all(self) -> list[int]:
         """The ids of all appends, committed or not: leadership is lost (LI-26)."""
-        appends = [*self._uncommitted, *self._prepared]
+        append_ids = [append.append_id for append in self._uncommitted]
+        append_ids += [append.append_id for append in self._prepared]
         self._uncommitted.clear()
         self._prepared.clear()
         self._scheduled_count = 0
-        self.prepared_bytes = 0
-        return [append.append_id for append in appends]
+        self.pending_bytes = 0
+        return append_ids

@@ -33,7 +33,7 @@ class QuorumConfig:
     batch_bytes_max: int = 8 * 1024 * 1024
     """An append whose batch would be larger is refused (LI-21)."""
     pending_append_bytes_max: int = 64 * 1024 * 1024
-    """Appends that wait for a flush may hold this much; then more are refused (LI-21)."""
+    """Appends that are not committed may hold this much; then more are refused (LI-21)."""
     parked_fetches_max: int = 10_000
     """A leader parks at most this many fetches; then further ones are answered at once."""
     observer_expiration_ms: int = 300_000

@@ -19,7 +19,7 @@ def become_unattached(
     """Enter Unattached. The rest of a running election timeout is kept, unless a vote was granted (RF-09, RF-18)."""
     state = context.state
     deadline_ms = None
-    if context.is_voter:
+    if context.is_voter and not context.is_shutting_down:
         deadline_ms = context.now_ms + context.election_timeout_ms()
         if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
             deadline_ms = state.election_deadline_ms or deadline_ms

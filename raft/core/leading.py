@@ -82,8 +82,8 @@ def on_append_prepared(context: Context, event: AppendPrepared) -> None:
     elif len(event.body) > config.batch_bytes_max:
         message = f"{len(event.body)} bytes in one append; {config.batch_bytes_max} fit: append fewer records at a time"
         context.order(FailAppend(event.append_id, ErrorCode.RECORD_LIST_TOO_LARGE, message))
-    elif leader.accumulator.prepared_bytes + len(event.body) > config.pending_append_bytes_max:
-        message = f"{leader.accumulator.prepared_bytes} bytes wait for the disk; try again when some are written"
+    elif leader.accumulator.pending_bytes + len(event.body) > config.pending_append_bytes_max:
+        message = f"{leader.accumulator.pending_bytes} bytes wait to be committed; try again when some are"
         context.order(FailAppend(event.append_id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message))
     else:
         leader.accumulator.prepare(event.append_id, event.body, event.record_count)
@@ -158,11 +158,12 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
 
 
 def drive(context: Context) -> None:
-    """Resign without a majority; tell voters that do not fetch who leads (RF-32, RF-33)."""
+    """Resign without a majority or to shut down; tell voters that do not fetch who leads (RF-32, RF-33, RF-100)."""
     leader = context.state
     if not isinstance(leader, Leader):
         return
-    if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms:
+    is_alone = leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms
+    if is_alone or (context.is_shutting_down and not context.is_only_voter):
         resign(context)
     elif leader.begin_quorum_deadline_ms <= context.now_ms:
         leader.begin_quorum_deadline_ms = context.now_ms + context.config.begin_quorum_interval_ms

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Final
 
 from raft.core.messages import FetchRequest
 from raft.core.types import Offset
+
+STALE_DEADLINES_MAX: Final = 64
+"""Deadlines of fetches that are no longer parked are swept out when they are this many and half of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,10 @@ class Purgatory:
         """Keep `fetch`; there must be room."""
         self._parked[fetch.request_id] = fetch
         heapq.heappush(self._deadlines, (fetch.deadline_ms, fetch.request_id))
+        if len(self._deadlines) > 2 * len(self._parked) + STALE_DEADLINES_MAX:
+            # Deadlines of fetches that are gone go when their time comes; a peer may have named one far away.
+            self._deadlines = [(parked.deadline_ms, parked.request_id) for parked in self._parked.values()]
+            heapq.heapify(self._deadlines)
 
     def forget(self, request_id: int) -> None:
         """Drop the fetch of somebody who is gone; nothing happens if it is not parked."""

@@ -289,9 +289,8 @@ class Replica:
     def _on_shutdown_requested(self) -> None:
         context = self._context
         context.is_shutting_down = True
-        if isinstance(context.state, Leader) and not context.is_only_voter:
-            leading.resign(context)
-        context.is_handing_over = isinstance(context.state, Resigned)
+        if isinstance(context.state, Unattached):
+            context.state.election_deadline_ms = None  # who leaves waits for the others to elect (RF-101)
 
     # --- what is due ------------------------------------------------------------------------------------------------
 
@@ -320,6 +319,7 @@ class Replica:
             return
         match context.state:
             case Resigned():
+                context.is_handing_over = True
                 context.is_shutdown_complete = not context.state.unacknowledged
             case Unattached() | Prospective() | Candidate():
                 is_needed = context.is_voter and not context.is_only_voter and not context.is_handing_over

@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Knows no leader that it could fetch from; may have voted. An observer has no election deadline."""
+    """Knows no leader that it could fetch from; may have voted. No election deadline: an observer, or shutting down."""
 
     epoch: Epoch
     leader_id: NodeId | None

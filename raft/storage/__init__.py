@@ -1,0 +1,1 @@
+"""What survives: batches, segments, the quorum state and the data directory, over the FileSystem protocol."""

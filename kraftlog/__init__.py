@@ -1,0 +1,1 @@
+"""The command line, configuration, local cluster and demo of kraftlog."""

@@ -1,0 +1,204 @@
+"""What the admin commands do: arguments to requests, answers to rows.
+
+Reads are answered by any node, from what it has applied; to see what was acknowledged to anybody before, they name the
+leader's high watermark. Without a leader they are answered all the same, from what the node has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kraftlog.connection import describe_any, describe_node
+from kraftlog.endpoints import parse_node_id, parse_reachable_endpoint
+from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
+from raft.core.types import Endpoint, Offset
+from raft.rpc import codec
+from statemachine.client import AdminClient
+from statemachine.descriptions import (
+    Alteration,
+    BrokerDescription,
+    BrokerListener,
+    CreatedTopic,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+)
+from statemachine.resources import ResourceType
+
+RESOURCE_TYPES: Final = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+
+_LISTENER: Final = re.compile(r"(?P<name>[A-Z0-9_]+)://(?P<address>.+)")
+
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def parse_configs(texts: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` each. Raises ConfigurationError."""
+    configs: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise ConfigurationError(f"{text!r} is no config; write KEY=VALUE")
+        if key in configs:
+            raise ConfigurationError(f"{key} is set twice; keep one of them")
+        configs[key] = value
+    return configs
+
+
+def parse_assignment(text: str) -> dict[int, list[int]]:
+    """`1:2,2:3`: brokers 1 and 2 for partition 0, 2 and 3 for partition 1. Raises ConfigurationError."""
+    try:
+        partitions = [[int(parse_node_id(broker)) for broker in part.split(":")] for part in text.split(",")]
+        return dict(enumerate(partitions))
+    except ConfigurationError:
+        raise ConfigurationError(
+            f"{text!r} is no assignment; write the brokers of each partition, as in 1:2,2:3"
+        ) from None
+
+
+def parse_listener(text: str) -> BrokerListener:
+    """`NAME://host:port`. Raises ConfigurationError."""
+    match = _LISTENER.fullmatch(text)
+    if match is None:
+        raise ConfigurationError(f"{text!r} is no listener; write NAME://host:port, as in PLAINTEXT://localhost:9092")
+    endpoint = parse_reachable_endpoint(match["address"])
+    return BrokerListener(match["name"], endpoint.host, endpoint.port)
+
+
+# --- changes -------------------------------------------------------------------------------------------------------
+
+
+async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool) -> CreatedTopic | None:
+    """Create it; None if it exists and may. Raises ProtocolError."""
+    async with AdminClient(endpoints) as client:
+        try:
+            return (await client.create_topics([topic]))[0]
+        except ProtocolError as error:
+            if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return None
+            raise
+
+
+async def delete_topics(endpoints: Sequence[Endpoint], names: Iterable[str], *, if_exists: bool) -> dict[str, bool]:
+    """Delete them one by one; tells which were there. Raises ProtocolError for the first that cannot be deleted."""
+    deleted = {}
+    async with AdminClient(endpoints) as client:
+        for name in names:
+            try:
+                await client.delete_topics([name])
+                deleted[name] = True
+            except ProtocolError as error:
+                if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                deleted[name] = False
+    return deleted
+
+
+async def register_broker(
+    endpoints: Sequence[Endpoint], broker_id: int, listeners: Sequence[BrokerListener], rack: str | None
+) -> int:
+    """Register it; returns its epoch. Raises ProtocolError."""
+    async with AdminClient(endpoints) as client:
+        return await client.register_broker(broker_id, listeners, rack=rack)
+
+
+async def alter_configs(
+    endpoints: Sequence[Endpoint], entity_type: str, entity_name: str, changes: Mapping[str, str | None]
+) -> None:
+    """Set configs, or remove those whose value is None; all or none. Raises ProtocolError."""
+    resource_type = RESOURCE_TYPES[entity_type]
+    async with AdminClient(endpoints) as client:
+        await client.alter_configs(
+            [Alteration(resource_type, entity_name, name, value) for name, value in changes.items()]
+        )
+
+
+# --- reads ---------------------------------------------------------------------------------------------------------
+
+
+async def topic_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
+    """One row per topic, by name."""
+    offset = await _committed_end_offset(endpoints)
+    async with AdminClient(endpoints) as client:
+        listed = await client.list_topics(min_applied_end_offset=offset)
+    return [
+        {
+            "Topic": topic.name,
+            "TopicId": topic.topic_id,
+            "Partitions": topic.num_partitions,
+            "ReplicationFactor": topic.replication_factor,
+        }
+        for topic in listed.topics
+    ]
+
+
+async def topic_descriptions(endpoints: Sequence[Endpoint], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Everything about these topics, or about all; raises ProtocolError for one that does not exist."""
+    offset = await _committed_end_offset(endpoints)
+    async with AdminClient(endpoints) as client:
+        described = await client.describe_topics(names, min_applied_end_offset=offset)
+    return [_topic(topic) for topic in described.topics]
+
+
+async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
+    """One row per broker, by id."""
+    offset = await _committed_end_offset(endpoints)
+    async with AdminClient(endpoints) as client:
+        listed = await client.list_brokers(min_applied_end_offset=offset)
+    return [_broker(broker) for broker in listed.brokers]
+
+
+async def config_listing(endpoints: Sequence[Endpoint], entity_type: str, entity_name: str) -> list[dict[str, str]]:
+    """One row per config that is set, by name."""
+    offset = await _committed_end_offset(endpoints)
+    async with AdminClient(endpoints) as client:
+        described = await client.describe_configs(
+            RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
+        )
+    return [{"Name": config.name, "Value": config.value} for config in described.configs]
+
+
+async def _committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
+    """The leader's high watermark, 0 if there is no leader to ask."""
+    node = await describe_any(endpoints)
+    _, leader = codec.leader_from_proto(node.current_leader)
+    if leader is None:
+        return Offset(0)
+    try:
+        return Offset(max(0, (await describe_node(leader)).high_watermark))
+    except ProtocolError:
+        return Offset(0)
+
+
+def _topic(topic: TopicDescription) -> dict[str, Any]:
+    return {
+        "Topic": topic.name,
+        "TopicId": topic.topic_id,
+        "PartitionCount": len(topic.partitions),
+        "ReplicationFactor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+        "Configs": {config.name: config.value for config in topic.configs},
+        "Partitions": [_partition(partition) for partition in topic.partitions],
+    }
+
+
+def _partition(partition: PartitionDescription) -> dict[str, Any]:
+    return {
+        "Partition": partition.partition_id,
+        "Leader": partition.leader,
+        "LeaderEpoch": partition.leader_epoch,
+        "Replicas": list(partition.replicas),
+        "Isr": list(partition.isr),
+    }
+
+
+def _broker(broker: BrokerDescription) -> dict[str, Any]:
+    return {
+        "BrokerId": broker.broker_id,
+        "BrokerEpoch": broker.broker_epoch,
+        "Endpoints": [f"{at.name}://{Endpoint(at.host, at.port)}" for at in broker.listeners],
+        "Rack": broker.rack,
+        "Fenced": broker.fenced,
+    }

@@ -1,0 +1,86 @@
+"""`kraftlog bench`: each starts its own three voters and two observers as processes, and measures."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Measure a cluster of this machine's own.", no_args_is_help=True, rich_markup_mode=None)
+
+JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result there as well.")]
+DirectoryOption = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Where the clusters are made; else a temporary one."),
+]
+
+
+@app.command()
+def latency(
+    fetch_version: Annotated[
+        str, typer.Option("--fetch-version", metavar="17,18", help="Versions of Fetch to compare.")
+    ] = "17,18",
+    operations: Annotated[int, typer.Option("--ops", min=1, help="Operations for each version.")] = 300,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Time single admin operations: submitted, acknowledged, visible at the last observer's listener."""
+    from bench.latency import run
+
+    if not re.fullmatch(r"1[78](,1[78])*", fetch_version):
+        raise typer.BadParameter(f"{fetch_version!r}: give 17, 18 or 17,18", param_hint="--fetch-version")
+    versions = list(dict.fromkeys(int(version) for version in fetch_version.split(",")))
+    _run(run(versions, operations, directory, json, _console()))
+
+
+@app.command()
+def throughput(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long each mode runs.")] = 10.0,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Count acknowledged operations and records per second from concurrent callers of one client."""
+    from bench.throughput import run
+
+    _run(run(seconds, directory, json, _console()))
+
+
+@app.command("catch-up")
+def catch_up(
+    records: Annotated[int, typer.Option("--records", min=1, help="How many records the follower misses.")] = 100_000,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Time how long a follower that was down takes to catch up."""
+    from bench.catch_up import run
+
+    _run(run(records, directory, json, _console()))
+
+
+@app.command()
+def failover(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often the leader is killed.")] = 5,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Kill the leader while a client writes: time to the next acknowledgement, and whether anything was lost."""
+    from bench.failover import run
+
+    _run(run(rounds, directory, json, _console()))
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+def _run(benchmark: Coroutine[Any, Any, bool]) -> None:
+    import uvloop
+
+    if not uvloop.run(benchmark):
+        raise typer.Exit(1)

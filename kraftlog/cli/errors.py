@@ -1,0 +1,28 @@
+"""Expected errors as one line: Kafka's name, what is wrong, what to do."""
+
+from __future__ import annotations
+
+import errno
+
+from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, KraftlogError, ProtocolError, StorageError
+
+
+def one_line(error: Exception) -> str | None:
+    """`KAFKA_ERROR_NAME: what; what to do`, or None for an error that nobody expects."""
+    match error:
+        case ProtocolError():
+            return str(error)
+        case ConfigurationError():
+            return f"{ErrorCode.INVALID_CONFIG.name}: {error}"
+        case DirectoryError():
+            return f"{error.code.name}: {error}"
+        case StorageError():
+            return f"{ErrorCode.KAFKA_STORAGE_ERROR.name}: {error}"
+        case KraftlogError():
+            return f"{ErrorCode.UNKNOWN_SERVER_ERROR.name}: {error}"
+        case OSError(errno=errno.EADDRINUSE):
+            return f"{ErrorCode.INVALID_CONFIG.name}: {error.strerror}; stop what listens there or choose another port"
+        case OSError(filename=str(name)):
+            return f"{ErrorCode.KAFKA_STORAGE_ERROR.name}: {name}: {error.strerror}; check the path and its rights"
+        case _:
+            return None

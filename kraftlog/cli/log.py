@@ -1,0 +1,97 @@
+"""`kraftlog watch`, `export` and `report`: the committed log as JSON lines, as Parquet, and what Spark says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async
+from kraftlog.cli.output import print_fields, print_json, print_json_line, print_renderable
+
+if TYPE_CHECKING:
+    from analytics.export import ExportSummary
+    from raft.core.types import Endpoint
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("watch")(watch)
+    app.command("export")(export)
+    app.command("report")(report)
+
+
+def watch(
+    bootstrap_server: BootstrapServer,
+    start: Annotated[int, typer.Option("--from", min=0, help="The first offset.")] = 0,
+    until: Annotated[
+        int | None, typer.Option("--until", min=0, help="Stop before this offset; without it: go on until Ctrl-C.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after so many records.")] = None,
+) -> None:
+    """Print every committed record as one line of JSON, and go on as more are committed."""
+    run_async(_watch(endpoints(bootstrap_server), start, until, limit))
+
+
+async def _watch(addresses: tuple[Endpoint, ...], start: int, until: int | None, limit: int | None) -> None:
+    from kraftlog.connection import describe_any
+    from kraftlog.record_json import committed_records
+    from raft import observe
+    from raft.core.types import Offset
+
+    cluster_id = (await describe_any(addresses)).cluster_id  # nobody there is an error at first, later it is waited out
+    end_offset = None if until is None else Offset(until)
+    printed = 0
+    async for watched in observe.watch(
+        addresses, start_offset=Offset(start), end_offset=end_offset, cluster_id=cluster_id
+    ):
+        for batch in watched.batches:
+            for record in committed_records(batch):
+                if record["offset"] < start or (until is not None and record["offset"] >= until):
+                    continue
+                print_json_line(record)
+                printed += 1
+                if printed == limit:
+                    return
+
+
+def export(
+    bootstrap_server: BootstrapServer,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory of the export; it is continued.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Write what is committed and not exported yet to Parquet files, with a manifest of their offsets."""
+    from analytics.export import export_from
+
+    summary: ExportSummary = run_async(export_from(endpoints(bootstrap_server), to))
+    fields: dict[str, Any] = {
+        "Directory": str(to),
+        "StartOffset": summary.start_offset,
+        "EndOffset": summary.end_offset,
+        "Rows": summary.rows,
+        "Files": summary.files,
+        "ManifestVersion": summary.manifest_version,
+    }
+    print_fields(fields, output)
+
+
+def report(
+    source: Annotated[Path, typer.Option("--from", metavar="DIR", help="The directory of an export.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Let Spark say what an exported log holds: topics and partitions by broker, records by type, leaders."""
+    from analytics.report import report as make_report
+    from analytics.session import local_spark
+
+    spark = local_spark()
+    try:
+        found = make_report(spark, source)
+    finally:
+        spark.stop()
+    if output is Output.JSON:
+        print_json(found.to_dict())
+        return
+    from analytics.rendering import render
+
+    print_renderable(render(found))

@@ -1,0 +1,90 @@
+"""The command `kraftlog`: its groups, and what every command does with errors.
+
+An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code
+1; a usage error is one line and exit code 2; Ctrl-C is 130 and says nothing; nor does a reader that closed the pipe
+hear of it. Anything else is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from kraftlog.cli import bench, brokers, configs, log, node, quorum, topics, up
+from kraftlog.cli.errors import one_line
+from kraftlog.logs import configure_logging
+
+EXIT_FAILURE: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+
+app = typer.Typer(
+    name="kraftlog",
+    help="A KRaft-style replicated metadata log: run a cluster, change its metadata, follow its log.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+up.add_to(app)
+node.add_to(app)
+log.add_to(app)
+app.add_typer(quorum.app, name="quorum")
+app.add_typer(topics.app, name="topics")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(configs.app, name="configs")
+app.add_typer(bench.app, name="bench")
+
+
+def run() -> None:
+    """The entry point: run the command line of this process and exit."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit code."""
+    configure_logging("critical")
+    try:
+        result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered would fail again when the interpreter flushes it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    if isinstance(error, typer.Abort):
+        return EXIT_INTERRUPTED
+    if isinstance(error, typer.TyperException):
+        return _misused(error)
+    line = one_line(error)
+    if line is None:
+        raise error
+    _complain(line)
+    return EXIT_FAILURE
+
+
+def _misused(error: typer.TyperException) -> int:
+    context: typer.Context | None = getattr(error, "ctx", None)
+    message = error.format_message()
+    if context is not None and message == context.get_help():  # a group without a command
+        print(message, file=sys.stderr)  # noqa: T201
+    else:
+        command = "kraftlog" if context is None else context.command_path
+        _complain(f"{message.rstrip('.')}; see {command} --help")
+    return EXIT_USAGE
+
+
+def _complain(message: str) -> None:
+    print("error:", " ".join(message.split()), file=sys.stderr)  # noqa: T201

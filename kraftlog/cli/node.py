@@ -1,0 +1,77 @@
+"""`kraftlog format`, `start` and `random-uuid`: one node, from its configuration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftlog.cli.output import say
+
+ConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The node's TOML file.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("format")(format_node)
+    app.command("start")(start_node)
+    app.command("random-uuid")(random_uuid)
+
+
+def format_node(
+    config: ConfigOption,
+    cluster_id: Annotated[
+        str,
+        typer.Option("--cluster-id", help="The cluster's id, the same on all its nodes, or 'random' for a new one."),
+    ],
+    ignore_formatted: Annotated[
+        bool, typer.Option("--ignore-formatted", help="Leave a directory that is formatted for this node as it is.")
+    ] = False,
+) -> None:
+    """Make a node's data directory ready for its first start."""
+    from kraftlog.config import load_config
+    from kraftlog.formatting import format_directory
+    from raft.storage.identifiers import random_cluster_id, uuid_to_text
+
+    loaded = load_config(config)
+    wanted = random_cluster_id() if cluster_id == "random" else cluster_id
+    identity = format_directory(loaded, wanted, ignore_formatted=ignore_formatted)
+    say(f"Formatted {loaded.directory} for node {identity.node_id} of cluster {identity.cluster_id}.")
+    say(f"Directory id: {uuid_to_text(identity.directory_id)}")
+
+
+def start_node(
+    config: ConfigOption,
+    stop_at_eof: Annotated[
+        bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
+    ] = False,
+) -> None:
+    """Run a node in the foreground until Ctrl-C or SIGTERM; a leader hands over first."""
+    import uvloop
+
+    from kraftlog.child import stop_at_end_of_input
+    from kraftlog.config import load_config
+    from kraftlog.logs import configure_logging
+    from kraftlog.server import serve
+
+    loaded = load_config(config)
+    configure_logging(loaded.log_level)
+    if stop_at_eof:
+        stop_at_end_of_input()
+    role = "voter" if loaded.is_voter else "observer"
+
+    def ready() -> None:
+        say(f"node {loaded.node_id} ({role}) listens on {loaded.listener}, its data is in {loaded.directory}")
+        import sys
+
+        sys.stdout.flush()
+
+    uvloop.run(serve(loaded, ready=ready))
+
+
+def random_uuid() -> None:
+    """Print a fresh id, for `format --cluster-id`."""
+    from raft.storage.identifiers import random_cluster_id
+
+    say(random_cluster_id())

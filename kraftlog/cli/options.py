@@ -1,0 +1,56 @@
+"""Options that several commands share, and how a command runs its asynchronous part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from kraftlog.endpoints import parse_endpoints
+from raft.core.types import Endpoint
+
+Result = TypeVar("Result")
+Value = TypeVar("Value")
+
+
+class Output(StrEnum):
+    """How a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", help="What to print: a table to read, or JSON.")]
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        envvar="KRAFTLOG_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="Any nodes of the cluster; the leader is found from there.",
+    ),
+]
+
+
+def endpoints(bootstrap_server: str) -> tuple[Endpoint, ...]:
+    """The addresses in `--bootstrap-server`. Raises a usage error for one that is none."""
+    return usage(parse_endpoints, bootstrap_server, "--bootstrap-server")
+
+
+def usage(parse: Callable[[Value], Result], value: Value, option: str) -> Result:
+    """`parse(value)`; what it refuses is a usage error of `option`."""
+    from raft.core.errors import ConfigurationError
+
+    try:
+        return parse(value)
+    except (ConfigurationError, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def run_async(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt."""
+    return asyncio.run(work)

@@ -1,0 +1,47 @@
+"""`kraftlog quorum`: who leads, and how far the others are (OT-01 to OT-04)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async
+from kraftlog.cli.output import print_fields, print_rows
+
+app = typer.Typer(help="The quorum of voters.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def quorum() -> None:
+    """The quorum of voters."""
+
+
+@app.command()
+def describe(
+    bootstrap_server: BootstrapServer,
+    status: Annotated[bool, typer.Option("--status", help="The leader, its epoch, the lag, who belongs.")] = False,
+    replication: Annotated[bool, typer.Option("--replication", help="How far each replica is.")] = False,
+    human_readable: Annotated[
+        bool, typer.Option("--human-readable", help="With --replication: ages instead of timestamps.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Describe the quorum as its leader sees it."""
+    if status == replication:
+        raise typer.BadParameter("give one of the two, not both or none", param_hint="--status / --replication")
+    if status and human_readable:
+        raise typer.BadParameter("it goes with --replication only", param_hint="--human-readable")
+    import time
+
+    from kraftlog import quorum as view
+    from kraftlog.connection import describe_quorum
+
+    response = run_async(describe_quorum(endpoints(bootstrap_server)))
+    if status:
+        print_fields(view.status(response), output)
+        return
+    rows = view.replication(response)
+    if human_readable:
+        rows = view.human_readable(rows, int(time.time() * 1000))
+    print_rows(view.REPLICATION_COLUMNS, rows, output)

@@ -1,0 +1,117 @@
+"""`kraftlog topics`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
+from kraftlog.cli.output import print_json, print_rows, say
+
+app = typer.Typer(help="Topics.", no_args_is_help=True, rich_markup_mode=None)
+
+FROM_DEFAULT = -1
+"""Kafka's way to say: as many as the cluster's default."""
+
+LIST_COLUMNS = ("Topic", "TopicId", "Partitions", "ReplicationFactor")
+PARTITION_COLUMNS = ("Topic", "Partition", "Leader", "LeaderEpoch", "Replicas", "Isr")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics' names.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    bootstrap_server: BootstrapServer,
+    partitions: Annotated[int | None, typer.Option("--partitions", help="How many; else the default.")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", help="Brokers for each partition; else the default.")
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment", metavar="1:2,2:3", help="Brokers of each partition, the preferred leader first."
+        ),
+    ] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A config.")] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that exists already is no error.")
+    ] = False,
+) -> None:
+    """Create a topic."""
+    from kraftlog.admin import create_topic, parse_assignment, parse_configs
+    from statemachine.descriptions import NewTopic
+
+    if replica_assignment is not None and (partitions is not None or replication_factor is not None):
+        raise typer.BadParameter(
+            "it says how many partitions and replicas there are; leave --partitions and --replication-factor out",
+            param_hint="--replica-assignment",
+        )
+    assignments = {}
+    if replica_assignment is not None:
+        assignments = usage(parse_assignment, replica_assignment, "--replica-assignment")
+    topic = NewTopic(
+        name,
+        num_partitions=FROM_DEFAULT if partitions is None else partitions,
+        replication_factor=FROM_DEFAULT if replication_factor is None else replication_factor,
+        assignments=assignments,
+        configs=usage(parse_configs, config or [], "--config"),
+    )
+    created = run_async(create_topic(endpoints(bootstrap_server), topic, if_not_exists=if_not_exists))
+    if created is None:
+        say(f"Topic {name} exists already.")
+    else:
+        say(
+            f"Created topic {name} with {created.num_partitions} partitions,"
+            f" replication factor {created.replication_factor}."
+        )
+
+
+@app.command("list")
+def list_topics(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
+    """List all topics."""
+    from kraftlog.admin import topic_listing
+
+    print_rows(LIST_COLUMNS, run_async(topic_listing(endpoints(bootstrap_server))), output)
+
+
+@app.command()
+def describe(
+    bootstrap_server: BootstrapServer,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="The topics' names; none: all topics.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Describe topics: partitions, leaders, replicas, configs."""
+    from kraftlog.admin import topic_descriptions
+
+    topics = run_async(topic_descriptions(endpoints(bootstrap_server), names or []))
+    if output is Output.JSON:
+        print_json(topics)
+        return
+    for topic in topics:
+        configs = ",".join(f"{key}={value}" for key, value in topic["Configs"].items())
+        say(
+            f"Topic: {topic['Topic']}  TopicId: {topic['TopicId']}  PartitionCount: {topic['PartitionCount']}"
+            f"  ReplicationFactor: {topic['ReplicationFactor']}  Configs: {configs}"
+        )
+    rows: list[dict[str, Any]] = [
+        {"Topic": topic["Topic"], **partition} for topic in topics for partition in topic["Partitions"]
+    ]
+    print_rows(PARTITION_COLUMNS, rows, output)
+
+
+@app.command()
+def delete(
+    names: Names,
+    bootstrap_server: BootstrapServer,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
+) -> None:
+    """Delete topics."""
+    from kraftlog.admin import delete_topics
+
+    for name, was_there in run_async(delete_topics(endpoints(bootstrap_server), names, if_exists=if_exists)).items():
+        say(f"Deleted topic {name}." if was_there else f"Topic {name} does not exist.")

@@ -1,0 +1,43 @@
+"""`kraftlog up` and `kraftlog demo`: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftlog.cli.options import run_async
+
+DirectoryOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the cluster keeps everything.")]
+TemporaryDirectoryOption = Annotated[
+    Path | None, typer.Option("--dir", metavar="DIR", help="Where the cluster keeps everything; else a temporary one.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("up")(up)
+    app.command("demo")(demo)
+
+
+def up(
+    directory: DirectoryOption = Path("kraftlog-data"),
+    voters: Annotated[int | None, typer.Option("--voters", help="Of a new cluster; 3 if not given.")] = None,
+    observers: Annotated[int | None, typer.Option("--observers", help="Of a new cluster; 0 if not given.")] = None,
+) -> None:
+    """Run a local cluster in the foreground, one process per node, until Ctrl-C; resumes what is in the directory."""
+    from kraftlog.cluster import LocalCluster
+    from kraftlog.cluster_directory import open_or_create
+    from kraftlog.status import watch_cluster
+
+    cluster = LocalCluster(open_or_create(directory, voters=voters, observers=observers))
+    run_async(watch_cluster(cluster))
+
+
+def demo(directory: TemporaryDirectoryOption = None) -> None:
+    """Show the main job in one go: a quorum, topics, a killed leader, a listener, latency, export, Spark."""
+    from kraftlog.demo import run_demo
+
+    if not run_async(run_demo(directory)):
+        raise typer.Exit(1)

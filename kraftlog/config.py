@@ -1,0 +1,166 @@
+"""A node's configuration file: TOML, strict, with Kafka's keys.
+
+A dotted key is nested tables in TOML (`node.id = 1` is `id` in table `node`); quoted ("node.id" = 1), dotted and
+nested all mean the same here. A key that nobody knows is refused with the nearest one that somebody does. Every error
+names the file, the key and the value, and says what to do. Which keys there are: `kraftlog.settings`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from kraftlog.endpoints import WILDCARD_HOSTS
+from kraftlog.settings import SETTING_BY_KEY, SETTINGS, Setting
+from raft.core.config import QuorumConfig
+from raft.core.errors import ConfigurationError
+from raft.core.types import Endpoint, NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.storage.segmented_log import LogConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """What one node is told. Raises ConfigurationError if its parts contradict each other."""
+
+    node_id: NodeId
+    directory: Path
+    """Where the node keeps its data."""
+    listener: Endpoint
+    """What it binds to."""
+    voters: tuple[tuple[NodeId, Endpoint], ...]
+    """Who votes and where they listen; the same on every node."""
+    bootstrap_servers: tuple[Endpoint, ...] = ()
+    """Where an observer asks for the leader besides the voters."""
+    quorum: QuorumConfig = field(default_factory=QuorumConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        VoterSet(Voter(ReplicaKey(node_id), endpoint) for node_id, endpoint in self.voters)
+        own = dict(self.voters).get(self.node_id)
+        if own is not None and own.port != self.listener.port:
+            raise ConfigurationError(
+                f"controller.quorum.voters says that voter {self.node_id} listens on {own}, listeners says"
+                f" {self.listener}; give both the same port"
+            )
+        if own is None and self.listener.host in WILDCARD_HOSTS:
+            raise ConfigurationError(
+                f"listeners = {str(self.listener)!r}: an observer tells others where it listens; name the host"
+            )
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether the node votes; otherwise it is an observer."""
+        return self.node_id in dict(self.voters)
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The voters as the core takes them."""
+        return VoterSet(Voter(ReplicaKey(node_id), endpoint) for node_id, endpoint in self.voters)
+
+    @property
+    def advertised_endpoint(self) -> Endpoint:
+        """Where others reach the node: a voter's entry among the voters, an observer's listener."""
+        return dict(self.voters).get(self.node_id, self.listener)
+
+
+_SECTIONS: Final[Mapping[str, type]] = {"node": NodeConfig, "quorum": QuorumConfig, "log": LogConfig}
+
+
+def load_config(path: Path) -> NodeConfig:
+    """The configuration in the file at `path`. Raises ConfigurationError."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: there is no such file; give the path of a node's TOML file") from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: it cannot be read ({error.strerror}); check the path and its rights"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: it is no TOML: {error}; correct the file") from None
+    try:
+        return parse_config(document, path.resolve().parent)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
+    """The configuration in a TOML document; a relative `log.dir` starts at `base`. Raises ConfigurationError."""
+    values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
+    for key, value in _flatten(document):
+        setting = _known(key)
+        section = values[setting.section]
+        if setting.field in section:
+            raise ConfigurationError(f"{key} is set twice; keep one of them")
+        section[setting.field] = _parse(setting, value)
+    for setting in SETTINGS:
+        if setting.field not in values[setting.section] and _default(setting) is MISSING:
+            raise ConfigurationError(f"{setting.key} is missing; add it: {setting.meaning}")
+    node = values["node"]
+    node["directory"] = base / node["directory"]
+    return NodeConfig(**node, quorum=QuorumConfig(**values["quorum"]), log=LogConfig(**values["log"]))
+
+
+def render_config(settings: Mapping[str, object]) -> str:
+    """A commented configuration file with these keys set, and every other key shown with its default.
+
+    Values are texts, whole numbers, or lists of texts. Raises ConfigurationError for a key that is not known.
+    """
+    for key in settings:
+        _known(key)
+    blocks = []
+    for setting in SETTINGS:
+        value, mark = settings.get(setting.key), ""
+        if value is None:
+            value, mark = _default(setting), "# "
+        if value is not MISSING:
+            blocks.append(f"# {setting.meaning}\n{mark}{setting.key} = {_toml_value(value)}\n")
+    return "\n".join(blocks)
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        key = prefix + name
+        if isinstance(value, dict):
+            yield from _flatten(value, key + ".")
+        else:
+            yield key, value
+
+
+def _known(key: str) -> Setting:
+    setting = SETTING_BY_KEY.get(key)
+    if setting is None:
+        nearest = difflib.get_close_matches(key, SETTING_BY_KEY, n=1, cutoff=0.5)
+        advice = f"did you mean {nearest[0]}?" if nearest else f"the keys are {', '.join(SETTING_BY_KEY)}"
+        raise ConfigurationError(f"{key} is no setting; {advice}")
+    return setting
+
+
+def _parse(setting: Setting, value: object) -> object:
+    try:
+        return setting.parse(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{setting.key} = {_toml_value(value)}: {error}") from None
+
+
+def _default(setting: Setting) -> Any:
+    return next(field.default for field in fields(_SECTIONS[setting.section]) if field.name == setting.field)
+
+
+def _toml_value(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            return f'"{escaped}"'
+        case list() | tuple():
+            return "[" + ", ".join(map(_toml_value, value)) + "]"
+        case _:
+            return str(value)

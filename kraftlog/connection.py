@@ -1,0 +1,125 @@
+"""Asking a cluster from outside: any node's address will do, the leader is found from there.
+
+Reads that only the leader answers are sent to whom the asked node names, a bounded number of times with jitter
+(tenacity). Trouble with connections comes out as ProtocolError with Kafka's name for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import grpc
+import grpc.aio
+import tenacity
+
+from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import NO_LEADER, Endpoint
+from raft.rpc import codec
+from raft.rpc.options import CHANNEL_OPTIONS
+
+CALL_TIMEOUT_SECONDS: Final = 2.0
+_LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
+
+Response = TypeVar("Response")
+
+_NO_LEADER_YET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+@asynccontextmanager
+async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a node, closed after the block. A failed call within it raises ProtocolError."""
+    async with grpc.aio.insecure_channel(str(endpoint), options=_LOCAL_CHANNEL_OPTIONS) as channel:
+        try:
+            yield channel
+        except grpc.aio.AioRpcError as error:
+            raise connection_error(endpoint, error) from None
+
+
+def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ProtocolError:
+    """What a failed call means, in Kafka's words."""
+    if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
+    if error.code() == grpc.StatusCode.UNAVAILABLE:
+        return ProtocolError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody can be reached at {endpoint}; start the node or check the address"
+        )
+    return ProtocolError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
+    )
+
+
+async def describe_node(
+    endpoint: Endpoint, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS, wait_for_ready: bool = False
+) -> log_pb2.DescribeNodeResponse:
+    """What the node there says of itself. With `wait_for_ready` a node that does not listen yet is waited for."""
+    async with connect(endpoint) as channel:
+        stub = log_pb2_grpc.LogServiceStub(channel)
+        return await stub.DescribeNode(
+            log_pb2.DescribeNodeRequest(), timeout=timeout_seconds, wait_for_ready=wait_for_ready
+        )
+
+
+async def describe_any(endpoints: Sequence[Endpoint]) -> log_pb2.DescribeNodeResponse:
+    """What the first of the nodes that answers says of itself."""
+    return await _first(endpoints, describe_node)
+
+
+async def describe_quorum(
+    endpoints: Sequence[Endpoint], *, timeout_seconds: float = 5.0
+) -> quorum_pb2.DescribeQuorumResponse:
+    """What the leader says of the quorum, whichever nodes `endpoints` names.
+
+    Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
+    """
+    async for attempt in tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(_may_find_leader_later),
+        wait=tenacity.wait_random(0.05, 0.2),
+        stop=tenacity.stop_after_delay(timeout_seconds),
+        reraise=True,
+    ):
+        with attempt:
+            return await _describe_from_leader(endpoints)
+    raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; see whether a majority of the voters runs")
+
+
+def _may_find_leader_later(error: BaseException) -> bool:
+    return isinstance(error, ProtocolError) and error.code in _NO_LEADER_YET
+
+
+async def _describe_from_leader(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQuorumResponse:
+    node = await describe_any(endpoints)
+    if node.current_leader.leader_id == NO_LEADER or not node.current_leader.HasField("leader_endpoint"):
+        raise ProtocolError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"node {node.replica_key.node_id} knows of no leader; see whether a majority of the voters runs",
+        )
+    leader = codec.endpoint_from_proto(node.current_leader.leader_endpoint)
+    try:
+        async with connect(leader) as channel:
+            stub = quorum_pb2_grpc.QuorumServiceStub(channel)
+            response = await stub.DescribeQuorum(quorum_pb2.DescribeQuorumRequest(), timeout=CALL_TIMEOUT_SECONDS)
+    except ProtocolError as error:
+        raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"the leader is out of reach: {error.args[0]}") from None
+    code = codec.error_from_proto(response.error_code)
+    if code is not ErrorCode.NONE:
+        raise ProtocolError(code, f"{leader} does not lead any more; try again")
+    return response
+
+
+async def _first(endpoints: Sequence[Endpoint], ask: Callable[[Endpoint], Awaitable[Response]]) -> Response:
+    errors = []
+    for endpoint in endpoints:
+        try:
+            return await ask(endpoint)
+        except ProtocolError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    addresses = ", ".join(map(str, endpoints))
+    raise ProtocolError(
+        ErrorCode.BROKER_NOT_AVAILABLE, f"none of {addresses} answers; start the nodes or check the addresses"
+    )

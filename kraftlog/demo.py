@@ -1,0 +1,264 @@
+"""`kraftlog demo`: the main job in one go, every part real, every claim checked.
+
+Three voters and two observers run as processes on this machine. What is promised is counted: nothing acknowledged is
+lost when the leader is killed, a listener sees every committed batch, and Spark and each node's SQLite agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from analytics.dependencies import require_java, require_pyspark
+from analytics.export import export_from
+from bench import failover, latency
+from bench.workload import OBSERVERS, VOTERS
+from kraftlog.agreement import node_counts
+from kraftlog.cluster import LocalCluster
+from kraftlog.cluster_directory import open_or_create
+from kraftlog.status import describe_all, status_table
+from raft.core.errors import ConfigurationError, DirectoryError
+from raft.core.types import Offset
+from raft.listener import BatchReader, Listener
+from raft.observe import observe
+from statemachine.client import AdminClient, NewTopic
+from statemachine.descriptions import Counts
+
+BROKERS: Final = 3
+TOPICS: Final = ("orders", "payments", "shipments")
+PARTITIONS: Final = 6
+FAILOVER_SECONDS_MAX: Final = 3.0
+LATENCY_OPERATIONS: Final = {17: 12, 18: 200}
+LISTENER_TIMEOUT_SECONDS: Final = 10.0
+REPORT_TIMEOUT_SECONDS: Final = 120.0
+
+
+class CommitCounter(Listener):
+    """A user's own state machine: it counts what is committed, and checks that nothing is skipped or repeated."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.batches = 0
+        self.next_offset = Offset(0)
+        self.gaps = 0
+        self._progress = asyncio.Event()
+
+    async def handle_commit(self, reader: BatchReader) -> None:
+        """Count."""
+        with reader:
+            for batch in reader:
+                self.gaps += batch.base_offset != self.next_offset
+                self.next_offset = batch.end_offset
+                self.records += len(batch.records)
+                self.batches += 1
+        self._progress.set()
+
+    async def wait_for(self, end_offset: int) -> None:
+        """Return when everything below `end_offset` was counted."""
+        async with asyncio.timeout(LISTENER_TIMEOUT_SECONDS):
+            while self.next_offset < end_offset:
+                self._progress.clear()
+                await self._progress.wait()
+
+
+async def run_demo(directory: Path | None) -> bool:
+    """Run it all in `directory`, or in a temporary one; returns whether every check held."""
+    with ExitStack() as stack:
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftlog-demo-")))
+        elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise DirectoryError(f"{directory} is not empty; name a new directory for the demo")
+        console = Console() if sys.stdout.isatty() else Console(width=110)
+        return await Demo(directory, console).run()
+
+
+class Demo:
+    """The steps, in order, and what came of them."""
+
+    def __init__(self, directory: Path, console: Console) -> None:
+        self._directory = directory
+        self._console = console
+        self._step = 0
+        self._started = time.monotonic()
+        self._checks: list[tuple[bool, str]] = []
+
+    async def run(self) -> bool:
+        """All steps; returns whether every check held."""
+        self._say("starting three voters and two observers, a process each")
+        plan = open_or_create(self._directory / "cluster", voters=VOTERS, observers=OBSERVERS)
+        cluster = LocalCluster(plan)
+        async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
+            await cluster.wait_for_leader()
+            self._console.print(status_table(cluster, await describe_all(cluster)))
+            await self._create(client)
+            async with self._listening(cluster) as counter:
+                writer = await self._kill_the_leader(cluster, client)
+                await self._see_nothing_lost(cluster, writer)
+                await self._see_every_commit(cluster, counter)
+            export_directory = await self._export(cluster)
+            counts = {node_id: node_counts(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}
+        await self._ask_spark(export_directory, counts)
+        await self._measure_latency()
+        return self._summarize()
+
+    # --- the steps --------------------------------------------------------------------------------------------------
+
+    async def _create(self, client: AdminClient) -> None:
+        self._say(f"registering {BROKERS} brokers, creating {len(TOPICS)} topics through the admin API")
+        for broker_id in range(1, BROKERS + 1):
+            await client.register_broker(broker_id, [("PLAINTEXT", "localhost", 9092 + broker_id)])
+        await client.create_topics([NewTopic(name, PARTITIONS, BROKERS) for name in TOPICS])
+        described = await client.describe_topics(TOPICS)
+        for topic in described.topics:
+            leaders = ", ".join(str(partition.leader) for partition in topic.partitions)
+            self._console.print(f"  {topic.name}: {len(topic.partitions)} partitions, led by brokers {leaders}")
+        self._check(len(described.topics) == len(TOPICS), f"{len(described.topics)} topics are there")
+
+    @asynccontextmanager
+    async def _listening(self, cluster: LocalCluster) -> AsyncIterator[CommitCounter]:
+        self._say("a listener of our own follows the log from offset 0, in this process")
+        counter = CommitCounter()
+        following = asyncio.create_task(observe(cluster.bootstrap_servers, counter))
+        try:
+            yield counter
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _kill_the_leader(self, cluster: LocalCluster, client: AdminClient) -> failover.Writer:
+        self._say("a client creates topics without a pause; the leader is killed with SIGKILL")
+        writer = failover.Writer(client)
+        writing = asyncio.create_task(writer.run())
+        try:
+            await writer.wait_for_acknowledgements(100)
+            before = len(writer.acknowledged)
+            killed, seconds = await failover.kill_leader(cluster, writer)
+            successor = await cluster.wait_for_leader()
+            await writer.wait_for_acknowledgements(100)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+        self._console.print(
+            f"  {before} creations acknowledged by leader {killed}; {len(writer.acknowledged) - before} more since"
+        )
+        self._check(
+            seconds <= FAILOVER_SECONDS_MAX,
+            f"leader {successor} acknowledged {seconds * 1000:,.0f} ms after leader {killed} was killed",
+        )
+        self._say(f"node {killed} comes back and catches up")
+        started = time.monotonic()
+        await cluster.start([killed])
+        await cluster.wait_until_applied(writer.end_offset)
+        self._check(True, f"node {killed} was level again {time.monotonic() - started:.1f} s after its start")
+        return writer
+
+    async def _see_nothing_lost(self, cluster: LocalCluster, writer: failover.Writer) -> None:
+        self._say("counting what was acknowledged, on every node")
+        lost = await failover.lost(cluster, writer)
+        self._check(
+            not any(lost.values()),
+            f"{len(writer.acknowledged)} topics were acknowledged; {sum(lost.values())} are lost on {len(lost)} nodes",
+        )
+        self._console.print(status_table(cluster, await describe_all(cluster)))
+
+    async def _see_every_commit(self, cluster: LocalCluster, counter: CommitCounter) -> None:
+        self._say("what the listener got")
+        leader = await cluster.wait_for_leader()
+        high_watermark = (await cluster.describe(leader)).high_watermark
+        await counter.wait_for(high_watermark)
+        self._check(
+            counter.gaps == 0 and counter.next_offset >= high_watermark,
+            f"{counter.batches} batches, {counter.records} records up to offset {high_watermark}, gaps: {counter.gaps}",
+        )
+
+    async def _export(self, cluster: LocalCluster) -> Path:
+        self._say("exporting the committed log as Parquet")
+        directory = self._directory / "export"
+        summary = await export_from(cluster.bootstrap_servers, directory)
+        await cluster.wait_until_applied(summary.end_offset)
+        self._console.print(f"  offsets {summary.start_offset} to {summary.end_offset} in {summary.files} files")
+        return directory
+
+    async def _ask_spark(self, directory: Path, counts: dict[Any, Counts]) -> None:
+        self._say("Spark answers from the export, and must agree with the SQLite of every node")
+        try:
+            require_pyspark()
+            require_java()
+        except ConfigurationError as error:
+            self._console.print(f"  skipped: {error}", style="yellow")
+            return
+        report = await _spark_report(directory)
+        for broker in report["brokers"]:
+            self._console.print(
+                f"  broker {broker['broker_id']}: {broker['topics']} topics, {broker['partitions']} partitions,"
+                f" leads {broker['led']}"
+            )
+        by_spark = Counts(**report["counts"])
+        agreeing = [node_id for node_id, of_node in counts.items() if of_node == by_spark]
+        self._check(
+            len(agreeing) == len(counts),
+            f"Spark counts {by_spark.topics} topics, {by_spark.partitions} partitions, {by_spark.brokers} brokers,"
+            f" {by_spark.configs} configs; {len(agreeing)} of {len(counts)} nodes' SQLite say the same",
+        )
+
+    async def _measure_latency(self) -> None:
+        self._say("admin latency with Fetch 17 and Fetch 18 (KIP-1166), on clusters of their own")
+        figures = {}
+        failed = 0
+        for version, operations in LATENCY_OPERATIONS.items():
+            measured = await latency.measure(version, operations, self._directory / "latency", warm_up=5)
+            figures[version] = measured.figures()
+            failed += len(measured.errors)
+        self._console.print(latency.latency_table(figures))
+        if failed:
+            self._check(False, f"{failed} operations failed")
+            return
+        visible = {version: of_version["ack_to_visible_ms"]["mean"] for version, of_version in figures.items()}
+        self._check(
+            visible[18] < visible[17],
+            f"acknowledged to visible, mean: {visible[17]:.0f} ms with Fetch 17, {visible[18]:.1f} ms with Fetch 18",
+        )
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    def _say(self, what: str) -> None:
+        self._step += 1
+        self._console.print(f"\n[bold]{self._step}. {what[0].upper()}{what[1:]}[/bold]", highlight=False)
+
+    def _check(self, holds: bool, what: str) -> None:
+        self._checks.append((holds, what))
+        mark = "[green]✓[/green]" if holds else "[bold red]✗[/bold red]"
+        self._console.print(f"  {mark} {what}", highlight=False)
+
+    def _summarize(self) -> bool:
+        failed = [what for holds, what in self._checks if not holds]
+        took = time.monotonic() - self._started
+        self._console.print(
+            f"\n[bold]{len(self._checks) - len(failed)} of {len(self._checks)} checks held, in {took:.0f} s.[/bold]"
+        )
+        for what in failed:
+            self._console.print(f"  [bold red]✗[/bold red] {what}", highlight=False)
+        return not failed
+
+
+async def _spark_report(directory: Path) -> dict[str, Any]:
+    """The report as JSON, from a process of its own: Java is started by a fork, which gRPC does not like."""
+    command = (sys.executable, "-m", "kraftlog", "report", "--from", str(directory), "--output", "json")
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), REPORT_TIMEOUT_SECONDS)
+    if process.returncode != 0:
+        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise ConfigurationError(f"Spark's report failed: {' '.join(last)}; run {' '.join(command[1:])} to see why")
+    report: dict[str, Any] = json.loads(output)
+    return report

@@ -1,0 +1,57 @@
+"""Addresses as people write them: `host:port`, `[::1]:port`, and `id@host:port` for a voter.
+
+Every function raises ConfigurationError that quotes the text and says what it must look like.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from raft.core.errors import ConfigurationError
+from raft.core.types import Endpoint, NodeId
+
+PORT_MAX: Final = 65535
+NODE_ID_MAX: Final = 2**31 - 1
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (named to be refused where nobody can connect to it)
+
+_ENDPOINT: Final = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^:\[\]/@,\s]+)):(?P<port>[0-9]{1,6})")
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """`host:port`; an IPv6 address goes in brackets. The port is from 1 to 65535."""
+    match = _ENDPOINT.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{text!r} is no address; write host:port, or [address]:port for IPv6")
+    port = int(match["port"])
+    if not 1 <= port <= PORT_MAX:
+        raise ConfigurationError(f"{text!r} has port {port}; it must be from 1 to {PORT_MAX}")
+    return Endpoint(match["bracketed"] or match["plain"], port)
+
+
+def parse_reachable_endpoint(text: str) -> Endpoint:
+    """An address that others connect to, so not the wildcard that means "all of this machine's"."""
+    endpoint = parse_endpoint(text)
+    if endpoint.host in WILDCARD_HOSTS:
+        raise ConfigurationError(f"{text!r} is an address that nobody can connect to; name the host")
+    return endpoint
+
+
+def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Addresses separated by commas, at least one."""
+    return tuple(parse_reachable_endpoint(part) for part in text.split(","))
+
+
+def parse_node_id(text: str) -> NodeId:
+    """A node id: a whole number from 0 on."""
+    if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > NODE_ID_MAX:
+        raise ConfigurationError(f"{text!r} is no node id; it must be a whole number from 0 to {NODE_ID_MAX}")
+    return NodeId(int(text))
+
+
+def parse_voter(text: str) -> tuple[NodeId, Endpoint]:
+    """`id@host:port`. 0.0.0.0:0, Kafka's placeholder for "not known yet", is refused."""
+    node_id, at, address = text.strip().partition("@")
+    if not at:
+        raise ConfigurationError(f"{text!r} is no voter; write id@host:port, for example 1@localhost:9093")
+    return parse_node_id(node_id), parse_reachable_endpoint(address)

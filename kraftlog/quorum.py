@@ -1,0 +1,123 @@
+"""What `quorum describe` shows, worked out from the leader's answer (OT-02, OT-03). Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from kraftpb.v1 import quorum_pb2
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Endpoint
+from raft.storage.identifiers import uuid_to_text
+
+UNKNOWN: Final = -1
+LISTENER_NAME: Final = "CONTROLLER"
+REPLICATION_COLUMNS: Final = (
+    "NodeId",
+    "DirectoryId",
+    "LogEndOffset",
+    "Lag",
+    "LastFetchTimestamp",
+    "LastCaughtUpTimestamp",
+    "Status",
+)
+
+
+def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
+    """The fields of `quorum describe --status`, in order (OT-02)."""
+    leader = _leader(response)
+    slowest = min(response.current_voters, key=lambda voter: voter.log_end_offset)
+    return {
+        "ClusterId": response.cluster_id,
+        "LeaderId": response.current_leader.leader_id,
+        "LeaderEpoch": response.current_leader.leader_epoch,
+        "HighWatermark": response.high_watermark,
+        "MaxFollowerLag": leader.log_end_offset - max(slowest.log_end_offset, 0),
+        "MaxFollowerLagTimeMs": _lag_time_ms(leader, slowest),
+        "CurrentVoters": [_replica(voter) for voter in response.current_voters],
+        "CurrentObservers": [_replica(observer) for observer in response.observers],
+    }
+
+
+def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, Any]]:
+    """The rows of `quorum describe --replication`: leader, followers, observers (OT-03)."""
+    leader = _leader(response)
+    followers = [voter for voter in response.current_voters if voter is not leader]
+    return [
+        _row(leader, leader, "Leader"),
+        *(_row(voter, leader, "Follower") for voter in followers),
+        *(_row(observer, leader, "Observer") for observer in response.observers),
+    ]
+
+
+def human_readable(rows: Sequence[dict[str, Any]], now_ms: int) -> list[dict[str, Any]]:
+    """The rows with "N ms ago" in place of timestamps; unknown ones stay -1 (OT-03).
+
+    Raises ProtocolError INVALID_REQUEST for a timestamp from the future: the clocks disagree, so no age is true.
+    """
+    return [
+        {
+            **row,
+            "LastFetchTimestamp": _age(row["LastFetchTimestamp"], now_ms),
+            "LastCaughtUpTimestamp": _age(row["LastCaughtUpTimestamp"], now_ms),
+        }
+        for row in rows
+    ]
+
+
+def _age(timestamp_ms: int, now_ms: int) -> str | int:
+    if timestamp_ms == UNKNOWN:
+        return UNKNOWN
+    if timestamp_ms <= 0 or timestamp_ms > now_ms:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"timestamp {timestamp_ms} is not in the past ({now_ms} now): the leader's clock and this machine's differ;"
+            " set them right, or leave --human-readable out",
+        )
+    return f"{now_ms - timestamp_ms} ms ago"
+
+
+def _leader(response: quorum_pb2.DescribeQuorumResponse) -> quorum_pb2.ReplicaState:
+    for voter in response.current_voters:
+        if voter.replica_key.node_id == response.current_leader.leader_id:
+            return voter
+    raise ProtocolError(
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        f"leader {response.current_leader.leader_id} is none of the voters that it lists; try again",
+    )
+
+
+def _lag_time_ms(leader: quorum_pb2.ReplicaState, slowest: quorum_pb2.ReplicaState) -> int:
+    if slowest.log_end_offset == leader.log_end_offset:
+        return 0
+    if UNKNOWN in (leader.last_caught_up_timestamp, slowest.last_caught_up_timestamp):
+        return UNKNOWN
+    return leader.last_caught_up_timestamp - slowest.last_caught_up_timestamp
+
+
+def _directory_id(state: quorum_pb2.ReplicaState) -> str | None:
+    data = state.replica_key.directory_id
+    return uuid_to_text(UUID(bytes=data)) if len(data) == 16 else None
+
+
+def _replica(state: quorum_pb2.ReplicaState) -> dict[str, Any]:
+    endpoint = Endpoint(state.endpoint.host, state.endpoint.port)
+    return {
+        "id": state.replica_key.node_id,
+        "directoryId": _directory_id(state),
+        "endpoints": [f"{LISTENER_NAME}://{endpoint}"] if state.HasField("endpoint") else [],
+    }
+
+
+def _row(state: quorum_pb2.ReplicaState, leader: quorum_pb2.ReplicaState, status: str) -> dict[str, Any]:
+    values = (
+        state.replica_key.node_id,
+        _directory_id(state),
+        state.log_end_offset,
+        leader.log_end_offset - max(state.log_end_offset, 0),
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
+        status,
+    )
+    return dict(zip(REPLICATION_COLUMNS, values, strict=True))

@@ -1,0 +1,100 @@
+"""One node of the metadata service as a process: replica, state machine, controller and admin service, wired."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import grpc.aio
+import structlog
+
+from kraftlog.config import NodeConfig
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from raft.client import RaftClient
+from raft.core.types import NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.host import hosted_node
+from raft.listener import Listener
+from raft.node import Node, end_process, log_listener_fault
+from raft.storage.directory import DataDirectory
+from raft.storage.posix import PosixFileSystem
+from statemachine.controller import Controller
+from statemachine.machine import MetadataMachine
+from statemachine.service import AdminServicer
+from statemachine.store import MetadataStore
+
+logger = structlog.get_logger(__name__)
+
+
+async def serve(
+    config: NodeConfig,
+    *,
+    extra_listeners: Sequence[Listener] = (),
+    ready: Callable[[], None] | None = None,
+) -> None:
+    """Run the node until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
+
+    `ready` is called when the node answers. Raises DirectoryError, StorageError or ConfigurationError if it cannot
+    start; nothing is half-started then.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running_node(config) as node:
+        for listener in extra_listeners:
+            RaftClient(node).register(listener)
+        if ready is not None:
+            ready()
+        await stop.wait()
+        logger.info("shutting down", node=config.node_id)
+
+
+@contextlib.asynccontextmanager
+async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
+    """A whole node, serving, for as long as the context lasts."""
+    with contextlib.ExitStack() as resources:
+        files = PosixFileSystem()
+        directory = resources.enter_context(
+            contextlib.closing(DataDirectory.open(files, str(config.directory), node_id=config.node_id))
+        )
+        store = resources.enter_context(
+            contextlib.closing(
+                MetadataStore.open(Path(directory.metadata_database_path), directory.identity.cluster_id)
+            )
+        )
+        machine = MetadataMachine(store)
+
+        def on_listener_fault(listener: Listener, error: Exception) -> None:
+            if listener is machine:
+                end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
+            log_listener_fault(listener, error)
+
+        def add_admin_service(server: grpc.aio.Server, node: Node) -> Sequence[str]:
+            client = RaftClient(node)
+            store.rebuild_if_ahead(node.log.log_end_offset)
+            controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
+            client.register(machine, start_offset=store.applied_end_offset)
+            admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)
+            return (admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,)
+
+        async with hosted_node(
+            directory,
+            endpoint=config.listener,
+            voters=_voters(config),
+            bootstrap_endpoints=config.bootstrap_servers,
+            config=config.quorum,
+            log_config=config.log,
+            add_services=add_admin_service,
+            applied_end_offset=lambda: machine.applied_end_offset,
+            on_listener_fault=on_listener_fault,
+        ) as node:
+            yield node
+
+
+def _voters(config: NodeConfig) -> VoterSet:
+    return VoterSet(Voter(ReplicaKey(NodeId(node_id)), endpoint) for node_id, endpoint in config.voters)

@@ -1,0 +1,94 @@
+"""What `kraftlog up` shows while it runs: the nodes, who leads, and how far each is."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from kraftlog.cluster import LocalCluster
+from kraftpb.v1 import log_pb2
+from raft.core.errors import ProtocolError
+from raft.core.types import NodeId
+
+REFRESH_SECONDS: Final = 1.0
+
+Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
+
+
+async def watch_cluster(cluster: LocalCluster) -> None:
+    """Run the cluster and show it until Ctrl-C or SIGTERM. Raises NodeDied when a node ends by itself."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    console = Console()
+    console.print(f"Starting {len(cluster.node_ids)} nodes in {cluster.directory.path} ...")
+    async with cluster.running():
+        death = asyncio.create_task(cluster.wait_for_death())
+        stopped = asyncio.create_task(stop.wait())
+        view = asyncio.create_task(_show(cluster, console))
+        try:
+            done, _ = await asyncio.wait((death, stopped, view), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (death, stopped, view):
+                task.cancel()
+            await asyncio.gather(view, return_exceptions=True)
+        if stopped not in done:
+            if death in done:
+                raise death.result()
+            view.result()
+        console.print("Stopping; the data stays, the same command resumes.")
+
+
+async def _show(cluster: LocalCluster, console: Console) -> None:
+    addresses = ",".join(map(str, cluster.bootstrap_servers))
+    console.print(f"Cluster {cluster.cluster_id} is up. Ctrl-C stops it. In another terminal:", highlight=False)
+    console.print(f"  export KRAFTLOG_BOOTSTRAP_SERVER={addresses}", highlight=False, soft_wrap=True)
+    console.print("  kraftlog quorum describe --status", highlight=False)
+    if not sys.stdout.isatty():
+        await cluster.wait_for_leader()
+        console.print(status_table(cluster, await describe_all(cluster)))
+        await asyncio.get_running_loop().create_future()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(status_table(cluster, await describe_all(cluster)), refresh=True)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+
+async def describe_all(cluster: LocalCluster) -> Descriptions:
+    """What every node says of itself; None for one that does not answer."""
+
+    async def describe(node_id: NodeId) -> log_pb2.DescribeNodeResponse | None:
+        try:
+            return await cluster.describe(node_id)
+        except ProtocolError:
+            return None
+
+    answers = await asyncio.gather(*map(describe, cluster.node_ids))
+    return dict(zip(cluster.node_ids, answers, strict=True))
+
+
+def status_table(cluster: LocalCluster, nodes: Descriptions) -> Table:
+    """One row per node; a node that does not answer says so."""
+    table = Table(
+        "Node", "Address", "Role", "Epoch", "HighWatermark", "LogEndOffset", "Applied", box=None, pad_edge=False
+    )
+    for node_id, node in nodes.items():
+        address = str(cluster.endpoint(node_id))
+        if node is None:
+            table.add_row(str(node_id), address, "does not answer", style="red")
+            continue
+        role = node.role if node.is_voter else "observer"
+        offsets = (node.high_watermark, node.log_end_offset, node.applied_end_offset)
+        style = "bold green" if role == "leader" else None
+        table.add_row(
+            str(node_id), address, role, str(node.current_leader.leader_epoch), *map(str, offsets), style=style
+        )
+    return table

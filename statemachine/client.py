@@ -1,0 +1,310 @@
+"""The admin client: any node's address will do, it finds and follows the leader by itself.
+
+    async with AdminClient([Endpoint("localhost", 9093)]) as client:
+        await client.create_topics([NewTopic("clicks", num_partitions=3, replication_factor=2)])
+
+- Changes go to the leader over one stream; all that callers have pending goes as one message.
+- What was certainly not carried out (no leader, not the leader, not sent, throttled) is tried again until the timeout,
+  with jitter. What may have been carried out is not: OutcomeUnknown says so, and the caller looks before trying again.
+- Reads are answered by the first of the given addresses that can be reached, from what that node has applied, at least
+  up to this client's own changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final
+
+import grpc.aio
+
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Endpoint
+from raft.rpc import codec
+from raft.rpc.options import CHANNEL_OPTIONS
+from raft.storage.identifiers import random_uuid
+from statemachine.conversions import (
+    alteration_to_proto,
+    broker_from_record,
+    config_from_proto,
+    created_topic_from_proto,
+    new_topic_to_proto,
+    topic_from_proto,
+    topic_listing_from_proto,
+)
+from statemachine.descriptions import (
+    Alteration,
+    BrokerListener,
+    CreatedTopic,
+    DescribedConfigs,
+    DescribedTopics,
+    ListedBrokers,
+    ListedTopics,
+    NewTopic,
+)
+from statemachine.ids import id_to_bytes
+from statemachine.leader_finder import LeaderFinder
+from statemachine.limits import NOTHING_WRITTEN
+from statemachine.node_reader import NodeReader
+from statemachine.operation_stream import NotSent, OperationStream, OutcomeUnknown
+from statemachine.retries import retrying
+
+__all__ = ["AdminClient", "Alteration", "BrokerListener", "NewTopic", "NotSent", "OutcomeUnknown"]
+
+TIMEOUT_MS_DEFAULT: Final = 30_000
+
+_NOT_CARRIED_OUT: Final = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+"""The answers that leave it open whether the operation was carried out, unless they say that nothing was written."""
+
+Part = admin_pb2.CreatedTopic | admin_pb2.DeletedTopic | admin_pb2.AlteredResource | admin_pb2.TopicDescription
+
+
+class AdminClient:
+    """A client of one cluster, for one event loop. Use it as `async with AdminClient(...) as client`."""
+
+    def __init__(self, bootstrap: Sequence[Endpoint], *, timeout_ms: int = TIMEOUT_MS_DEFAULT) -> None:
+        """`bootstrap` names one node or more; `timeout_ms` is how long each call may take, retries and all."""
+        if timeout_ms <= 0:
+            raise ValueError(f"timeout_ms is {timeout_ms}; it must be above 0")
+        self._timeout_ms = timeout_ms
+        self._finder = LeaderFinder(bootstrap)
+        self._stream: OperationStream | None = None
+        self._retired: set[OperationStream] = set()
+        self._connecting: asyncio.Task[OperationStream] | None = None
+        self._reader = NodeReader(bootstrap)
+        self._last_end_offset = 0
+
+    async def __aenter__(self) -> AdminClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; operations that are under way end with an error."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        streams = [*self._retired, *([self._stream] if self._stream is not None else [])]
+        self._retired.clear()
+        self._stream = None
+        await asyncio.gather(*(stream.close() for stream in streams))
+        await self._reader.close()
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic | admin_pb2.CreatableTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic]:
+        """Create topics, or see whether they could be. Raises ProtocolError for the first that could not."""
+        creatable = [new_topic_to_proto(topic) if isinstance(topic, NewTopic) else topic for topic in topics]
+        request = admin_pb2.CreateTopicsRequest(topics=creatable, validate_only=validate_only)
+        result = await self._change(admin_pb2.Operation(create_topics=request))
+        _raise_first(result.create_topics.topics)
+        return [created_topic_from_proto(topic) for topic in result.create_topics.topics]
+
+    async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = ()) -> None:
+        """Delete topics by name or id. Raises ProtocolError for the first that could not be."""
+        request = admin_pb2.DeleteTopicsRequest(topics=_references(names, topic_ids))
+        result = await self._change(admin_pb2.Operation(delete_topics=request))
+        _raise_first(result.delete_topics.topics)
+
+    async def register_broker(
+        self,
+        broker_id: int,
+        listeners: Iterable[BrokerListener | tuple[str, str, int]],
+        *,
+        rack: str | None = None,
+        cluster_id: str | None = None,
+        incarnation_id: str | None = None,
+        log_dirs: Sequence[str] | None = None,
+    ) -> int:
+        """Register a broker and return its epoch. Ids that are not given are made up. Raises ProtocolError."""
+        request = admin_pb2.RegisterBrokerRequest(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            incarnation_id=random_uuid().bytes if incarnation_id is None else id_to_bytes(incarnation_id),
+            listeners=[
+                BrokerEndpoint(name=at.name, host=at.host, port=at.port, security_protocol=at.security_protocol)
+                for at in (BrokerListener(*listener) for listener in listeners)
+            ],
+            rack=rack,
+            log_dirs=[random_uuid().bytes] if log_dirs is None else map(id_to_bytes, log_dirs),
+        )
+        result = await self._change(admin_pb2.Operation(register_broker=request))
+        return result.register_broker.broker_epoch
+
+    async def alter_configs(
+        self, alterations: Iterable[Alteration | admin_pb2.ConfigAlteration], *, validate_only: bool = False
+    ) -> None:
+        """Set and remove configs. Raises ProtocolError for the first resource that could not be altered."""
+        request = admin_pb2.AlterConfigsRequest(
+            alterations=[alteration_to_proto(a) if isinstance(a, Alteration) else a for a in alterations],
+            validate_only=validate_only,
+        )
+        result = await self._change(admin_pb2.Operation(alter_configs=request))
+        _raise_first(result.alter_configs.resources)
+
+    async def _change(self, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
+        result = await self.execute(operation)
+        if result.error_code:
+            raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
+        return result
+
+    async def execute(
+        self,
+        operation: admin_pb2.Operation,
+        *,
+        retry: bool = True,
+        retry_unknown: bool = False,
+        timeout_ms: int | None = None,
+    ) -> admin_pb2.OperationResult:
+        """Have the leader carry out `operation` and return its answer, errors of parts of it included.
+
+        With `retry`, what was certainly not carried out is tried again until the timeout; `retry_unknown` is for
+        operations that do no harm when done twice. Without, there is one attempt, whose answer is returned as it is.
+        Raises NotSent if there was nobody to send it to, OutcomeUnknown if it may have been carried out.
+        """
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        if not retry:
+            return await self._attempt(operation, deadline)
+        kinds = (NotSent, OutcomeUnknown) if retry_unknown else (NotSent,)
+        try:
+            return _known(await self._attempt(operation, deadline))  # the usual case, without the retry's machinery
+        except kinds:
+            pass
+        try:
+            return await retrying(kinds, deadline)(self._attempt_again, operation, deadline)
+        except kinds as error:
+            raise _gave_up(error, timeout_ms) from None
+
+    async def _attempt_again(self, operation: admin_pb2.Operation, deadline: float) -> admin_pb2.OperationResult:
+        return _known(await self._attempt(operation, deadline))
+
+    async def _attempt(self, operation: admin_pb2.Operation, deadline: float) -> admin_pb2.OperationResult:
+        stream = await self._leader_stream(deadline)
+        remaining_ms = int((deadline - asyncio.get_running_loop().time()) * 1000)
+        result = await stream.execute(operation, max(1, remaining_ms))
+        if result.error_code == ErrorCode.NOT_CONTROLLER:
+            self._follow(stream, result)
+        elif result.error_code == ErrorCode.NONE:
+            self._last_end_offset = max(self._last_end_offset, result.end_offset)
+        return result
+
+    # --- the stream to the leader -------------------------------------------------------------------------------------
+
+    async def _leader_stream(self, deadline: float) -> OperationStream:
+        """The open stream, or a new one. Raises NotSent. Callers that come meanwhile share one search."""
+        if self._stream is not None and self._stream.is_open:
+            return self._stream
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._connect())
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.shield(self._connecting)
+        except TimeoutError:
+            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, "no leader was found in time") from None
+
+    async def _connect(self) -> OperationStream:
+        self._retire_stream()
+        endpoint = await self._finder.find()
+        channel = grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
+        self._stream = await OperationStream.open(endpoint, channel)
+        return self._stream
+
+    def _follow(self, stream: OperationStream, result: admin_pb2.OperationResult) -> None:
+        """Go where the node says that does not lead. If it names itself it is about to: the stream is kept."""
+        leader = result.current_leader
+        if codec.endpoint_to_proto(stream.endpoint) == leader.leader_endpoint:
+            return
+        self._finder.learn(leader)
+        if stream is self._stream:
+            self._retire_stream()
+
+    def _retire_stream(self) -> None:
+        self._retired = {stream for stream in self._retired if not stream.is_finished}
+        if self._stream is not None:
+            self._stream.retire()
+            self._retired.add(self._stream)
+            self._stream = None
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    async def list_topics(self, *, min_applied_end_offset: int = 0) -> ListedTopics:
+        """All topics by name. Raises ProtocolError."""
+        request = admin_pb2.ListTopicsRequest(consistency=self._consistency(min_applied_end_offset))
+        response = await self._reader.read(lambda stub: stub.ListTopics, request, self._timeout_ms)
+        return ListedTopics(response.applied_end_offset, tuple(map(topic_listing_from_proto, response.topics)))
+
+    async def describe_topics(
+        self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = (), min_applied_end_offset: int = 0
+    ) -> DescribedTopics:
+        """Topics with everything, in that order; all of them if none is named.
+
+        Raises ProtocolError for the first that is not there.
+        """
+        request = admin_pb2.DescribeTopicsRequest(
+            consistency=self._consistency(min_applied_end_offset), topics=_references(names, topic_ids)
+        )
+        response = await self._reader.read(lambda stub: stub.DescribeTopics, request, self._timeout_ms)
+        _raise_first(response.topics)
+        return DescribedTopics(response.applied_end_offset, tuple(map(topic_from_proto, response.topics)))
+
+    async def list_brokers(self, *, min_applied_end_offset: int = 0) -> ListedBrokers:
+        """All registered brokers by id. Raises ProtocolError."""
+        request = admin_pb2.ListBrokersRequest(consistency=self._consistency(min_applied_end_offset))
+        response = await self._reader.read(lambda stub: stub.ListBrokers, request, self._timeout_ms)
+        return ListedBrokers(response.applied_end_offset, tuple(map(broker_from_record, response.brokers)))
+
+    async def describe_configs(
+        self, resource_type: int, resource_name: str, *, min_applied_end_offset: int = 0
+    ) -> DescribedConfigs:
+        """The configs that were set for a topic (2) or a broker (4), by name. Raises ProtocolError."""
+        request = admin_pb2.DescribeConfigsRequest(
+            consistency=self._consistency(min_applied_end_offset),
+            resource_type=resource_type,
+            resource_name=resource_name,
+        )
+        response = await self._reader.read(lambda stub: stub.DescribeConfigs, request, self._timeout_ms)
+        return DescribedConfigs(response.applied_end_offset, tuple(map(config_from_proto, response.configs)))
+
+    def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
+        return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))
+
+
+def _references(names: Iterable[str], topic_ids: Iterable[str]) -> list[admin_pb2.TopicReference]:
+    return [
+        *(admin_pb2.TopicReference(name=name) for name in names),
+        *(admin_pb2.TopicReference(topic_id=id_to_bytes(topic_id)) for topic_id in topic_ids),
+    ]
+
+
+def _known(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
+    """`result`, unless it says that the operation was refused for now (NotSent) or its outcome is open."""
+    code = codec.error_from_proto(result.error_code)
+    if code not in _NOT_CARRIED_OUT:
+        return result
+    if result.end_offset == NOTHING_WRITTEN:
+        raise NotSent(code, result.error_message)
+    raise OutcomeUnknown(code, result.error_message)
+
+
+def _raise_first(parts: Iterable[Part]) -> None:
+    failed = [part for part in parts if part.error_code]
+    if failed:
+        others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
+        raise ProtocolError(codec.error_from_proto(failed[0].error_code), failed[0].error_message + others)
+
+
+def _gave_up(error: ProtocolError, timeout_ms: int) -> ProtocolError:
+    return type(error)(error.code, f"{error.args[0]} (gave up after {timeout_ms} ms)")

@@ -1,0 +1,68 @@
+"""The port to the log: what the controller needs of a node. `raft.client.RaftClient` is one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+
+
+class PreparedAppend(Protocol):
+    """An append whose offsets are known and that is not written yet (LI-20)."""
+
+    @property
+    def base_offset(self) -> Offset:
+        """The offset of its first record."""
+        ...
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after its last record."""
+        ...
+
+    @property
+    def committed(self) -> asyncio.Future[None]:
+        """Done when it is committed; a ProtocolError in it if that is not known."""
+        ...
+
+
+class MetadataLog(Protocol):
+    """The log as its leader's client sees it. All on the event loop's thread."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        ...
+
+    @property
+    def node_key(self) -> ReplicaKey:
+        """Who this node is."""
+        ...
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The leader as this node knows it."""
+        ...
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens, None while it is not known."""
+        ...
+
+    @property
+    def next_append_offset(self) -> Offset:
+        """The base offset of the next prepared append, if this node leads."""
+        ...
+
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> PreparedAppend:
+        """Prepare an append, all of it or none. Raises ProtocolError and changes nothing if it is refused (LI-21)."""
+        ...
+
+    def schedule_appends(self) -> None:
+        """Let everything that was prepared be written (LI-20)."""
+        ...
+
+    def resign(self, epoch: Epoch) -> None:
+        """Stop leading `epoch` (RF-102)."""
+        ...

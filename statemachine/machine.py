@@ -1,0 +1,164 @@
+"""Feeds the store from the committed log and tells who waits for it (rules LI-01 to LI-05 on the listener's side).
+
+- Small runs of batches are applied on the event loop, which takes well under 10 ms; large ones in a thread, while reads
+  go on and see the state before. Each run is one transaction.
+- Who waits and who subscribed hears of it after the transaction.
+- No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
+  being applied is raised, and the node must stop (CT-18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, Protocol
+
+import structlog
+
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import LeaderAndEpoch, Offset
+from raft.listener import BatchReader, CommittedBatch, Listener
+from statemachine.store import MetadataStore, StoreUnavailable
+
+APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
+"""Up to about 800 records: what is applied in a few milliseconds."""
+
+UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
+"""How long to wait before a transaction that found no room or a lock is tried again."""
+
+WAITERS_MAX: Final = 10_000
+
+logger = structlog.get_logger(__name__)
+
+
+class Subscriber(Protocol):
+    """What is told how the state machine moves on. The calls must be quick."""
+
+    def applied(self, end_offset: Offset) -> None:
+        """Everything below `end_offset` is in the store now."""
+        ...
+
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """The leader that everybody up to now applied was told of (LI-05)."""
+        ...
+
+    def shut_down(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class MetadataMachine(Listener):
+    """The listener that keeps a store level with the log. Register it at the store's `applied_end_offset`."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._applied_end_offset = store.applied_end_offset
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-apply")
+        self._subscribers: list[Subscriber] = []
+        self._waiters: list[tuple[Offset, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._checkpoint: asyncio.Future[None] | None = None
+        self._is_shut_down = False
+
+    @property
+    def applied_end_offset(self) -> Offset:
+        """The offset after the last applied record that everybody was told of."""
+        return self._applied_end_offset
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Tell `subscriber` from now on."""
+        self._subscribers.append(subscriber)
+
+    async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
+        """Return when everything below `end_offset` is applied here.
+
+        Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, THROTTLING_QUOTA_EXCEEDED if too many wait.
+        """
+        if end_offset <= self._applied_end_offset:
+            return
+        if len(self._waiters) >= WAITERS_MAX:
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WAITERS_MAX} reads wait here; try again later")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (end_offset, next(self._numbers), waiter)
+        heappush(self._waiters, entry)
+        try:
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+                await waiter
+        except TimeoutError:
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"this node has applied offsets below {self._applied_end_offset}, in {timeout_ms} ms not {end_offset};"
+                " wait longer or ask another node",
+            ) from None
+        finally:
+            if not waiter.done() or waiter.cancelled():
+                self._forget(entry)
+
+    def _forget(self, entry: tuple[Offset, int, asyncio.Future[None]]) -> None:
+        """Remove a waiter that gave up, so that those who come and go do not pile up."""
+        if entry in self._waiters:
+            self._waiters.remove(entry)
+            self._waiters.sort()
+
+    # --- the listener -------------------------------------------------------------------------------------------------
+
+    async def handle_commit(self, reader: BatchReader) -> None:
+        """Apply the batches, then tell."""
+        with reader:
+            await self._apply(tuple(reader))
+            self._publish(self._store.applied_end_offset)
+            self._checkpoint_if_due()
+
+    async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """Pass it on."""
+        for subscriber in self._subscribers:
+            subscriber.leader_changed(leader_and_epoch)
+
+    async def begin_shutdown(self) -> None:
+        """Finish what a thread is doing and turn away who still waits."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        for subscriber in self._subscribers:
+            subscriber.shut_down()
+        for _, _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another"))
+        self._waiters.clear()
+        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+
+    async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
+        is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX
+        while True:
+            try:
+                if is_small:
+                    self._store.apply(batches)
+                else:
+                    await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
+                return
+            except StoreUnavailable as error:
+                logger.error("committed records wait to be applied", reason=str(error))
+            await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
+
+    def _publish(self, end_offset: Offset) -> None:
+        self._applied_end_offset = end_offset
+        for subscriber in self._subscribers:
+            subscriber.applied(end_offset)
+        while self._waiters and self._waiters[0][0] <= end_offset:
+            _, _, waiter = heappop(self._waiters)
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _checkpoint_if_due(self) -> None:
+        if self._store.is_checkpoint_due and (self._checkpoint is None or self._checkpoint.done()):
+            self._checkpoint = asyncio.get_running_loop().run_in_executor(self._executor, self._take_checkpoint)
+
+    def _take_checkpoint(self) -> None:
+        try:
+            self._store.checkpoint()
+        except sqlite3.Error as error:
+            logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=str(error))

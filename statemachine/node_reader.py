@@ -1,0 +1,102 @@
+"""Reads from any node: the first of the given addresses that answers, and that one again for as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Endpoint
+from raft.rpc import codec
+from raft.rpc.options import CHANNEL_OPTIONS
+from statemachine.operation_stream import NotSent
+from statemachine.retries import retrying
+
+if TYPE_CHECKING:
+    from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
+
+READ_SECONDS_MAX: Final = 5.0
+"""How long one node may take before the next one is asked."""
+
+WAIT_SHARE: Final = 0.9
+"""The part of that time which the node may spend waiting for the wanted offset."""
+
+_NEXT_NODE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+Request = TypeVar(
+    "Request",
+    admin_pb2.ListTopicsRequest,
+    admin_pb2.DescribeTopicsRequest,
+    admin_pb2.ListBrokersRequest,
+    admin_pb2.DescribeConfigsRequest,
+)
+Response = TypeVar(
+    "Response",
+    admin_pb2.ListTopicsResponse,
+    admin_pb2.DescribeTopicsResponse,
+    admin_pb2.ListBrokersResponse,
+    admin_pb2.DescribeConfigsResponse,
+)
+Select = Callable[["AdminServiceAsyncStub"], "grpc.aio.UnaryUnaryMultiCallable[Request, Response]"]
+
+
+class NodeReader:
+    """Connections to the nodes, and whose turn it is."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._endpoints = list(dict.fromkeys(endpoints))
+        self._turn = 0
+        self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+
+    async def read(self, select: Select[Request, Response], request: Request, timeout_ms: int) -> Response:
+        """The answer to `request`. Raises ProtocolError: the node's own, BROKER_NOT_AVAILABLE if nobody answers."""
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
+        return response
+
+    async def close(self) -> None:
+        """Close the connections."""
+        channels = list(self._channels.values())
+        self._channels.clear()
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    async def _read_from_any(self, select: Select[Request, Response], request: Request, deadline: float) -> Response:
+        for turn in range(self._turn, self._turn + len(self._endpoints)):
+            endpoint = self._endpoints[turn % len(self._endpoints)]
+            remaining_seconds = deadline - asyncio.get_running_loop().time()
+            seconds = max(0.001, min(remaining_seconds, READ_SECONDS_MAX))
+            request.consistency.wait_ms = int(seconds * WAIT_SHARE * 1000)
+            try:
+                response = await select(self._stub(endpoint))(request, timeout=seconds)
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in _NEXT_NODE:
+                    raise ProtocolError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
+                    ) from None
+            else:
+                self._turn = turn
+                return _checked(response)
+        addresses = ", ".join(map(str, self._endpoints))
+        raise NotSent(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody answers at {addresses}; start the nodes or check the addresses"
+        )
+
+    def _stub(self, endpoint: Endpoint) -> Any:
+        if endpoint not in self._channels:
+            self._channels[endpoint] = grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
+        return admin_pb2_grpc.AdminServiceStub(self._channels[endpoint])
+
+
+def _checked(response: Response) -> Response:
+    code = codec.error_from_proto(response.error_code)
+    if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        raise NotSent(code, response.error_message)
+    if code is not ErrorCode.NONE:
+        raise ProtocolError(code, response.error_message)
+    return response

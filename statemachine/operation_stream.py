@@ -1,0 +1,192 @@
+"""A client's stream of operations to one node. All that is pending goes as one message (natural batching).
+
+For each operation that gets no answer the stream knows whether it was sent: NotSent may be tried again, OutcomeUnknown
+may have been carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Endpoint
+from raft.rpc.options import MESSAGE_BYTES_MAX
+
+CONNECT_TIMEOUT_SECONDS: Final = 2.0
+ANSWER_GRACE_SECONDS: Final = 0.5
+"""How much longer than the node the client waits, so that the node's own answer arrives."""
+
+MESSAGE_BYTES_SOFT_MAX: Final = 1024 * 1024
+"""A message holds about this much, and at least one operation."""
+
+OPERATION_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
+PENDING_MAX: Final = 100_000
+
+Call = grpc.aio.StreamStreamCall[admin_pb2.OperationBatch, admin_pb2.OperationResultBatch]
+
+
+class OutcomeUnknown(ProtocolError):
+    """The operation was sent, and nobody knows whether it is or will be carried out. Look before trying again."""
+
+
+class NotSent(ProtocolError):
+    """The operation was certainly not carried out, for want of a node to send it to."""
+
+
+class OperationStream:
+    """An open stream. Use it on one event loop; close it."""
+
+    def __init__(self, endpoint: Endpoint, channel: grpc.aio.Channel, call: Call) -> None:
+        self.endpoint = endpoint
+        self._channel = channel
+        self._call = call
+        self._next_id = 0
+        self._unsent: deque[admin_pb2.Operation] = deque()
+        self._pending: dict[int, asyncio.Future[admin_pb2.OperationResult]] = {}
+        self._sent: set[int] = set()
+        self._something_to_send = asyncio.Event()
+        self._sending = asyncio.create_task(self._send())
+        self._receiving = asyncio.create_task(self._receive())
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint, channel: grpc.aio.Channel) -> OperationStream:
+        """Connect over `channel`, which the stream closes in the end; raises NotSent if that cannot be done."""
+        stub = admin_pb2_grpc.AdminServiceStub(channel)
+        call: Call = stub.Execute()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                await call.wait_for_connection()
+        except (grpc.aio.AioRpcError, TimeoutError) as error:
+            call.cancel()
+            await channel.close()
+            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"no connection to {endpoint}: {_reason(error)}") from None
+        except BaseException:
+            call.cancel()
+            await channel.close()
+            raise
+        return cls(endpoint, channel, call)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether operations can be sent, as far as is known."""
+        return not self._receiving.done() and not self._sending.done()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self._receiving.done()
+
+    async def execute(self, operation: admin_pb2.Operation, timeout_ms: int) -> admin_pb2.OperationResult:
+        """The answer to `operation`, whatever it is, for which the node has `timeout_ms`.
+
+        Raises OutcomeUnknown or NotSent if the stream breaks or nothing comes in time, ProtocolError
+        RECORD_LIST_TOO_LARGE if it fits no message, THROTTLING_QUOTA_EXCEEDED if too many are pending.
+        """
+        if not self.is_open:
+            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"the connection to {self.endpoint} is closed")
+        if operation.ByteSize() > OPERATION_BYTES_MAX:
+            raise ProtocolError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the operation has {operation.ByteSize()} bytes, at most {OPERATION_BYTES_MAX} can be sent: divide it",
+            )
+        if len(self._pending) >= PENDING_MAX:
+            raise ProtocolError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{PENDING_MAX} operations are pending; wait for some of them"
+            )
+        self._next_id += 1
+        correlation_id = self._next_id
+        numbered = admin_pb2.Operation()
+        numbered.CopyFrom(operation)
+        numbered.correlation_id = correlation_id
+        numbered.timeout_ms = timeout_ms
+        answer: asyncio.Future[admin_pb2.OperationResult] = asyncio.get_running_loop().create_future()
+        self._pending[correlation_id] = answer
+        self._unsent.append(numbered)
+        self._something_to_send.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 + ANSWER_GRACE_SECONDS):
+                return await answer
+        except TimeoutError:
+            raise self._no_answer(correlation_id, "there was no answer in time") from None
+        finally:
+            self._pending.pop(correlation_id, None)
+            self._sent.discard(correlation_id)
+
+    def retire(self) -> None:
+        """Send nothing more; what was sent is still answered, then the stream ends."""
+        self._sending.cancel()
+
+    async def close(self) -> None:
+        """End the stream now; who waits gets NotSent or OutcomeUnknown."""
+        for task in (self._sending, self._receiving):
+            task.cancel()
+        await asyncio.gather(self._sending, self._receiving, return_exceptions=True)
+
+    async def _send(self) -> None:
+        try:
+            while True:
+                await self._something_to_send.wait()
+                batch = self._take_unsent()
+                if batch:
+                    await self._call.write(admin_pb2.OperationBatch(operations=batch))
+        except grpc.aio.AioRpcError:
+            pass  # the receiver gets it too, and tells who waits
+        finally:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await self._call.done_writing()
+
+    def _take_unsent(self) -> list[admin_pb2.Operation]:
+        batch: list[admin_pb2.Operation] = []
+        size_bytes = 0
+        while self._unsent and size_bytes < MESSAGE_BYTES_SOFT_MAX:
+            size_bytes += self._unsent[0].ByteSize()
+            if batch and size_bytes > OPERATION_BYTES_MAX:
+                break
+            operation = self._unsent.popleft()
+            if operation.correlation_id in self._pending:  # else its caller gave up
+                # From here on it may arrive, whatever the write says.
+                self._sent.add(operation.correlation_id)
+                batch.append(operation)
+        if not self._unsent:
+            self._something_to_send.clear()
+        return batch
+
+    async def _receive(self) -> None:
+        reason = "it was closed"
+        try:
+            async for message in self._call:
+                for result in message.results:
+                    answer = self._pending.get(result.correlation_id)
+                    if answer is not None and not answer.done():
+                        answer.set_result(result)
+            reason = "the node ended it"
+        except grpc.aio.AioRpcError as error:
+            reason = _reason(error)
+        finally:
+            self._sending.cancel()
+            self._call.cancel()
+            for correlation_id, answer in self._pending.items():
+                if not answer.done():
+                    answer.set_exception(self._no_answer(correlation_id, f"the connection broke: {reason}"))
+            await self._channel.close()
+
+    def _no_answer(self, correlation_id: int, reason: str) -> ProtocolError:
+        if correlation_id in self._sent:
+            return OutcomeUnknown(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"sent to {self.endpoint}, but {reason}; it may or may not be carried out: look before trying again",
+            )
+        return NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"not sent to {self.endpoint}: {reason}")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.details() or error.code().name
+    return f"nobody answered in {CONNECT_TIMEOUT_SECONDS:g} s"

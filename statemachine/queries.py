@@ -1,0 +1,155 @@
+"""Questions to a metadata database, live through a store's connections or offline through `schema.open_reader`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from raft.core.types import Offset
+from statemachine.descriptions import (
+    BrokerDescription,
+    BrokerListener,
+    ConfigValue,
+    Counts,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
+from statemachine.resources import ResourceType
+
+_PARTITION_COLUMNS: Final = (
+    "partition_id, leader, leader_epoch, partition_epoch, replicas, isr, removing_replicas, adding_replicas,"
+    " leader_recovery_state, directories"
+)
+
+
+def applied_end_offset(connection: sqlite3.Connection) -> Offset:
+    """The offset after the last record that the tables hold."""
+    return Offset(connection.execute("SELECT end_offset FROM applied").fetchone()[0])
+
+
+def digest(connection: sqlite3.Connection) -> str:
+    """The digest over all batches applied so far: equal on nodes that have applied as much of the same log."""
+    found: str = connection.execute("SELECT digest FROM applied").fetchone()[0]
+    return found
+
+
+def counts(connection: sqlite3.Connection) -> Counts:
+    """How much of everything there is."""
+    row = connection.execute(
+        "SELECT (SELECT end_offset FROM applied), (SELECT count(*) FROM topics), (SELECT count(*) FROM partitions),"
+        " (SELECT count(*) FROM brokers), (SELECT count(*) FROM configs)"
+    ).fetchone()
+    return Counts(*row)
+
+
+def list_topics(connection: sqlite3.Connection) -> list[TopicListing]:
+    """All topics by name."""
+    rows = connection.execute(
+        "SELECT name, topic_id, count(partition_id),"
+        " coalesce(max(json_array_length(replicas)) FILTER (WHERE partition_id = 0), 0)"
+        " FROM topics LEFT JOIN partitions USING (topic_id) GROUP BY topic_id ORDER BY name"
+    )
+    return [TopicListing(*row) for row in rows]
+
+
+def describe_topic(
+    connection: sqlite3.Connection, *, name: str | None = None, topic_id: str | None = None
+) -> TopicDescription | None:
+    """The topic of that name, or of that id; None if there is none."""
+    column, value = ("name", name) if name is not None else ("topic_id", topic_id)
+    found = connection.execute(f"SELECT topic_id, name FROM topics WHERE {column} = ?", (value,)).fetchone()  # noqa: S608
+    if found is None:
+        return None
+    rows = connection.execute(
+        f"SELECT {_PARTITION_COLUMNS} FROM partitions WHERE topic_id = ? ORDER BY partition_id",  # noqa: S608
+        (found[0],),
+    )
+    configs = describe_configs(connection, ResourceType.TOPIC, found[1])
+    return TopicDescription(found[1], found[0], _partitions(rows), tuple(configs))
+
+
+def describe_all_topics(connection: sqlite3.Connection) -> list[TopicDescription]:
+    """All topics by name, with everything."""
+    partitions = _grouped(
+        connection.execute(f"SELECT topic_id, {_PARTITION_COLUMNS} FROM partitions ORDER BY topic_id, partition_id")  # noqa: S608
+    )
+    configs = _grouped(
+        connection.execute(
+            "SELECT resource_name, name, value FROM configs WHERE resource_type = ? ORDER BY resource_name, name",
+            (int(ResourceType.TOPIC),),
+        )
+    )
+    by_id = {topic_id: _partitions(rows) for topic_id, rows in partitions}
+    by_name = {name: tuple(ConfigValue(*row) for row in rows) for name, rows in configs}
+    return [
+        TopicDescription(name, topic_id, by_id.get(topic_id, ()), by_name.get(name, ()))
+        for name, topic_id in connection.execute("SELECT name, topic_id FROM topics ORDER BY name")
+    ]
+
+
+def list_brokers(connection: sqlite3.Connection) -> list[BrokerDescription]:
+    """All registered brokers by id."""
+    rows = connection.execute(
+        "SELECT broker_id, broker_epoch, incarnation_id, listeners, rack, fenced, in_controlled_shutdown, log_dirs"
+        " FROM brokers ORDER BY broker_id"
+    )
+    return [
+        BrokerDescription(
+            broker_id=row[0],
+            broker_epoch=row[1],
+            incarnation_id=row[2],
+            listeners=tuple(BrokerListener(**listener) for listener in json.loads(row[3])),
+            rack=row[4],
+            fenced=bool(row[5]),
+            in_controlled_shutdown=bool(row[6]),
+            log_dirs=tuple(json.loads(row[7])),
+        )
+        for row in rows
+    ]
+
+
+def describe_configs(connection: sqlite3.Connection, resource_type: int, resource_name: str) -> list[ConfigValue]:
+    """The configs that were set for one resource, by name."""
+    rows = connection.execute(
+        "SELECT name, value FROM configs WHERE resource_type = ? AND resource_name = ? ORDER BY name",
+        (int(resource_type), resource_name),
+    )
+    return [ConfigValue(*row) for row in rows]
+
+
+def topic_exists(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a topic of that name."""
+    return connection.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone() is not None
+
+
+def broker_exists(connection: sqlite3.Connection, broker_id: int) -> bool:
+    """Whether that broker is registered."""
+    return connection.execute("SELECT 1 FROM brokers WHERE broker_id = ?", (broker_id,)).fetchone() is not None
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """Rows by their first column, which they are sorted by, without it."""
+    for key, group in groupby(rows, key=lambda row: row[0]):
+        yield key, [row[1:] for row in group]
+
+
+def _partitions(rows: Iterable[tuple[Any, ...]]) -> tuple[PartitionDescription, ...]:
+    return tuple(
+        PartitionDescription(
+            partition_id=row[0],
+            leader=row[1],
+            leader_epoch=row[2],
+            partition_epoch=row[3],
+            replicas=tuple(json.loads(row[4])),
+            isr=tuple(json.loads(row[5])),
+            removing_replicas=tuple(json.loads(row[6])),
+            adding_replicas=tuple(json.loads(row[7])),
+            leader_recovery_state=row[8],
+            directories=tuple(json.loads(row[9])),
+        )
+        for row in rows
+    )

@@ -1,0 +1,17 @@
+"""The kinds of things that have configs, by Kafka's names and numbers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class ResourceType(IntEnum):
+    """Kafka's ConfigResource.Type, as far as there are such resources here."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+CLUSTER_DEFAULT: Final = ""
+"""The resource name that stands for every broker that has no value of its own."""

@@ -1,0 +1,191 @@
+"""The tables of a node's metadata database, and opening the file that holds them (docs/formats/metadata.md).
+
+The database is derived data: everything in it can be made again from the log. So a file that is damaged, of another
+program or of a newer version is set aside and a new one begun; only one of another cluster is refused, because then
+the directory is not what its owner takes it for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from sqlite_utils import Database, Migrations
+
+from raft.core.errors import DirectoryError, StorageError
+
+APPLICATION_ID: Final = 0x6B6C6F67
+"""The letters klog: marks the file as ours in its SQLite header."""
+
+OPEN_TIMEOUT_SECONDS: Final = 5.0
+
+EMPTY_DIGEST: Final = "00" * 16
+
+MIGRATIONS: Final = Migrations("kraftlog")
+KNOWN_MIGRATIONS: Final = ("0001_tables",)
+
+
+class UnusableDatabase(Exception):
+    """The file cannot be used and may be replaced; the message says why."""
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[0])
+def create_tables(database: Database) -> None:
+    """The tables of the first version. JSON columns are arrays, for `json_each`."""
+    for statement in _TABLES:
+        database.execute(statement)
+
+
+_TABLES: Final = (
+    """
+    CREATE TABLE topics (
+        topic_id TEXT PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE
+    ) STRICT, WITHOUT ROWID
+    """,
+    # Names that differ only in '.' and '_' collide: this finds them.
+    "CREATE INDEX topics_by_collision ON topics (replace(name, '.', '_'))",
+    """
+    CREATE TABLE partitions (
+        topic_id TEXT NOT NULL,
+        partition_id INTEGER NOT NULL,
+        leader INTEGER NOT NULL,
+        leader_epoch INTEGER NOT NULL,
+        partition_epoch INTEGER NOT NULL,
+        leader_recovery_state INTEGER NOT NULL,
+        replicas TEXT NOT NULL,
+        isr TEXT NOT NULL,
+        removing_replicas TEXT NOT NULL,
+        adding_replicas TEXT NOT NULL,
+        directories TEXT NOT NULL,
+        PRIMARY KEY (topic_id, partition_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE brokers (
+        broker_id INTEGER PRIMARY KEY,
+        broker_epoch INTEGER NOT NULL,
+        incarnation_id TEXT NOT NULL,
+        rack TEXT,
+        fenced INTEGER NOT NULL,
+        in_controlled_shutdown INTEGER NOT NULL,
+        listeners TEXT NOT NULL,
+        log_dirs TEXT NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE configs (
+        resource_type INTEGER NOT NULL,
+        resource_name TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (resource_type, resource_name, name)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE applied (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        cluster_id TEXT NOT NULL,
+        end_offset INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        digest TEXT NOT NULL
+    ) STRICT
+    """,
+)
+
+
+def open_database(path: Path, cluster_id: str) -> Database:
+    """The database at `path` with the present tables, made if there is none. The caller closes its connection.
+
+    Raises UnusableDatabase, DirectoryError for another cluster's, and StorageError if the file cannot be had.
+    """
+    try:
+        connection = sqlite3.connect(
+            path, timeout=OPEN_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+    except sqlite3.Error as error:
+        raise _translated(path, error) from None
+    try:
+        database = Database(connection, strict=True, execute_plugins=False)
+        _check_usable(connection)
+        connection.execute("PRAGMA journal_mode = WAL")
+        # The log is the durable copy: after a power cut the last transactions may be gone, and are applied again.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # A checkpoint has to fsync; it is done by the store's owner, off the event loop.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        MIGRATIONS.apply(database)
+        _claim(path, connection, cluster_id)
+        # From here on a lock that somebody else holds is reported at once, not waited for on the event loop.
+        connection.execute("PRAGMA busy_timeout = 0")
+    except sqlite3.Error as error:
+        connection.close()
+        raise _translated(path, error) from None
+    except BaseException:
+        connection.close()
+        raise
+    return database
+
+
+def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> sqlite3.Connection:
+    """A connection that can only read. Raises StorageError if there is no such database."""
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            timeout=timeout_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA query_only = 1")
+        connection.execute("SELECT end_offset FROM applied")
+    except sqlite3.Error as error:
+        raise StorageError(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
+    return connection
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the database to `<name>.damaged`, in place of an older one, and return its new path."""
+    target = path.with_name(path.name + ".damaged")
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.replace(target.with_name(target.name + suffix))
+        else:
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
+    path.replace(target)
+    return target
+
+
+def _check_usable(connection: sqlite3.Connection) -> None:
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    elif application_id != APPLICATION_ID:
+        raise UnusableDatabase("it belongs to another program")
+    applied = MIGRATIONS.applied(Database(connection, execute_plugins=False))
+    newer = [migration.name for migration in applied if migration.name not in KNOWN_MIGRATIONS]
+    if newer:
+        raise UnusableDatabase(f"it was made by a newer version, with {', '.join(newer)}")
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise UnusableDatabase(f"it is damaged: {found}")
+
+
+def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
+    """Check that it is this cluster's; a new database becomes this cluster's."""
+    row = connection.execute("SELECT cluster_id FROM applied").fetchone()
+    if row is None:
+        connection.execute("INSERT INTO applied VALUES (1, ?, 0, 0, ?)", (cluster_id, EMPTY_DIGEST))
+    elif row[0] != cluster_id:
+        raise DirectoryError(
+            f"{path} holds the metadata of cluster {row[0]}, not of {cluster_id};"
+            " use that cluster's data directory, or move the file away to have it made anew"
+        )
+
+
+def _translated(path: Path, error: sqlite3.Error) -> Exception:
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF in damage:
+        return UnusableDatabase(f"it is damaged: {error}")
+    return StorageError(f"cannot open the metadata database {path}: {error}; check the directory and its permissions")

@@ -1,0 +1,83 @@
+"""Running commands as a user does: exit code, standard output, standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+
+from kraftlog.cli.main import main
+from raft.core.errors import ErrorCode
+
+ROOT = Path(__file__).resolve().parents[2]
+ERROR_LINE = re.compile(r"error: (?P<name>[A-Z_]+): .+")
+
+
+class Finished(NamedTuple):
+    code: int
+    output: str
+    errors: str
+
+    def is_error(self, code: ErrorCode, *words: str) -> bool:
+        """Whether it is exit code 1 and exactly one line: Kafka's name, and all of the words."""
+        line = self.errors.removesuffix("\n")
+        match = ERROR_LINE.fullmatch(line)
+        assert match is not None, self
+        assert all(word in line for word in words), self
+        return (self.code, self.output, match["name"]) == (1, "", code.name)
+
+    def json(self) -> Any:
+        """What it printed, which must be JSON, and nothing else."""
+        assert (self.code, self.errors) == (0, ""), self
+        return json.loads(self.output)
+
+    def lines(self) -> list[str]:
+        """What it printed, by line."""
+        assert (self.code, self.errors) == (0, ""), self
+        return self.output.splitlines()
+
+
+class Run(Protocol):
+    def __call__(self, *arguments: object) -> Finished: ...
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "KRAFTLOG_BOOTSTRAP_SERVER"}
+    return {**kept, "PYTHONPATH": str(ROOT), **changes}
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "kraftlog", *map(str, arguments)]
+
+
+def kraftlog(*arguments: object, timeout: float = 60) -> Finished:
+    """Run `kraftlog` with these arguments in a process of its own."""
+    finished = subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        env=environment(),
+    )
+    return Finished(finished.returncode, finished.stdout, finished.stderr)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a command in this process, which is much quicker than to start one."""
+    monkeypatch.delenv("KRAFTLOG_BOOTSTRAP_SERVER", raising=False)
+
+    def run(*arguments: object) -> Finished:
+        code = main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Finished(code, printed.out, printed.err)
+
+    yield run

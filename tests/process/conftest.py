@@ -1,0 +1,52 @@
+"""One cluster of real processes for all the tests of it: three voters and two observers.
+
+It belongs to no event loop, so tests of every kind share it. A test that takes nodes away gives them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftlog.cluster import LocalCluster
+from kraftlog.cluster_directory import open_or_create
+from tests.kraftlog.commands import Finished, Run, kraftlog, run
+
+__all__ = ["run"]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Running, with a leader and three registered brokers."""
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    cluster = LocalCluster(open_or_create(directory, voters=3, observers=2))
+    try:
+        asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_for_leader())
+        for broker_id in (1, 2, 3):
+            registered = kraftlog(
+                *("brokers", "register", "--bootstrap-server", addresses(cluster)),
+                *("--id", broker_id, "--endpoint", f"PLAINTEXT://localhost:{9092 + broker_id}"),
+            )
+            assert registered.code == 0, registered
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
+
+
+@pytest.fixture
+def ask(run: Run, cluster: LocalCluster):
+    """Runs a command against the cluster."""
+
+    def ask(*arguments: object) -> Finished:
+        return run(*arguments, "--bootstrap-server", addresses(cluster))
+
+    return ask
+
+
+def addresses(cluster: LocalCluster) -> str:
+    """What `--bootstrap-server` is given."""
+    return ",".join(map(str, cluster.bootstrap_servers))

@@ -1,0 +1,125 @@
+"""SIGKILL of the leader while a client writes: it is replaced, nothing acknowledged is lost, it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from bench.failover import Writer, kill_leader, lost
+from bench.workload import create_topic_operation
+from kraftlog.agreement import node_counts
+from kraftlog.cluster import LocalCluster, NodeDied
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
+from raft.listener import BatchReader, Listener
+from raft.observe import observe
+from statemachine.client import AdminClient
+from tests.kraftlog.commands import Run
+from tests.process.conftest import addresses
+
+pytestmark = pytest.mark.process
+
+
+class Recorder(Listener):
+    """Remembers where each batch began and ended."""
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+
+    async def handle_commit(self, reader: BatchReader) -> None:
+        with reader:
+            self.ranges += [(batch.base_offset, batch.end_offset) for batch in reader]
+
+
+async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: LocalCluster) -> None:
+    recorder = Recorder()
+    following = asyncio.create_task(observe(cluster.bootstrap_servers, recorder))
+    async with AdminClient(cluster.bootstrap_servers) as client:
+        writer = Writer(client)
+        writing = asyncio.create_task(writer.run())
+        try:
+            for _ in range(2):
+                await writer.wait_for_acknowledgements(20)
+                killed, _ = await kill_leader(cluster, writer)
+                await writer.wait_for_acknowledgements(20)
+                await cluster.start([killed])
+                await cluster.wait_until_applied(writer.end_offset)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+    assert await lost(cluster, writer) == dict.fromkeys(cluster.node_ids, 0)
+    async with asyncio.timeout(20):
+        while not recorder.ranges or recorder.ranges[-1][1] < writer.end_offset:
+            await asyncio.sleep(0.02)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    ends = [0, *(end for _, end in recorder.ranges)]
+    assert [base for base, _ in recorder.ranges] == ends[:-1]
+    await cluster.wait_until_applied(Offset(ends[-1]))
+    assert len({node_counts(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}) == 1
+
+
+async def test_a_leader_that_stands_still_is_replaced_and_follows_when_it_goes_on(cluster: LocalCluster) -> None:
+    leader = await cluster.wait_for_leader()
+    epoch = (await cluster.describe(leader)).current_leader.leader_epoch
+    cluster.send_signal(leader, signal.SIGSTOP)
+    try:
+        async with AdminClient(cluster.bootstrap_servers) as client:
+            result = await client.execute(create_topic_operation("while-it-stood-still"))
+    finally:
+        cluster.send_signal(leader, signal.SIGCONT)
+    await cluster.wait_until_applied(result.end_offset)
+    node = await cluster.describe(leader)
+    assert node.role == "follower"
+    assert node.current_leader.leader_epoch > epoch
+
+
+def test_without_a_majority_there_is_an_error_and_with_it_all_goes_on(cluster: LocalCluster, run: Run) -> None:
+    leader = asyncio.run(cluster.wait_for_leader())
+    followers = [node_id for node_id in cluster.voter_ids if node_id != leader]
+    at = ("--bootstrap-server", addresses(cluster))
+    try:
+        for node_id in followers:
+            asyncio.run(cluster.kill(node_id))
+        asyncio.run(_wait_until_nobody_leads(cluster))
+        said = run("quorum", "describe", "--status", *at)
+        assert said.is_error(ErrorCode.LEADER_NOT_AVAILABLE)
+        said = run("topics", "create", "never", *at)
+        assert said.code == 1
+        assert said.errors.startswith("error: ")
+        assert said.errors.count("\n") == 1
+    finally:
+        asyncio.run(cluster.start(followers))
+    asyncio.run(cluster.wait_for_leader())
+    assert run("topics", "create", "after-all", "--replication-factor", 1, *at).code == 0
+
+
+async def test_a_node_that_cannot_start_is_reported_with_what_it_said(cluster: LocalCluster) -> None:
+    observer = cluster.node_ids[-1]
+    await cluster.stop([observer])
+    meta = cluster.directory.data_path(observer) / "meta.properties"
+    content = meta.read_bytes()
+    meta.write_bytes(content[:-3])
+    try:
+        with pytest.raises(NodeDied) as died:
+            await cluster.start([observer])
+        assert died.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert f"node {observer} ended: " in str(died.value)
+        assert "damaged" in str(died.value)
+    finally:
+        meta.write_bytes(content)
+    await cluster.start([observer])
+
+
+async def _wait_until_nobody_leads(cluster: LocalCluster) -> None:
+    """A leader without a majority resigns (RF-32)."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await cluster.wait_for_leader(timeout_seconds=0.2)
+            except ProtocolError as error:
+                assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
+                return
+            await asyncio.sleep(0.1)

@@ -1,0 +1,31 @@
+"""The exported log, each node's SQLite and Spark agree."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from kraftlog.agreement import node_counts
+from kraftlog.cluster import LocalCluster
+from tests.kraftlog.commands import kraftlog
+
+pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+
+def test_what_spark_counts_is_what_every_nodes_sqlite_holds(ask, cluster: LocalCluster, tmp_path: Path) -> None:
+    for number in range(3):
+        assert ask("topics", "create", f"counted-{number}", "--partitions", 3, "--replication-factor", 2).code == 0
+    assert ask("topics", "delete", "counted-1").code == 0
+    assert ask("topics", "create", "counted-1", "--replication-factor", 1, "--config", "retention.ms=1").code == 0
+    exported = ask("export", "--to", tmp_path / "export", "--output", "json").json()
+    asyncio.run(cluster.wait_until_applied(exported["EndOffset"]))
+    reported = kraftlog("report", "--from", tmp_path / "export", "--output", "json", timeout=110)
+    assert reported.code == 0, reported.errors
+    counts = json.loads(reported.output)["counts"]
+    assert counts["end_offset"] == exported["EndOffset"]
+    for node_id in cluster.node_ids:
+        assert asdict(node_counts(cluster.directory.data_path(node_id))) == counts, f"node {node_id}"

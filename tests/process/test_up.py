@@ -1,0 +1,103 @@
+"""`kraftlog up`: a cluster in the foreground, stopped by Ctrl-C, resumed by the same command with all its data."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from raft.core.errors import ErrorCode
+from tests.kraftlog.commands import Run, command, environment, kraftlog
+
+pytestmark = pytest.mark.process
+
+EXPORT_LINE = re.compile(r"export KRAFTLOG_BOOTSTRAP_SERVER=(\S+)")
+
+
+@contextmanager
+def up(directory: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`kraftlog up`, running and with a leader, and its addresses."""
+    process = subprocess.Popen(
+        command("up", "--dir", directory, *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    with process:
+        try:
+            yield process, _addresses(process)
+        finally:
+            process.kill()
+
+
+def _addresses(process: subprocess.Popen[str]) -> str:
+    addresses = ""
+    for line in process.stdout:
+        if match := EXPORT_LINE.search(line):
+            addresses = match[1]
+        if "leader" in line:  # the table of nodes
+            return addresses
+    raise AssertionError(f"up ended: {process.stderr.read()}")
+
+
+def test_up_resumes_with_all_data_after_ctrl_c(tmp_path: Path, run: Run) -> None:
+    directory = tmp_path / "cluster"
+    with up(directory, "--voters", 3) as (process, addresses):
+        at = ("--bootstrap-server", addresses)
+        assert run("brokers", "register", *at, "--id", 1, "--endpoint", "PLAINTEXT://localhost:9092").code == 0
+        assert run("topics", "create", "kept", *at).code == 0
+        cluster_id = run("quorum", "describe", "--status", *at, "--output", "json").json()["ClusterId"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
+    with up(directory) as (process, addresses):
+        at = ("--bootstrap-server", addresses)
+        topics = run("topics", "list", *at, "--output", "json").json()
+        assert [topic["Topic"] for topic in topics] == ["kept"]
+        assert run("quorum", "describe", "--status", *at, "--output", "json").json()["ClusterId"] == cluster_id
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    with up(directory, "--voters", 1) as (process, _):
+        children = _children(process.pid)
+        assert len(children) == 1
+        process.kill()
+    deadline = time.monotonic() + 30
+    while any(_is_running(child) for child in children):
+        assert time.monotonic() < deadline, "a node outlived its parent"
+        time.sleep(0.05)
+    with up(directory):
+        pass
+
+
+def test_a_second_up_on_the_same_directory_is_one_line(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    with up(directory, "--voters", 1):
+        second = kraftlog("up", "--dir", directory)
+        assert second.code == 1
+        assert second.errors.startswith(f"error: {ErrorCode.KAFKA_STORAGE_ERROR.name}: node 1 ended: ")
+        assert "in use" in second.errors
+        assert second.errors.count("\n") == 1
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()

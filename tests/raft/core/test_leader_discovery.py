@@ -1,0 +1,304 @@
+"""How a replica learns who leads, from answers and announcements (RF-60 to RF-64, RF-70, RF-71, RF-91)."""
+
+from __future__ import annotations
+
+import pytest
+
+from raft.core.actions import PersistElectionState, Send
+from raft.core.errors import ErrorCode, InvariantViolation
+from raft.core.messages import FetchRequest
+from raft.core.states import Follower, Role, Unattached
+from raft.core.types import Endpoint
+from tests.raft.core.builders import (
+    Harness,
+    begin_quorum_epoch,
+    election_state,
+    endpoint,
+    fetch_response,
+    leader_and_epoch,
+    replica,
+)
+
+ELSEWHERE = Endpoint("elsewhere", 1)
+
+
+def fetches(harness: Harness) -> list[Send]:
+    return [send for send in harness.sent if isinstance(send.request, FetchRequest)]
+
+
+def unattached(epoch: int = 5) -> tuple[Harness, Send]:
+    """An unattached voter and the fetch by which it looks for the leader."""
+    harness = replica(election_state=election_state(epoch))
+    (send,) = fetches(harness)
+    return harness, send
+
+
+def follower() -> tuple[Harness, Send]:
+    """A follower of replica 3 in epoch 5, and its fetch."""
+    harness = replica(election_state=election_state(5, leader_id=3))
+    (send,) = fetches(harness)
+    return harness, send
+
+
+def backs_off(harness: Harness, send: Send) -> bool:
+    return harness.context.connections.is_backing_off(send.destination)
+
+
+# --- what answers say (RF-61, RF-62) ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE])
+def test_rf61_an_answer_of_an_older_epoch_is_ignored_without_a_back_off(error: ErrorCode) -> None:
+    harness, send = follower()
+    state = harness.state
+    harness.answer(send, fetch_response(2, 4, error=error))
+    assert (harness.state, harness.leader_id) == (state, 3)
+    assert not backs_off(harness, send)
+
+
+def test_rf61_an_unknown_epoch_is_ignored_without_a_back_off() -> None:
+    harness, send = follower()
+    harness.answer(send, fetch_response(3, 5, error=ErrorCode.UNKNOWN_LEADER_EPOCH))
+    assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 3)
+    assert not backs_off(harness, send)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_rf61_an_answer_of_a_higher_epoch_with_a_leader_is_followed(error: ErrorCode) -> None:
+    harness, send = follower()
+    actions = harness.answer(send, fetch_response(2, 6, error=error))
+    assert isinstance(harness.state, Follower)
+    assert (harness.epoch, harness.leader_id, harness.state.leader_endpoint) == (6, 2, endpoint(2))
+    assert actions[0] == PersistElectionState(election_state(6, leader_id=2))
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
+
+
+def test_rf61_an_answer_of_a_higher_epoch_without_a_leader_leaves_it_unattached() -> None:
+    harness, send = follower()
+    harness.answer(send, fetch_response(None, 6, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.UNATTACHED, 6, None)
+
+
+def test_rf61_an_answer_of_this_epoch_that_names_a_leader_is_followed_when_none_was_known() -> None:
+    harness, send = unattached()
+    harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 2)
+
+
+def test_rf61_an_answer_that_tells_nothing_new_makes_it_leave_that_peer_alone() -> None:
+    harness, send = unattached()
+    harness.answer(send, fetch_response(None, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert (harness.role, harness.epoch) == (Role.UNATTACHED, 5)
+    assert backs_off(harness, send)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ],
+)
+def test_rf61_other_errors_make_it_leave_that_peer_alone(error: ErrorCode) -> None:
+    harness, send = follower()
+    harness.answer(send, fetch_response(3, 5, error=error))
+    assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 3)
+    assert backs_off(harness, send)
+
+
+def test_a_peer_of_another_cluster_is_not_believed() -> None:
+    harness, send = follower()
+    harness.answer(send, fetch_response(2, 9, error=ErrorCode.INCONSISTENT_CLUSTER_ID))
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
+
+
+def test_rf61_two_voters_that_lead_one_epoch_end_the_process() -> None:
+    harness, send = follower()
+    with pytest.raises(InvariantViolation, match="one leader"):
+        harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def test_a_second_leader_that_is_no_voter_is_a_lie_that_changes_nothing() -> None:
+    harness, send = follower()
+    harness.answer(send, fetch_response(8, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
+    assert backs_off(harness, send)
+
+
+def test_an_answer_that_names_this_replica_as_leader_of_a_higher_epoch_makes_no_leader_of_it() -> None:
+    harness, send = follower()
+    harness.answer(send, fetch_response(1, 6, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.UNATTACHED, 6, None)
+
+
+def test_rf62_a_leader_that_is_named_without_endpoint_is_looked_up_among_the_voters() -> None:
+    harness, send = unattached()
+    harness.answer(send, fetch_response(2, 6, leader_endpoint=None, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert isinstance(harness.state, Follower)
+    assert harness.state.leader_endpoint == endpoint(2)
+
+
+def test_rf62_a_leader_whose_endpoint_nobody_knows_is_remembered_by_its_id() -> None:
+    harness, send = unattached()
+    harness.answer(send, fetch_response(8, 6, leader_endpoint=None, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert isinstance(harness.state, Unattached)
+    assert (harness.epoch, harness.leader_id) == (6, 8)
+    (again,) = fetches(harness)
+    harness.answer(again, fetch_response(8, 6, leader_endpoint=ELSEWHERE, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert isinstance(harness.state, Follower)
+    assert harness.state.leader_endpoint == ELSEWHERE
+
+
+# --- one request at a time (RF-63) --------------------------------------------------------------------------------
+
+
+def test_rf63_there_is_one_fetch_at_a_time_in_all() -> None:
+    harness, _ = unattached()
+    harness.advance(900)
+    assert fetches(harness) == []
+
+
+def test_rf63_a_failed_connection_is_left_alone_for_the_retry_back_off() -> None:
+    harness = replica(voter_count=2, election_state=election_state(5, leader_id=2))
+    (send,) = fetches(harness)
+    harness.fail(send)
+    harness.advance(19)
+    assert fetches(harness) == []
+    harness.advance(1)
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
+
+
+def test_rf63_a_request_that_timed_out_makes_way_for_another() -> None:
+    harness = replica(voter_count=2, election_state=election_state(5, leader_id=2), request_timeout_ms=300)
+    (send,) = fetches(harness)
+    harness.advance(320)
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
+    state = harness.state
+    harness.answer(send, fetch_response(2, 9))
+    assert harness.state is state, "the late answer is nobody's"
+
+
+def test_rf63_an_answer_to_nothing_is_ignored() -> None:
+    harness, send = follower()
+    harness.answer(Send(send.correlation_id + 1, send.destination, send.request), fetch_response(2, 9))
+    harness.fail(Send(send.correlation_id + 1, send.destination, send.request))
+    assert (harness.epoch, harness.leader_id) == (5, 3)
+    assert not backs_off(harness, send)
+
+
+# --- whom to ask (RF-64, RF-91) -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("observer", [False, True])
+def test_rf64_an_unattached_replica_asks_any_of_the_other_voters(observer: bool) -> None:
+    asked = {fetches(replica(observer=observer, seed=seed))[0].destination for seed in range(30)}
+    expected = {endpoint(2), endpoint(3)} | ({endpoint(1)} if observer else set())
+    assert asked == expected
+
+
+def test_rf64_bootstrap_servers_are_asked_instead_of_the_voters_where_there_are_any() -> None:
+    servers = [Endpoint("a", 1), Endpoint("b", 1)]
+    asked = {fetches(replica(bootstrap_endpoints=servers, seed=seed))[0].destination for seed in range(30)}
+    assert asked == set(servers)
+
+
+def test_rf64_servers_that_failed_are_passed_over_while_another_is_ready() -> None:
+    harness, send = unattached()
+    harness.fail(send)
+    (other,) = fetches(harness)
+    assert {send.destination, other.destination} == {endpoint(2), endpoint(3)}
+
+
+def test_rf64_a_follower_whose_leader_fails_asks_another() -> None:
+    harness, send = follower()
+    assert send.destination == endpoint(3)
+    harness.fail(send)
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
+    assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 3)
+
+
+def test_rf64_a_follower_goes_back_to_its_leader_after_the_back_off() -> None:
+    harness, send = follower()
+    harness.fail(send)
+    (other,) = fetches(harness)
+    harness.advance(20)
+    harness.answer(other, fetch_response(3, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(3)]
+
+
+def test_rf91_an_observer_finds_a_leader_that_is_not_in_its_voter_set() -> None:
+    harness = replica(observer=True)
+    (send,) = fetches(harness)
+    harness.answer(send, fetch_response(7, 5, leader_endpoint=ELSEWHERE, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert isinstance(harness.state, Follower)
+    assert (harness.epoch, harness.leader_id, harness.state.leader_endpoint) == (5, 7, ELSEWHERE)
+    assert [sent.destination for sent in fetches(harness)] == [ELSEWHERE]
+
+
+def test_a_tool_without_an_id_finds_the_leader_too() -> None:
+    harness = replica(own_id=None)
+    (send,) = fetches(harness)
+    harness.answer(send, fetch_response(2, 5, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 2)
+
+
+# --- announcements (RF-70, RF-71) ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epoch", [5, 6, 9])
+def test_rf70_whoever_says_that_it_leads_is_followed(epoch: int) -> None:
+    harness, _ = unattached()
+    response = harness.ask(begin_quorum_epoch(2, epoch))
+    assert (response.error, response.leader) == (ErrorCode.NONE, leader_and_epoch(2, epoch))
+    assert response.leader_endpoint == endpoint(2)
+    assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 2)
+
+
+def test_rf70_a_leader_that_is_no_voter_here_is_followed_where_it_says_that_it_listens() -> None:
+    harness, _ = unattached()
+    harness.ask(begin_quorum_epoch(8, 6, leader_endpoint=ELSEWHERE))
+    assert isinstance(harness.state, Follower)
+    assert (harness.leader_id, harness.state.leader_endpoint) == (8, ELSEWHERE)
+
+
+def test_rf70_a_leader_that_moved_is_followed_to_where_it_is() -> None:
+    harness, _ = follower()
+    harness.ask(begin_quorum_epoch(3, 5, leader_endpoint=ELSEWHERE))
+    assert isinstance(harness.state, Follower)
+    assert harness.state.leader_endpoint == ELSEWHERE
+
+
+def test_rf70_a_repeated_announcement_changes_nothing() -> None:
+    harness, _ = follower()
+    state, deadline_ms = harness.state, harness.replica.next_deadline_ms
+    assert harness.ask(begin_quorum_epoch(3, 5)).error is ErrorCode.NONE
+    assert harness.state is state
+    assert (harness.replica.next_deadline_ms, fetches(harness)) == (deadline_ms, [])
+
+
+def test_rf70_a_nominee_follows_the_leader_that_it_had_given_up() -> None:
+    harness = follower()[0].make_prospective()
+    harness.ask(begin_quorum_epoch(3, 5))
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
+
+
+def test_rf70_a_second_leader_of_one_epoch_ends_the_process() -> None:
+    harness, _ = follower()
+    with pytest.raises(InvariantViolation, match="one leader"):
+        harness.ask(begin_quorum_epoch(2, 5))
+
+
+def test_rf70_another_leader_of_the_epoch_that_this_replica_leads_ends_the_process() -> None:
+    harness = replica().make_leader()
+    with pytest.raises(InvariantViolation, match="one leader"):
+        harness.ask(begin_quorum_epoch(2, 1))
+
+
+@pytest.mark.parametrize("epoch", [5, 6])
+def test_rf71_an_announcement_without_endpoint_is_looked_up_among_the_voters(epoch: int) -> None:
+    harness, _ = unattached()
+    harness.ask(begin_quorum_epoch(2, epoch, leader_endpoint=None))
+    assert isinstance(harness.state, Follower)
+    assert harness.state.leader_endpoint == endpoint(2)
