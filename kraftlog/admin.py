@@ -7,7 +7,8 @@ leader's high watermark. Without a leader they are answered all the same, from w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from kraftlog.connection import describe_any, describe_node
@@ -26,6 +27,9 @@ from statemachine.descriptions import (
     TopicDescription,
 )
 from statemachine.resources import ResourceType
+
+TIMEOUT_MS: Final = 10_000
+"""How long a command goes on trying, through a change of leaders."""
 
 RESOURCE_TYPES: Final = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 
@@ -73,7 +77,7 @@ def parse_listener(text: str) -> BrokerListener:
 
 async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool) -> CreatedTopic | None:
     """Create it; None if it exists and may. Raises ProtocolError."""
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         try:
             return (await client.create_topics([topic]))[0]
         except ProtocolError as error:
@@ -85,7 +89,7 @@ async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not
 async def delete_topics(endpoints: Sequence[Endpoint], names: Iterable[str], *, if_exists: bool) -> dict[str, bool]:
     """Delete them one by one; tells which were there. Raises ProtocolError for the first that cannot be deleted."""
     deleted = {}
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         for name in names:
             try:
                 await client.delete_topics([name])
@@ -101,7 +105,7 @@ async def register_broker(
     endpoints: Sequence[Endpoint], broker_id: int, listeners: Sequence[BrokerListener], rack: str | None
 ) -> int:
     """Register it; returns its epoch. Raises ProtocolError."""
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         return await client.register_broker(broker_id, listeners, rack=rack)
 
 
@@ -110,7 +114,7 @@ async def alter_configs(
 ) -> None:
     """Set configs, or remove those whose value is None; all or none. Raises ProtocolError."""
     resource_type = RESOURCE_TYPES[entity_type]
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         await client.alter_configs(
             [Alteration(resource_type, entity_name, name, value) for name, value in changes.items()]
         )
@@ -122,7 +126,7 @@ async def alter_configs(
 async def topic_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     """One row per topic, by name."""
     offset = await _committed_end_offset(endpoints)
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         listed = await client.list_topics(min_applied_end_offset=offset)
     return [
         {
@@ -138,7 +142,7 @@ async def topic_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
 async def topic_descriptions(endpoints: Sequence[Endpoint], names: Sequence[str]) -> list[dict[str, Any]]:
     """Everything about these topics, or about all; raises ProtocolError for one that does not exist."""
     offset = await _committed_end_offset(endpoints)
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         described = await client.describe_topics(names, min_applied_end_offset=offset)
     return [_topic(topic) for topic in described.topics]
 
@@ -146,7 +150,7 @@ async def topic_descriptions(endpoints: Sequence[Endpoint], names: Sequence[str]
 async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     """One row per broker, by id."""
     offset = await _committed_end_offset(endpoints)
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
     return [_broker(broker) for broker in listed.brokers]
 
@@ -154,11 +158,19 @@ async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
 async def config_listing(endpoints: Sequence[Endpoint], entity_type: str, entity_name: str) -> list[dict[str, str]]:
     """One row per config that is set, by name."""
     offset = await _committed_end_offset(endpoints)
-    async with AdminClient(endpoints) as client:
+    async with _client(endpoints) as client:
         described = await client.describe_configs(
             RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
         )
     return [{"Name": config.name, "Value": config.value} for config in described.configs]
+
+
+@asynccontextmanager
+async def _client(endpoints: Sequence[Endpoint]) -> AsyncIterator[AdminClient]:
+    """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once."""
+    await describe_any(endpoints)
+    async with AdminClient(endpoints, timeout_ms=TIMEOUT_MS) as client:
+        yield client
 
 
 async def _committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:

@@ -39,7 +39,7 @@ VOTERS_MAX: Final = 15
 OBSERVERS_MAX: Final = 50
 
 LOCAL_SETTINGS: Final[Mapping[str, object]] = {
-    "controller.quorum.election.timeout.ms": 500,
+    "controller.quorum.election.timeout.ms": 250,
     "controller.quorum.fetch.timeout.ms": 1000,
     "controller.quorum.election.backoff.max.ms": 500,
 }

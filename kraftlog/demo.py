@@ -232,7 +232,9 @@ class Demo:
 
     def _say(self, what: str) -> None:
         self._step += 1
-        self._console.print(f"\n[bold]{self._step}. {what[0].upper()}{what[1:]}[/bold]", highlight=False)
+        elapsed = time.monotonic() - self._started
+        heading = f"\n[bold]{self._step}. {what[0].upper()}{what[1:]}[/bold] [dim]({elapsed:.0f} s)[/dim]"
+        self._console.print(heading, highlight=False)
 
     def _check(self, holds: bool, what: str) -> None:
         self._checks.append((holds, what))

@@ -394,7 +394,7 @@ class Node:
             append.committed.exception()  # whoever prepared it may be gone: that is no error of the loop's
 
     def _announce(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> None:
-        logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role)
+        logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
         self.feed.set_leader(leader, self.replica.leader_endpoint, epoch_start_offset)
 
     def _advance_feed(self) -> None:

@@ -17,15 +17,13 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final
 
-import grpc.aio
-
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from raft.rpc import codec
-from raft.rpc.options import CHANNEL_OPTIONS
 from raft.storage.identifiers import random_uuid
+from statemachine.channels import open_channel
 from statemachine.conversions import (
     alteration_to_proto,
     broker_from_record,
@@ -218,7 +216,7 @@ class AdminClient:
     async def _connect(self) -> OperationStream:
         self._retire_stream()
         endpoint = await self._finder.find()
-        channel = grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
+        channel = open_channel(endpoint)
         self._stream = await OperationStream.open(endpoint, channel)
         return self._stream
 

@@ -13,7 +13,7 @@ from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint, Epoch
 from raft.rpc import codec
-from raft.rpc.options import CHANNEL_OPTIONS
+from statemachine.channels import open_channel
 from statemachine.operation_stream import NotSent
 
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
@@ -77,7 +77,7 @@ class LeaderFinder:
 
     async def _ask(self, endpoint: Endpoint) -> log_pb2.DescribeNodeResponse | None:
         try:
-            async with grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS) as channel:
+            async with open_channel(endpoint) as channel:
                 stub = log_pb2_grpc.LogServiceStub(channel)
                 node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError:

@@ -13,7 +13,7 @@ from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from raft.rpc import codec
-from raft.rpc.options import CHANNEL_OPTIONS
+from statemachine.channels import open_channel
 from statemachine.operation_stream import NotSent
 from statemachine.retries import retrying
 
@@ -89,7 +89,7 @@ class NodeReader:
 
     def _stub(self, endpoint: Endpoint) -> Any:
         if endpoint not in self._channels:
-            self._channels[endpoint] = grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS)
+            self._channels[endpoint] = open_channel(endpoint)
         return admin_pb2_grpc.AdminServiceStub(self._channels[endpoint])
 
 

@@ -39,7 +39,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output
     from rich import box
     from rich.table import Table
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(*columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for row in rows:
         table.add_row(*(_cell(row[column]) for column in columns))
     print_renderable(table)

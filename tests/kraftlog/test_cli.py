@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> Path:
         (["topics", "create", "--bootstrap-server", NOWHERE], "Missing argument 'NAME'"),
         (["topics", "list", "--bootstrap-server", "localhost"], "'localhost' is no address"),
         (["topics", "list", "--bootstrap-server", NOWHERE, "--output", "yaml"], "'yaml'"),
-        (["up", "--voters", "many"], "'many'"),
+        (["up", "--voters", "many"], "--voters"),
         (["brokers", "register", "--bootstrap-server", NOWHERE, "--id", "1", "--endpoint", "x"], "NAME://host:port"),
         (["topics", "create", "t", "--bootstrap-server", NOWHERE, "--config", "x"], "KEY=VALUE"),
         (["topics", "create", "t", "--bootstrap-server", NOWHERE, "--replica-assignment", "1:x"], "1:2,2:3"),

@@ -66,6 +66,7 @@ async def test_a_leader_that_stands_still_is_replaced_and_follows_when_it_goes_o
     epoch = (await cluster.describe(leader)).current_leader.leader_epoch
     cluster.send_signal(leader, signal.SIGSTOP)
     try:
+        assert await cluster.wait_for_leader() != leader
         async with AdminClient(cluster.bootstrap_servers) as client:
             result = await client.execute(create_topic_operation("while-it-stood-still"))
     finally:

@@ -1,7 +1,7 @@
 """A quorum without network, disk or clock: replicas joined by a queue of events in virtual time, all from one seed.
 
-Durability is simulated as `raft.core.actions` promises it: actions take effect in order, the election state at once, the
-log when its flush is over. A crash loses what was not flushed, or a part of it, and may come between any two actions.
+Durability is simulated as `raft.core.actions` promises it: actions take effect in order, the election state at once,
+the log when its flush is over. A crash may lose what was not flushed, and may come between any two actions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from raft.core.actions import (
     TruncateLog,
 )
 from raft.core.config import QuorumConfig
-from raft.core.election import ElectionState
-from raft.core.epochs import EpochCache
 from raft.core.events import (
     AppendPrepared,
     AppendsScheduled,
@@ -40,75 +38,12 @@ from raft.core.events import (
     ShutdownRequested,
     TimePassed,
 )
-from raft.core.log import LogState
 from raft.core.messages import FetchResponse, LogRange, Response, VoteRequest, VoteResponse
 from raft.core.replica import Replica
 from raft.core.types import Batch, Epoch, Offset
 from tests.raft.core.builders import CLUSTER_ID, CONFIG, endpoint, key, voters
+from tests.raft.core.processes import Server, Waiting
 from tests.raft.core.safety import Safety
-
-
-class Disk:
-    """What survives a crash: the election state, and the log as far as it was flushed."""
-
-    def __init__(self) -> None:
-        self.election_state: ElectionState | None = None
-        self.log: list[Batch] = []
-        self.flushed_end_offset = 0
-
-    @property
-    def end_offset(self) -> int:
-        return self.log[-1].end_offset if self.log else 0
-
-    def append(self, *batches: Batch) -> None:
-        for batch in batches:
-            assert batch.base_offset == self.end_offset, "a log has no gaps"
-            self.log.append(batch)
-
-    def truncate(self, end_offset: int) -> None:
-        self.log = [batch for batch in self.log if batch.end_offset <= end_offset]
-        assert self.end_offset == end_offset, "a log is cut between batches"
-        self.flushed_end_offset = end_offset
-
-    def read(self, wanted: LogRange) -> tuple[Batch, ...]:
-        """At least one batch from the offset on, then as many as fit."""
-        found, size = [], 0
-        for batch in self.log:
-            if batch.base_offset >= wanted.start_offset and (not found or size + len(batch.data) <= wanted.max_bytes):
-                found.append(batch)
-                size += len(batch.data)
-        assert found and found[0].base_offset == wanted.start_offset
-        return tuple(found)
-
-    def lose(self, random: Random) -> None:
-        """A crash: of what was not flushed any number of batches may be gone."""
-        kept_end_offset = random.choice([self.flushed_end_offset, self.end_offset])
-        self.log = [batch for batch in self.log if batch.end_offset <= kept_end_offset]
-        self.flushed_end_offset = self.end_offset
-
-    def log_state(self) -> LogState:
-        epochs = EpochCache()
-        for batch in self.log:
-            epochs.assign(batch.epoch, batch.base_offset)
-        end_offset = Offset(self.end_offset)
-        return LogState(Offset(0), end_offset, end_offset, epochs)
-
-
-class Server:
-    """One process: its disk, and its replica while it runs."""
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.disk = Disk()
-        self.replica: Replica | None = None
-        self.incarnation = 0
-        self.high_watermark = -1
-        self.crash_after: int | None = None
-        """Crash when that many more actions were carried out."""
-        self.waiting: dict[int, Callable[[Response], None]] = {}
-        """Who waits for the answer to a request, by its id."""
-        self.requests: dict[int, VoteRequest] = {}
-        self.wakes_at_ms: int | None = None
 
 
 class Cluster:
@@ -169,9 +104,11 @@ class Cluster:
     # --- what may happen to it --------------------------------------------------------------------------------------
 
     def restart(self, node_id: int) -> None:
+        """Start a process from what is on its disk, if it does not run."""
         server = self.servers[node_id]
-        assert server.replica is None
         disk = server.disk
+        if server.replica is not None:
+            return
         server.high_watermark, server.wakes_at_ms, server.crash_after = -1, None, None
         server.replica = Replica(
             config=self.config,
@@ -193,8 +130,9 @@ class Cluster:
         if server.replica is not None:
             server.replica = None
             server.incarnation += 1
+            for waiting in server.waiting.values():
+                waiting.fail()
             server.waiting.clear()
-            server.requests.clear()
             server.disk.lose(self.random)
 
     def cut(self, one: int, other: int) -> None:
@@ -267,6 +205,7 @@ class Cluster:
             if server.crash_after is not None:
                 if server.crash_after == 0:
                     self.crash(server.node_id)
+                    self._later(self.random.randint(1, 100), lambda: self.restart(server.node_id))
                     return
                 server.crash_after -= 1
             self._do(server, action)
@@ -351,31 +290,29 @@ class Cluster:
             if self._passes(receiver.node_id, sender.node_id):
                 self._later(self._delay(), lambda: answer(ResponseReceived(send.correlation_id, response)))
 
+        def fail() -> None:
+            if self._passes(receiver.node_id, sender.node_id):
+                self._later(self._delay(), lambda: answer(RequestFailed(send.correlation_id)))
+
         def arrive() -> None:
             if receiver.replica is None:
-                self._later(self._delay(), lambda: answer(RequestFailed(send.correlation_id)))
+                fail()
                 return
             request_id = next(self._ids)
-            receiver.waiting[request_id] = respond
-            if isinstance(send.request, VoteRequest):
-                receiver.requests[request_id] = send.request
+            receiver.waiting[request_id] = Waiting(send.request, respond, fail)
             self._step(receiver.node_id, RequestReceived(request_id, send.request))
 
         if self._passes(sender.node_id, receiver.node_id):
             self._later(self._delay(), arrive)
 
     def _reply(self, server: Server, request_id: int, response: Response) -> None:
-        request = server.requests.pop(request_id, None)
-        if (
-            request is not None
-            and isinstance(response, VoteResponse)
-            and response.vote_granted
-            and not request.pre_vote
-        ):
-            self.safety.votes(server.node_id, request.replica_epoch, request.replica_key)
-        if isinstance(response, FetchResponse) and isinstance(response.records, LogRange):
-            response = replace(response, records=server.disk.read(response.records))
-        server.waiting.pop(request_id)(response)
+        waiting = server.waiting.pop(request_id)
+        match waiting.request, response:
+            case VoteRequest(pre_vote=False) as request, VoteResponse(vote_granted=True):
+                self.safety.votes(server.node_id, request.replica_epoch, request.replica_key)
+            case _, FetchResponse(records=LogRange() as wanted):
+                response = replace(response, records=server.disk.read(wanted))
+        waiting.respond(response)
 
     def _delay(self) -> int:
         return self.random.randint(*self.delay_ms)

@@ -78,10 +78,10 @@ def test_appends_gather_while_a_flush_is_under_way_and_leave_as_one_batch() -> N
 def test_li22_appends_that_do_not_fit_into_one_batch_become_several_and_none_is_split() -> None:
     harness = committed_leader(batch_bytes_max=10)
     append(harness)
-    for append_id, body in enumerate((b"aaaa", b"bbbb", b"cccc", b"dddddddddd", b"e"), start=8):
+    for append_id, body in enumerate((b"aaaaa", b"bbbbb", b"cccc", b"dddddddddd", b"e"), start=8):
         append(harness, append_id, body=body)
     actions = harness.step(LogFlushed(Offset(END + 1)))
-    assert [action.body for action in of_type(AppendRecords, actions)] == [b"aaaabbbb", b"cccc", b"dddddddddd", b"e"]
+    assert [action.body for action in of_type(AppendRecords, actions)] == [b"aaaaabbbbb", b"cccc", b"dddddddddd", b"e"]
     assert [action.base_offset for action in of_type(AppendRecords, actions)] == [2, 4, 5, 6]
     assert of_type(FlushLog, actions) == [FlushLog(Offset(7))]
 

@@ -139,6 +139,19 @@ def test_rf44_an_observer_is_described_but_is_no_voter() -> None:
     assert len(answer.voters) == 3
 
 
+def test_observers_are_described_in_the_order_of_their_last_fetches() -> None:
+    harness = committed_leader()
+    for sender_id in (7, 8, 9, 7):
+        fetch_at(harness, END, sender_id)
+    assert [line.key.node_id for line in harness.ask(DescribeQuorumRequest()).observers] == [8, 9, 7]
+
+
+def test_who_claims_to_be_the_leader_is_no_observer_of_it() -> None:
+    harness = committed_leader()
+    harness.ask(fetch(1, EPOCH, END, EPOCH, max_wait_ms=0))
+    assert harness.ask(DescribeQuorumRequest()).observers == ()
+
+
 def test_rf73_a_tool_is_not_described() -> None:
     harness = committed_leader()
     harness.ask(fetch(None, EPOCH, END, EPOCH, max_wait_ms=0))

@@ -1,0 +1,89 @@
+"""What a simulated process is made of: a disk that forgets what was not flushed, and a replica while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from raft.core.election import ElectionState
+from raft.core.epochs import EpochCache
+from raft.core.log import LogState
+from raft.core.messages import LogRange, Request, Response
+from raft.core.replica import Replica
+from raft.core.types import Batch, Offset
+
+
+class Disk:
+    """What survives a crash: the election state, and the log as far as it was flushed."""
+
+    def __init__(self) -> None:
+        self.election_state: ElectionState | None = None
+        self.log: list[Batch] = []
+        self.flushed_end_offset = 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.log[-1].end_offset if self.log else 0
+
+    def append(self, *batches: Batch) -> None:
+        for batch in batches:
+            assert batch.base_offset == self.end_offset, "a log has no gaps"
+            self.log.append(batch)
+
+    def truncate(self, end_offset: int) -> None:
+        self.log = [batch for batch in self.log if batch.end_offset <= end_offset]
+        assert self.end_offset == end_offset, "a log is cut between batches"
+        self.flushed_end_offset = end_offset
+
+    def read(self, wanted: LogRange) -> tuple[Batch, ...]:
+        """At least one batch from the offset on, then as many as fit."""
+        found: list[Batch] = []
+        size = 0
+        for batch in self.log:
+            if batch.base_offset < wanted.start_offset:
+                continue
+            size += len(batch.data)
+            if found and size > wanted.max_bytes:
+                break
+            found.append(batch)
+        assert found and found[0].base_offset == wanted.start_offset
+        return tuple(found)
+
+    def lose(self, random: Random) -> None:
+        """A crash: of what was not flushed any number of batches may be gone."""
+        kept_end_offset = random.choice([self.flushed_end_offset, self.end_offset])
+        self.log = [batch for batch in self.log if batch.end_offset <= kept_end_offset]
+        self.flushed_end_offset = self.end_offset
+
+    def log_state(self) -> LogState:
+        epochs = EpochCache()
+        for batch in self.log:
+            epochs.assign(batch.epoch, batch.base_offset)
+        end_offset = Offset(self.end_offset)
+        return LogState(Offset(0), end_offset, end_offset, epochs)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A request that was not answered yet, and what to do when it is, or when it never will be."""
+
+    request: Request
+    respond: Callable[[Response], None]
+    fail: Callable[[], None]
+
+
+class Server:
+    """One process: its disk, and its replica while it runs."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.disk = Disk()
+        self.replica: Replica | None = None
+        self.incarnation = 0
+        self.high_watermark = -1
+        self.crash_after: int | None = None
+        """Crash when that many more actions were carried out."""
+        self.waiting: dict[int, Waiting] = {}
+        """Who waits for an answer, by the id of the request."""
+        self.wakes_at_ms: int | None = None

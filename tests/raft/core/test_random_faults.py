@@ -1,0 +1,147 @@
+"""Quorums under faults drawn at random: nothing that must hold is ever broken, and they recover when the faults end.
+
+`Safety` is asked at every step: an epoch has one leader, nobody votes twice, logs match, what is committed is the same
+for everybody and is never lost, a high watermark only grows. A failing seed gives the same run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.raft.core.cluster import Cluster
+
+FAULTS = 60
+
+
+def crash(cluster: Cluster, random: Random) -> None:
+    cluster.crash(random.choice(list(cluster.servers)))
+
+
+def crash_between_two_actions(cluster: Cluster, random: Random) -> None:
+    running = cluster.running()
+    if running:
+        random.choice(running).crash_after = random.randrange(8)
+
+
+def restart_all_at_once(cluster: Cluster, random: Random) -> None:
+    """Nobody is down for long: what they remember of an election that still goes on is what counts."""
+    for server in cluster.running():
+        cluster.crash(server.node_id)
+        cluster.restart(server.node_id)
+
+
+def crash_the_leader(cluster: Cluster, random: Random) -> None:
+    leader = cluster.leader()
+    if leader is not None:
+        cluster.crash(leader)
+
+
+def restart_one(cluster: Cluster, random: Random) -> None:
+    stopped = [node_id for node_id, server in cluster.servers.items() if server.replica is None]
+    if stopped:
+        cluster.restart(random.choice(stopped))
+
+
+def cut_one_link(cluster: Cluster, random: Random) -> None:
+    cluster.cut(*random.sample(list(cluster.servers), 2))
+
+
+def isolate_one(cluster: Cluster, random: Random) -> None:
+    cluster.isolate(random.choice(list(cluster.servers)))
+
+
+def heal(cluster: Cluster, random: Random) -> None:
+    cluster.heal()
+
+
+def lose_messages(cluster: Cluster, random: Random) -> None:
+    cluster.drop_rate = random.choice([0.0, 0.05, 0.3])
+
+
+def slow_network(cluster: Cluster, random: Random) -> None:
+    cluster.delay_ms = random.choice([(1, 4), (1, 40), (50, 800)])
+
+
+def slow_disks(cluster: Cluster, random: Random) -> None:
+    cluster.flush_ms = random.choice([(1, 4), (20, 60), (100, 1_500)])
+
+
+HAPPENINGS: list[tuple[Callable[[Cluster, Random], None], int]] = [
+    (crash, 2),
+    (crash_between_two_actions, 3),
+    (crash_the_leader, 1),
+    (restart_all_at_once, 2),
+    (restart_one, 6),
+    (cut_one_link, 3),
+    (isolate_one, 1),
+    (heal, 4),
+    (lose_messages, 2),
+    (slow_network, 2),
+    (slow_disks, 2),
+]
+"""What may happen, and how often relative to the others."""
+
+
+def append_somewhere(cluster: Cluster, random: Random) -> None:
+    """Clients append to whoever believes that it leads, even if it does so no more."""
+    for server in cluster.running():
+        if server.replica is not None and server.replica.is_leader:
+            for _ in range(random.randrange(4)):
+                if server.replica is not None:
+                    cluster.append(server.node_id)
+
+
+def end_all_faults(cluster: Cluster) -> None:
+    cluster.heal()
+    cluster.drop_rate, cluster.delay_ms, cluster.flush_ms = 0.0, (1, 4), (1, 4)
+    for node_id, server in cluster.servers.items():
+        server.crash_after = None
+        if server.replica is None:
+            cluster.restart(node_id)
+
+
+def has_recovered(cluster: Cluster, append_id: int) -> bool:
+    """Whether that append is committed and everybody knows it."""
+    end_offset = cluster.safety.committed_end_offset
+    return append_id in cluster.safety.completed and all(
+        cluster.replica(node_id).high_watermark == end_offset for node_id in cluster.servers
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_safety_holds_under_faults_and_the_quorum_recovers(seed: int) -> None:
+    random = Random(seed)
+    cluster = Cluster(
+        random.choice([2, 3, 3, 4, 5]),
+        random.choice([0, 1]),
+        seed=seed,
+        election_timeout_ms=random.choice([50, 1_000]),  # the shorter, the more candidates at once
+        fetch_max_bytes=60,
+    )
+    happenings, weights = zip(*HAPPENINGS, strict=True)
+    for happen in random.choices(happenings, weights, k=FAULTS):
+        happen(cluster, random)
+        cluster.run(random.randrange(600))
+        append_somewhere(cluster, random)
+        cluster.run(random.randrange(600))
+    end_all_faults(cluster)
+    cluster.run(10_000)
+    leader = cluster.elect()
+    append_id = cluster.append(leader)
+    cluster.run_until(lambda: has_recovered(cluster, append_id), 5_000)
+    cluster.safety.holds_at_the_end()
+    assert len({tuple(log) for log in cluster.logs()}) == 1
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def run() -> tuple[object, ...]:
+        cluster = Cluster(3, 1, seed=7)
+        cluster.drop_rate = 0.1
+        cluster.append(cluster.elect())
+        cluster.run(5_000)
+        return cluster.sent, cluster.logs(), cluster.safety.leaders
+
+    assert run() == run()
