@@ -51,12 +51,19 @@ class Writer:
             self._acknowledgement.set()
 
     async def wait_for_acknowledgements(self, count: int) -> float:
-        """When the last of the next `count` acknowledgements came."""
+        """When the last of the next `count` acknowledgements came. Raises ProtocolError REQUEST_TIMED_OUT."""
         wanted = len(self.acknowledged) + count
-        async with asyncio.timeout(ROUND_TIMEOUT_SECONDS):
-            while len(self.acknowledged) < wanted:
-                self._acknowledgement.clear()
-                await self._acknowledgement.wait()
+        try:
+            async with asyncio.timeout(ROUND_TIMEOUT_SECONDS):
+                while len(self.acknowledged) < wanted:
+                    self._acknowledgement.clear()
+                    await self._acknowledgement.wait()
+        except TimeoutError:
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{len(self.acknowledged)} acknowledgements came, the next did not in {ROUND_TIMEOUT_SECONDS:g} s;"
+                " look at the nodes' logs",
+            ) from None
         return time.monotonic()
 
 

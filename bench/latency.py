@@ -8,6 +8,8 @@ and observers share. Operations are not retried; one that fails is counted and m
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +19,13 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.status import Status
-from statemachine.client import AdminClient
 
 from bench.figures import summary, times_table, write_json
 from bench.machine import machine
 from bench.probe import Visibility, probe_command
 from bench.workload import OBSERVERS, VOTERS, bench_cluster, create_topic_operation, execute_once, prepare
 from raft.core.errors import ProtocolError
+from statemachine.client import AdminClient
 
 WARM_UP_OPERATIONS: Final = 20
 PAUSE_SECONDS: Final = (0.01, 0.03)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,11 +63,11 @@ class CommitCounter(Listener):
         self._progress.set()
 
     async def wait_for(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` was counted."""
-        async with asyncio.timeout(LISTENER_TIMEOUT_SECONDS):
+        """Return when everything below `end_offset` was counted, or nothing has come for a while."""
+        with suppress(TimeoutError):
             while self.next_offset < end_offset:
                 self._progress.clear()
-                await self._progress.wait()
+                await asyncio.wait_for(self._progress.wait(), LISTENER_TIMEOUT_SECONDS)
 
 
 async def run_demo(directory: Path | None) -> bool:
@@ -258,7 +258,11 @@ async def _spark_report(directory: Path) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    output, errors = await asyncio.wait_for(process.communicate(), REPORT_TIMEOUT_SECONDS)
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(), REPORT_TIMEOUT_SECONDS)
+    except TimeoutError:
+        process.kill()
+        raise ConfigurationError(f"Spark's report took more than {REPORT_TIMEOUT_SECONDS:g} s; try again") from None
     if process.returncode != 0:
         last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise ConfigurationError(f"Spark's report failed: {' '.join(last)}; run {' '.join(command[1:])} to see why")

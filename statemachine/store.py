@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
@@ -318,12 +319,11 @@ def _partition_rows(changes: Changes) -> Iterator[tuple[object, ...]]:
                 record.leader_epoch,
                 record.partition_epoch,
                 record.leader_recovery_state,
-                # The text of a list of integers is JSON.
-                str(list(record.replicas)),
-                str(list(record.isr)),
-                str(list(record.removing_replicas)) if record.removing_replicas else "[]",
-                str(list(record.adding_replicas)) if record.adding_replicas else "[]",
-                _ids_as_json(record.directories),
+                _numbers_as_json(tuple(record.replicas)),
+                _numbers_as_json(tuple(record.isr)),
+                _numbers_as_json(tuple(record.removing_replicas)),
+                _numbers_as_json(tuple(record.adding_replicas)),
+                _ids_as_json(tuple(record.directories)),
             )
 
 
@@ -340,10 +340,16 @@ def _broker_row(record: RegisterBrokerRecord) -> tuple[object, ...]:
         record.fenced,
         record.in_controlled_shutdown,
         json.dumps(listeners),
-        _ids_as_json(record.log_dirs),
+        _ids_as_json(tuple(record.log_dirs)),
     )
 
 
-def _ids_as_json(ids: Iterable[bytes]) -> str:
-    # Their characters need no escapes.
-    return '["' + '", "'.join(map(id_to_text, ids)) + '"]' if ids else "[]"
+# The same lists come again and again.
+@lru_cache(maxsize=4_096)
+def _numbers_as_json(numbers: tuple[int, ...]) -> str:
+    return json.dumps(numbers)
+
+
+@lru_cache(maxsize=4_096)
+def _ids_as_json(ids: tuple[bytes, ...]) -> str:
+    return json.dumps([id_to_text(value) for value in ids])

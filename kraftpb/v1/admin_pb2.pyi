@@ -121,7 +121,10 @@ class OperationResult(_message.Message):
     """Of the operation as a whole; errors of single topics or resources are in their results."""
     error_message: _builtins.str
     end_offset: _builtins.int
-    """Wait for this applied end offset on another node to see the effect there; -1 if nothing was written."""
+    """Wait for this applied end offset on another node to see the effect there; -1 if nothing was written. An answer
+    with NOT_CONTROLLER or REQUEST_TIMED_OUT and an end offset other than -1 was handed to the log: it may be
+    committed yet.
+    """
     outcome_unknown: _builtins.bool
     """With an error: whether the operation may have been carried out all the same, now or later. If not set, it was not."""
     @_builtins.property

@@ -98,6 +98,7 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
     # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
     sender_id = request.replica_key.node_id
+    # Another process with this replica's id is a mistake; to vote for it would be to vote for itself (RF-07).
     invalid = request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max or sender_id == context.own_id
     error = refuse_voter_request(context, request.cluster_id, request.replica_epoch, sender_id, invalid=invalid)
     granted = False

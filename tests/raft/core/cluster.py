@@ -202,13 +202,11 @@ class Cluster:
 
     def _carry_out(self, server: Server, actions: Sequence[Action]) -> None:
         for action in actions:
-            if server.crash_after is not None:
-                if server.crash_after == 0:
-                    self.crash(server.node_id)
-                    self._later(self.random.randint(1, 100), lambda: self.restart(server.node_id))
-                    return
-                server.crash_after -= 1
             self._do(server, action)
+            if server.crash_after is not None and server.crash_after(action):
+                self.crash(server.node_id)
+                self._later(self.random.randint(1, 100), lambda: self.restart(server.node_id))
+                return
         replica = server.replica
         assert replica is not None
         if replica.is_leader:

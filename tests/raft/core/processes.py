@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from raft.core.actions import Action
 from raft.core.election import ElectionState
 from raft.core.epochs import EpochCache
 from raft.core.log import LogState
@@ -52,7 +53,8 @@ class Disk:
 
     def lose(self, random: Random) -> None:
         """A crash: of what was not flushed any number of batches may be gone."""
-        kept_end_offset = random.choice([self.flushed_end_offset, self.end_offset])
+        unflushed = [batch.end_offset for batch in self.log if batch.end_offset > self.flushed_end_offset]
+        kept_end_offset = random.choice([self.flushed_end_offset, *unflushed])
         self.log = [batch for batch in self.log if batch.end_offset <= kept_end_offset]
         self.flushed_end_offset = self.end_offset
 
@@ -82,8 +84,8 @@ class Server:
         self.replica: Replica | None = None
         self.incarnation = 0
         self.high_watermark = -1
-        self.crash_after: int | None = None
-        """Crash when that many more actions were carried out."""
+        self.crash_after: Callable[[Action], bool] | None = None
+        """Crash when an action for which this holds was carried out, before the next one is."""
         self.waiting: dict[int, Waiting] = {}
         """Who waits for an answer, by the id of the request."""
         self.wakes_at_ms: int | None = None

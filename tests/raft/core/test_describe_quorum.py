@@ -7,6 +7,7 @@ import pytest
 from raft.core.errors import ErrorCode
 from raft.core.messages import DescribeQuorumRequest, ReplicaDescription
 from raft.core.serving import OBSERVERS_MAX
+from raft.core.states import Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, NodeId, Offset, ReplicaKey
 from tests.raft.core.builders import CLUSTER_ID, Harness, endpoint, fetch, key, leader_and_epoch
 from tests.raft.core.fetching import END, EPOCH, append, committed_leader, follower, leader
@@ -152,10 +153,15 @@ def test_who_claims_to_be_the_leader_is_no_observer_of_it() -> None:
     assert harness.ask(DescribeQuorumRequest()).observers == ()
 
 
-def test_rf73_a_tool_is_not_described() -> None:
-    harness = committed_leader()
-    harness.ask(fetch(None, EPOCH, END, EPOCH, max_wait_ms=0))
-    assert harness.ask(DescribeQuorumRequest()).observers == ()
+def test_rf73_a_tool_is_answered_and_neither_described_nor_counted() -> None:
+    harness = leader()
+    harness.advance(2999)
+    assert harness.ask(fetch(None, EPOCH, 0, 0)).records != ()
+    answer = harness.ask(DescribeQuorumRequest())
+    assert (answer.observers, answer.high_watermark) == ((), UNKNOWN_HIGH_WATERMARK)
+    assert all(line.last_fetch_ms is None for line in answer.voters if line.key.node_id != 1)
+    harness.advance(1)
+    assert harness.role is Role.RESIGNED
 
 
 def test_one_node_id_with_two_directories_is_two_observers() -> None:

@@ -1,4 +1,4 @@
-"""FetchSnapshot of a log that is whole: who may ask, and that it counts as a sign of life (SN-10, SN-11)."""
+"""FetchSnapshot while there is no snapshot: nothing is found, and asking is a sign of life (SN-10, SN-11)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from raft.core.errors import ErrorCode
-from raft.core.events import ShutdownRequested
 from raft.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raft.core.states import Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, Epoch
-from tests.raft.core.builders import CLUSTER_ID, Harness, endpoint, key, leader_and_epoch, replica
-from tests.raft.core.fetching import EPOCH, follower, leader, point
+from tests.raft.core.builders import CLUSTER_ID, Harness, endpoint, key, leader_and_epoch
+from tests.raft.core.fetching import EPOCH, leader, point
 
 
 def fetch_snapshot(sender_id: int | None = 2, **changes: Any) -> FetchSnapshotRequest:
@@ -42,42 +41,6 @@ def test_sn10_a_snapshot_that_there_is_not_is_not_found() -> None:
         leader_endpoint=endpoint(1),
         snapshot_id=point(1, 7),
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"cluster_id": None}, ErrorCode.SNAPSHOT_NOT_FOUND),
-        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
-        ({"cluster_id": ""}, ErrorCode.INCONSISTENT_CLUSTER_ID),
-        ({"current_leader_epoch": EPOCH - 1}, ErrorCode.FENCED_LEADER_EPOCH),
-        ({"current_leader_epoch": EPOCH + 1}, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        ({"max_bytes": -1}, ErrorCode.INVALID_REQUEST),
-        ({"snapshot_id": point(-1, 7)}, ErrorCode.INVALID_REQUEST),
-        ({"snapshot_id": point(1, -7)}, ErrorCode.INVALID_REQUEST),
-        ({"cluster_id": "another", "max_bytes": -1}, ErrorCode.INCONSISTENT_CLUSTER_ID),
-    ],
-)
-def test_sn10_a_request_is_judged_before_the_snapshot_is_looked_for(
-    changes: dict[str, Any], expected: ErrorCode
-) -> None:
-    harness = leader()
-    answer = asked(harness, **changes)
-    assert answer.error is expected
-    assert answer.leader == leader_and_epoch(1, EPOCH)  # RF-60
-    assert (harness.role, harness.epoch) == (Role.LEADER, EPOCH)
-
-
-def test_sn10_only_the_leader_is_asked_for_snapshots() -> None:
-    answer = asked(follower(4), current_leader_epoch=4)
-    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (answer.leader, answer.leader_endpoint) == (leader_and_epoch(2, 4), endpoint(2))
-
-
-def test_sn10_a_leader_that_shuts_down_gives_no_snapshot() -> None:
-    harness = replica(voter_count=1)
-    harness.step(ShutdownRequested())
-    assert asked(harness).error is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,7 @@ from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,
     batch,
-    begin_quorum_epoch,
     endpoint,
-    fetch,
     fetch_response,
     key,
     leader_and_epoch,
@@ -78,14 +76,6 @@ def test_rf73_a_tool_fetches_without_a_key() -> None:
 # --- when it asks -----------------------------------------------------------------------------------------------------
 
 
-def test_rf63_one_fetch_is_under_way_at_a_time() -> None:
-    harness = follower()
-    the_fetch(harness)
-    for duration_ms in (1, 10, 100, 1000):
-        harness.advance(duration_ms)
-    assert harness.sent == []
-
-
 def test_rf55_an_answer_without_records_is_followed_by_the_next_fetch() -> None:
     harness = follower(log=[(1, 5)])
     harness.advance(300)
@@ -138,19 +128,6 @@ def test_rf64_a_silent_leader_is_looked_for_elsewhere() -> None:
     assert the_fetch(harness).destination == endpoint(2)
     harness.advance(2000)
     assert the_fetch(harness).destination == endpoint(5)
-
-
-def test_rf64_while_the_leader_backs_off_another_server_is_asked() -> None:
-    harness = follower()
-    harness.fail(the_fetch(harness))
-    assert the_fetch(harness).destination == endpoint(3)
-
-
-def test_rf62_a_leader_named_without_endpoint_is_looked_up_among_the_voters() -> None:
-    harness = replica()
-    harness.sent.clear()
-    harness.ask(begin_quorum_epoch(3, 4, leader_endpoint=None))
-    assert the_fetch(harness).destination == endpoint(3)
 
 
 # --- which answers it takes -------------------------------------------------------------------------------------------
@@ -232,20 +209,3 @@ def test_an_answer_of_another_kind_than_was_asked_for_backs_off() -> None:
     answer = FetchSnapshotResponse(leader=leader_and_epoch(2, 1), snapshot_id=point(1, 3))
     assert harness.answer(the_fetch(harness), answer) == []
     assert harness.context.connections.is_backing_off(endpoint(2))
-
-
-@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH])
-def test_rf61_a_server_that_names_the_leader_is_left_for_that_leader(error: ErrorCode) -> None:
-    harness = replica(bootstrap_endpoints=[endpoint(5)])
-    harness.answer(the_fetch(harness), fetch_response(3, 4, error=error))
-    send = the_fetch(harness)
-    assert (send.destination, fetch_request(send).current_leader_epoch) == (endpoint(3), 4)
-
-
-# --- who is answered --------------------------------------------------------------------------------------------------
-
-
-def test_a_follower_answers_a_fetch_with_who_leads() -> None:
-    answer = follower(4).ask(fetch(3, 4, 0, 0))
-    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (answer.leader, answer.leader_endpoint) == (leader_and_epoch(2, 4), endpoint(2))

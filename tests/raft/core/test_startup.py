@@ -1,4 +1,4 @@
-"""In which state a replica starts, by what it finds on disk (kafka-facts 1.2, RF-01, RF-02, RF-04)."""
+"""In which state a replica starts, by what it finds on disk (RF-01, RF-02, RF-04)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which state may follow which (kafka-facts 1.3, RF-07 to RF-13)."""
+"""Which state may follow which (RF-07 to RF-13)."""
 
 from __future__ import annotations
 

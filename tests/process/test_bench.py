@@ -1,0 +1,52 @@
+"""The benchmarks run, and write the JSON that is promised. How quick anything is, is not tested here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.kraftlog.commands import kraftlog
+
+pytestmark = pytest.mark.process
+
+FIGURES = {"p50", "p90", "p99", "max", "mean"}
+MACHINE = {"cpu_count", "cpu_model", "kernel", "python", "implementation", "fdatasync_ms_p50"}
+
+
+def test_latency_writes_a_summary_of_each_measure_for_each_fetch_version(tmp_path: Path) -> None:
+    file = tmp_path / "latency.json"
+    finished = kraftlog(
+        *("bench", "latency", "--fetch-version", "18", "--ops", 5, "--json", file, "--dir", tmp_path), timeout=110
+    )
+    assert (finished.code, finished.errors) == (0, "")
+    assert "submit to visible, Fetch 18" in finished.output
+    result = json.loads(file.read_text())
+    assert result["machine"].keys() == MACHINE
+    (version,) = result["fetch_version"].values()
+    assert (version["operations"], version["failed"]) == (5, 0)
+    for measure in ("submit_to_ack_ms", "ack_to_visible_ms", "submit_to_visible_ms"):
+        assert version[measure].keys() == FIGURES
+        assert 0 <= version[measure]["p50"] <= version[measure]["max"]
+
+
+def test_throughput_counts_operations_and_records(tmp_path: Path) -> None:
+    file = tmp_path / "throughput.json"
+    finished = kraftlog("bench", "throughput", "--seconds", 0.5, "--json", file, timeout=110)
+    assert (finished.code, finished.errors) == (0, "")
+    result = json.loads(file.read_text())
+    for mode, records in (("single_operations", 1), ("batches", 500)):
+        assert result[mode]["acknowledged"] > 0
+        assert result[mode]["failed"] == 0
+        assert result[mode]["records_per_operation"] == records
+        assert result[mode]["submit_to_ack_ms"].keys() == FIGURES
+
+
+def test_catch_up_tells_when_a_follower_is_level(tmp_path: Path) -> None:
+    file = tmp_path / "catch-up.json"
+    finished = kraftlog("bench", "catch-up", "--records", 2000, "--json", file, timeout=110)
+    assert (finished.code, finished.errors) == (0, "")
+    result = json.loads(file.read_text())
+    assert result["records"] == 2000
+    assert 0 < result["answers_after_seconds"] <= result["log_level_after_seconds"] <= result["applied_after_seconds"]

@@ -1,0 +1,174 @@
+"""A store, and a controller over a log in memory or over a real node with one voter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kraftpb.v1.admin_pb2 import Operation, OperationResult
+from raft.core.errors import ErrorCode
+from raft.core.types import Offset
+from raft.listener import Listener
+from statemachine.controller import Controller
+from statemachine.machine import MetadataMachine
+from statemachine.store import MetadataStore
+from tests.raft.nodes import running_cluster
+from tests.statemachine.builders import CLUSTER_ID, register
+from tests.statemachine.memory_log import MemoryLog
+from tests.statemachine.waiting import until
+
+
+@dataclass
+class Bench:
+    """A controller and what it stands on."""
+
+    log: Any
+    """A MemoryLog or a RaftClient."""
+    store: MetadataStore
+    machine: MetadataMachine
+    controller: Controller
+    faults: list[Exception]
+
+    async def lead(self) -> None:
+        """Return when the controller is active."""
+        await until(lambda: self.controller.is_active)
+
+    async def run(self, operation: Operation) -> OperationResult:
+        """Carry out one operation."""
+        return await self.controller.execute(operation)
+
+    async def done(self, operation: Operation) -> OperationResult:
+        """Carry out one operation that must succeed in all its parts."""
+        result = await self.run(operation)
+        assert errors(result) == [], result
+        return result
+
+    async def submit(self, *operations: Operation) -> list[OperationResult]:
+        """Submit operations together; the list fills as they are answered."""
+        results: list[OperationResult] = []
+        await self.controller.submit(operations, results.append)
+        return results
+
+    async def with_brokers(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            await self.done(register(broker_id))
+
+
+def errors(result: OperationResult) -> list[ErrorCode]:
+    """The errors of an operation or of its parts."""
+    parts = [
+        result,
+        *result.create_topics.topics,
+        *result.delete_topics.topics,
+        *result.alter_configs.resources,
+    ]
+    return [ErrorCode(part.error_code) for part in parts if part.error_code]
+
+
+@asynccontextmanager
+async def memory_bench(path: Path, *, auto_commit: bool = True, seed: int = 1) -> AsyncIterator[Bench]:
+    """A controller over a log in memory that this node does not lead yet."""
+    faults: list[Exception] = []
+
+    def note(listener: Listener, error: Exception) -> None:
+        faults.append(error)
+
+    log = MemoryLog(note, auto_commit=auto_commit)
+    store = MetadataStore.open(path, CLUSTER_ID)
+    machine = MetadataMachine(store)
+    controller = Controller(log, store, machine, random=random.Random(seed))
+    log.register(machine, start_offset=store.applied_end_offset)
+    try:
+        yield Bench(log, store, machine, controller, faults)
+    finally:
+        await log.close()
+        store.close()
+    assert faults == []
+
+
+@asynccontextmanager
+async def node_bench(path: Path) -> AsyncIterator[Bench]:
+    """A controller over a real node, the only voter of its cluster."""
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(running_cluster(path, voter_count=1))
+        client = cluster.clients[1]
+        store = MetadataStore.open(path / "metadata.db", client.cluster_id)
+        stack.callback(store.close)
+        machine = MetadataMachine(store)
+        controller = Controller(client, store, machine, random=random.Random(1))
+        client.register(machine, start_offset=store.applied_end_offset)
+        stack.push_async_callback(machine.begin_shutdown)
+        stack.callback(client.unregister, machine)
+        yield Bench(client, store, machine, controller, [])
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "metadata.db"
+
+
+@pytest.fixture
+def store(database: Path) -> Iterator[MetadataStore]:
+    store = MetadataStore.open(database, CLUSTER_ID)
+    yield store
+    store.close()
+
+
+@pytest_asyncio.fixture
+async def bench(database: Path) -> AsyncIterator[Bench]:
+    """An active controller whose records are committed at once."""
+    async with memory_bench(database) as bench:
+        bench.log.lead()
+        await bench.lead()
+        yield bench
+
+
+@pytest_asyncio.fixture
+async def held(database: Path) -> AsyncIterator[Bench]:
+    """An active controller with brokers 1, 2 and 3, whose further records the test commits by hand."""
+    async with memory_bench(database) as bench:
+        bench.log.lead()
+        await bench.lead()
+        await bench.with_brokers(1, 2, 3)
+        bench.log.auto_commit = False
+        yield bench
+
+
+@pytest_asyncio.fixture(params=["memory", "node"])
+async def any_bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    """An active controller over each implementation of the log."""
+    if request.param == "memory":
+        async with memory_bench(tmp_path / "metadata.db") as bench:
+            bench.log.lead()
+            await bench.lead()
+            yield bench
+    else:
+        async with node_bench(tmp_path) as bench:
+            await bench.lead()
+            yield bench
+
+
+Query = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def rows(database: Path) -> Query:
+    """Asks the database as anybody could who has the file."""
+    import sqlite3
+    from contextlib import closing
+
+    def ask(sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(database)) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    return ask
+
+
+OFFSET_0 = Offset(0)
