@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("raft", "statemachine", "snapshot", "analytics", "pyspark_kraftlog", "kraftlog", "bench", "examples", "tools")
+PACKAGES = (
+    "raft",
+    "statemachine",
+    "analytics",
+    "pyspark_kraftlog",
+    "kraftlog",
+    "bench",
+    "examples",
+    "tools",
+)
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

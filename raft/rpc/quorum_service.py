@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.checks import check
+from raft.core.errors import ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochResponse,
     DescribeQuorumResponse,
@@ -21,10 +22,20 @@ from raft.core.messages import (
     Response,
     VoteResponse,
 )
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from raft.core.types import (
+    UNKNOWN_HIGH_WATERMARK,
+    UNKNOWN_OFFSET,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    Offset,
+    OffsetAndEpoch,
+)
 from raft.rpc import codec
 
-ResponseT = TypeVar("ResponseT", bound=Response)
+Message = TypeVar("Message")
+Answer = TypeVar("Answer", bound=Response)
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Answering(Protocol):
@@ -47,97 +58,71 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         self._node = node
         self._cluster_id = cluster_id
 
-    async def Vote(
-        self, message: quorum_pb2.VoteRequest, context: grpc.aio.ServicerContext[object, object]
-    ) -> quorum_pb2.VoteResponse:
+    async def Vote(self, message: quorum_pb2.VoteRequest, context: Context) -> quorum_pb2.VoteResponse:
         """Vote (52)."""
-        try:
-            response, _ = await self._ask(lambda: codec.vote_request_from_proto(message), VoteResponse)
-        except ProtocolError as error:
-            leader, endpoint = self._node.leader
-            response = VoteResponse(error=error.code, leader=leader, leader_endpoint=endpoint)
+        response, _ = await self._answer(message, codec.vote_request_from_proto, VoteResponse)
         return codec.vote_response_to_proto(response)
 
     async def BeginQuorumEpoch(
-        self, message: quorum_pb2.BeginQuorumEpochRequest, context: grpc.aio.ServicerContext[object, object]
+        self, message: quorum_pb2.BeginQuorumEpochRequest, context: Context
     ) -> quorum_pb2.BeginQuorumEpochResponse:
         """BeginQuorumEpoch (53)."""
-        try:
-            response, _ = await self._ask(
-                lambda: codec.begin_quorum_epoch_request_from_proto(message), BeginQuorumEpochResponse
-            )
-        except ProtocolError as error:
-            leader, endpoint = self._node.leader
-            response = BeginQuorumEpochResponse(error=error.code, leader=leader, leader_endpoint=endpoint)
+        decode = codec.begin_quorum_epoch_request_from_proto
+        response, _ = await self._answer(message, decode, BeginQuorumEpochResponse)
         return codec.begin_quorum_epoch_response_to_proto(response)
 
     async def EndQuorumEpoch(
-        self, message: quorum_pb2.EndQuorumEpochRequest, context: grpc.aio.ServicerContext[object, object]
+        self, message: quorum_pb2.EndQuorumEpochRequest, context: Context
     ) -> quorum_pb2.EndQuorumEpochResponse:
         """EndQuorumEpoch (54)."""
-        try:
-            response, _ = await self._ask(
-                lambda: codec.end_quorum_epoch_request_from_proto(message), EndQuorumEpochResponse
-            )
-        except ProtocolError as error:
-            leader, endpoint = self._node.leader
-            response = EndQuorumEpochResponse(error=error.code, leader=leader, leader_endpoint=endpoint)
+        decode = codec.end_quorum_epoch_request_from_proto
+        response, _ = await self._answer(message, decode, EndQuorumEpochResponse)
         return codec.end_quorum_epoch_response_to_proto(response)
 
     async def Fetch(
-        self,
-        request_iterator: AsyncIterator[quorum_pb2.FetchRequest],
-        context: grpc.aio.ServicerContext[quorum_pb2.FetchRequest, quorum_pb2.FetchResponse],
+        self, request_iterator: AsyncIterator[quorum_pb2.FetchRequest], context: Context
     ) -> AsyncIterator[quorum_pb2.FetchResponse]:
         """Fetch (1): answers one request after the other until the replica ends the stream."""
         async for message in request_iterator:
-            yield await self._fetch(message)
-
-    async def _fetch(self, message: quorum_pb2.FetchRequest) -> quorum_pb2.FetchResponse:
-        try:
-            response, records = await self._ask(lambda: codec.fetch_request_from_proto(message), FetchResponse)
-        except ProtocolError as error:
-            leader, endpoint = self._node.leader
-            records = b""
-            response = FetchResponse(
-                error=error.code,
-                leader=leader,
-                leader_endpoint=endpoint,
+            response, records = await self._answer(
+                message,
+                codec.fetch_request_from_proto,
+                FetchResponse,
                 high_watermark=UNKNOWN_HIGH_WATERMARK,
-                log_start_offset=Offset(-1),
+                log_start_offset=UNKNOWN_OFFSET,
             )
-        return codec.fetch_response_to_proto(message.correlation_id, response, records)
+            yield codec.fetch_response_to_proto(message.correlation_id, response, records)
 
     async def FetchSnapshot(
-        self, message: quorum_pb2.FetchSnapshotRequest, context: grpc.aio.ServicerContext[object, object]
+        self, message: quorum_pb2.FetchSnapshotRequest, context: Context
     ) -> quorum_pb2.FetchSnapshotResponse:
         """FetchSnapshot (59)."""
-        try:
-            response, _ = await self._ask(
-                lambda: codec.fetch_snapshot_request_from_proto(message), FetchSnapshotResponse
-            )
-        except ProtocolError as error:
-            leader, endpoint = self._node.leader
-            wanted = OffsetAndEpoch(
-                epoch=Epoch(message.snapshot_id.epoch), offset=Offset(message.snapshot_id.end_offset)
-            )
-            response = FetchSnapshotResponse(
-                error=error.code, leader=leader, leader_endpoint=endpoint, snapshot_id=wanted
-            )
+        wanted = OffsetAndEpoch(epoch=Epoch(message.snapshot_id.epoch), offset=Offset(message.snapshot_id.end_offset))
+        decode = codec.fetch_snapshot_request_from_proto
+        response, _ = await self._answer(message, decode, FetchSnapshotResponse, snapshot_id=wanted)
         return codec.fetch_snapshot_response_to_proto(response)
 
     async def DescribeQuorum(
-        self, message: quorum_pb2.DescribeQuorumRequest, context: grpc.aio.ServicerContext[object, object]
+        self, message: quorum_pb2.DescribeQuorumRequest, context: Context
     ) -> quorum_pb2.DescribeQuorumResponse:
         """DescribeQuorum (55)."""
-        response, _ = await self._ask(lambda: codec.describe_quorum_request_from_proto(message), DescribeQuorumResponse)
+        decode = codec.describe_quorum_request_from_proto
+        response, _ = await self._answer(message, decode, DescribeQuorumResponse, high_watermark=UNKNOWN_HIGH_WATERMARK)
         epoch_of_clock_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         return codec.describe_quorum_response_to_proto(
             response, cluster_id=self._cluster_id, epoch_of_clock_ms=epoch_of_clock_ms
         )
 
-    async def _ask(self, decode: Callable[[], Request], kind: type[ResponseT]) -> tuple[ResponseT, bytes]:
-        response, records = await self._node.answer(decode())
-        if not isinstance(response, kind):
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the replica answered with {type(response).__name__}")
-        return response, records
+    async def _answer(
+        self, message: Message, decode: Callable[[Message], Request], kind: type[Answer], **unknown: object
+    ) -> tuple[Answer, bytes]:
+        """The replica's answer, or INVALID_REQUEST with the fields in `unknown` if the message cannot be decoded."""
+        make: Callable[..., Answer] = kind
+        try:
+            request = decode(message)
+        except ProtocolError as error:
+            leader, endpoint = self._node.leader
+            return make(error=error.code, leader=leader, leader_endpoint=endpoint, **unknown), b""
+        response, records = await self._node.answer(request)
+        check(isinstance(response, kind), "an answer is of its request's kind", response=response)
+        return response, records  # type: ignore[return-value]
