@@ -9,7 +9,7 @@ from raft.core.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumConfig:
-    """Times and sizes of the protocol, with Kafka's names and defaults (kafka-facts 1.12) in `controller.quorum.*`.
+    """Times and sizes of the protocol, with Kafka's names and defaults in `controller.quorum.*`.
 
     Raises ConfigurationError when a value is out of range.
     """

@@ -140,7 +140,8 @@ def on_common_response(context: Context, response: Response) -> bool | None:
     """
     error = response.error
     if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-        return True
+        # Ignored. But who looks for a leader ahead of the others would ask them as fast as they answer.
+        return not isinstance(context.state, Unattached)
     if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
         return False
     epoch = context.epoch

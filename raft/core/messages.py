@@ -1,4 +1,4 @@
-"""What replicas say to each other: the quorum RPCs as values (kafka-facts 1.9).
+"""What replicas say to each other: the quorum RPCs as values.
 
 A request's fields may hold anything a peer can send that has the right type: ranges are checked by whoever handles
 it (`INVALID_REQUEST`). Types, lengths of ids and checksums were checked by `raft.rpc.codec` before the value was made.

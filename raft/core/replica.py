@@ -176,7 +176,7 @@ class Replica:
     # --- what happens to it -------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Action]:
-        """Take up the role that the durable state gives it; once, before any step (kafka-facts 1.2)."""
+        """Take up the role that the durable state gives it; once, before any step."""
         context = self._context
         context.now_ms = now_ms
         enter(context, initial_state(context, context.persisted))

@@ -1,4 +1,4 @@
-"""In which state a replica starts, by what it finds on disk (kafka-facts 1.2)."""
+"""In which state a replica starts, by what it finds on disk."""
 
 from __future__ import annotations
 

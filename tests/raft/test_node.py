@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError
+from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
 from raft.core.types import Offset
 from raft.observe import observe
 from raft.storage.directory import DataDirectory
@@ -161,6 +161,16 @@ def test_a_failed_fsync_ends_the_process_at_once_without_an_acknowledgement() ->
     assert result.returncode == 70
     assert "acknowledged" not in result.stdout.splitlines()
     assert "FlushFailed" in result.stdout + result.stderr
+
+
+async def test_a_log_whose_quorum_state_is_lost_refuses_the_start(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        await (await cluster.leader()).append([b"kept"])
+        await cluster.stop(1)
+        for copy in (tmp_path / "node-1").glob("quorum-state*"):
+            copy.unlink()
+        with pytest.raises(StorageError, match="may have voted"):
+            await cluster.start(1)
 
 
 async def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:

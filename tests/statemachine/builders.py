@@ -148,9 +148,9 @@ def alter(*alterations: admin_pb2.ConfigAlteration, validate_only: bool = False)
     )
 
 
-def registration(broker_id: int, incarnation: int | None = None, log_dirs: Sequence[int] | None = None) -> (
-    admin_pb2.RegisterBrokerRequest
-):
+def registration(
+    broker_id: int, incarnation: int | None = None, log_dirs: Sequence[int] | None = None
+) -> admin_pb2.RegisterBrokerRequest:
     return admin_pb2.RegisterBrokerRequest(
         broker_id=broker_id,
         incarnation_id=an_id(500 + broker_id if incarnation is None else incarnation),

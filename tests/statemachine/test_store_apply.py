@@ -61,13 +61,17 @@ def test_each_kind_of_record_has_its_rows(store: MetadataStore, rows: Query) -> 
 
 def test_replicas_can_be_queried_as_json(store: MetadataStore, rows: Query) -> None:
     store.apply([batch(0, [topic("a", 1), partition(1, 0, (1, 2)), partition(1, 1, (2, 3))])])
-    assert rows(
-        "SELECT value, count(*) FROM partitions, json_each(replicas) GROUP BY value ORDER BY value"
-    ) == [(1, 1), (2, 2), (3, 1)]
+    assert rows("SELECT value, count(*) FROM partitions, json_each(replicas) GROUP BY value ORDER BY value") == [
+        (1, 1),
+        (2, 2),
+        (3, 1),
+    ]
 
 
 def test_a_removed_topic_takes_its_partitions_and_configs_along(store: MetadataStore, rows: Query) -> None:
-    store.apply([batch(0, [topic("a", 1), config("a", "retention.ms", "1"), partition(1), topic("b", 2), partition(2)])])
+    store.apply(
+        [batch(0, [topic("a", 1), config("a", "retention.ms", "1"), partition(1), topic("b", 2), partition(2)])]
+    )
     store.apply([batch(5, [remove_topic(1)])])
     assert rows("SELECT name FROM topics") == [("b",)]
     assert rows("SELECT topic_id FROM partitions") == [(id_to_text(an_id(2)),)]
@@ -76,7 +80,14 @@ def test_a_removed_topic_takes_its_partitions_and_configs_along(store: MetadataS
 
 def test_a_name_can_be_used_again_within_one_transaction(store: MetadataStore, rows: Query) -> None:
     store.apply([batch(0, [topic("a", 1), config("a", "retention.ms", "1"), partition(1, 3)])])
-    again = [remove_topic(1), topic("a", 2), config("a", "segment.ms", "9"), partition(2), remove_topic(2), topic("a", 3)]
+    again = [
+        remove_topic(1),
+        topic("a", 2),
+        config("a", "segment.ms", "9"),
+        partition(2),
+        remove_topic(2),
+        topic("a", 3),
+    ]
     store.apply([batch(3, again)])
     assert rows("SELECT * FROM topics") == [(id_to_text(an_id(3)), "a")]
     assert rows("SELECT * FROM partitions") == []

@@ -63,6 +63,14 @@ def test_rf61_an_unknown_epoch_is_ignored_without_a_back_off() -> None:
     assert not backs_off(harness, send)
 
 
+def test_one_that_looks_for_a_leader_ahead_of_the_others_does_not_ask_them_in_a_storm() -> None:
+    harness = replica(election_state=election_state(9))
+    [send] = fetches(harness)
+    harness.answer(send, fetch_response(None, 5, error=ErrorCode.UNKNOWN_LEADER_EPOCH))
+    assert harness.role is Role.UNATTACHED
+    assert backs_off(harness, send)
+
+
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_rf61_an_answer_of_a_higher_epoch_with_a_leader_is_followed(error: ErrorCode) -> None:
     harness, send = follower()

@@ -1,0 +1,190 @@
+"""The listener that feeds the store: what it tells, whom, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.listener import BatchReader, CommittedBatch
+from statemachine.changes import ReplayError
+from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, MetadataMachine
+from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
+from tests.statemachine.builders import batch, config, log_of, no_op, partition
+from tests.statemachine.waiting import until
+
+LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
+
+
+class Told:
+    """What a subscriber was told, and what the store held at that moment."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.store = store
+        self.offsets: list[tuple[int, int]] = []
+        self.leaders: list[LeaderAndEpoch] = []
+        self.is_shut_down = False
+
+    def applied(self, end_offset: Offset) -> None:
+        stored = self.store.reader.execute("SELECT end_offset FROM applied").fetchone()[0]
+        self.offsets.append((end_offset, stored))
+
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        self.leaders.append(leader_and_epoch)
+
+    def shut_down(self) -> None:
+        self.is_shut_down = True
+
+
+@asynccontextmanager
+async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
+    machine = MetadataMachine(store)
+    try:
+        yield machine
+    finally:
+        await machine.begin_shutdown()
+
+
+async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> bool:
+    """Hand over batches as a node does; whether the reader was closed."""
+    reader = BatchReader(tuple(batch._batch for batch in batches), lambda: None)
+    await machine.handle_commit(reader)
+    return reader.closed
+
+
+async def test_li04_the_reader_is_closed_after_its_batches_are_applied(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        assert await deliver(machine, *log_of([[no_op()], [no_op(), no_op()]]))
+        assert store.applied_end_offset == machine.applied_end_offset == 3
+
+
+async def test_subscribers_are_told_after_the_transaction(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.subscribe(told)
+        small, large = log_of([[no_op()], LARGE])
+        await deliver(machine, small)
+        await deliver(machine, large)
+        assert told.offsets == [(1, 1), (3_001, 3_001)]
+
+
+async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataStore) -> None:
+    assert batch(0, LARGE).size_bytes > APPLY_ON_LOOP_BYTES_MAX
+    async with running(store) as machine:
+        delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
+        seen = []
+        while not delivering.done():
+            await asyncio.sleep(0)
+            seen.append(store.reader.execute("SELECT count(*) FROM configs").fetchone()[0])
+        assert len(seen) > 1
+        assert set(seen) <= {0, len(LARGE)}  # all of it or nothing
+        assert machine.applied_end_offset == len(LARGE)
+
+
+async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        waiting = [asyncio.create_task(machine.wait_applied(Offset(offset), 20_000)) for offset in (3, 1, 2)]
+        await machine.wait_applied(Offset(0), 0)
+        await asyncio.sleep(0)
+        await deliver(machine, batch(0, [no_op(), no_op()]))
+        await asyncio.gather(waiting[1], waiting[2])
+        assert not waiting[0].done()
+        await deliver(machine, batch(2, [no_op()]))
+        await waiting[0]
+
+
+async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        await deliver(machine, batch(0, [no_op()]))
+        with pytest.raises(ProtocolError, match="applied offsets below 1") as refusal:
+            await machine.wait_applied(Offset(2), 1)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await deliver(machine, batch(1, [no_op()]))  # nobody is left to be told
+
+
+async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.machine.WAITERS_MAX", 2)
+    async with running(store) as machine:
+        waiting = [asyncio.create_task(machine.wait_applied(Offset(1), 20_000)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ProtocolError) as refusal:
+            await machine.wait_applied(Offset(1), 20_000)
+        assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        waiting[0].cancel()
+        await asyncio.gather(waiting[0], return_exceptions=True)
+        again = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+        await asyncio.sleep(0)
+        await deliver(machine, batch(0, [no_op()]))
+        await asyncio.gather(waiting[1], again)
+
+
+async def test_ct18_a_record_that_cannot_be_applied_is_raised_and_the_reader_stays_open(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        reader = BatchReader((batch(0, [partition(1)])._batch,), lambda: None)
+        with pytest.raises(ReplayError):
+            await machine.handle_commit(reader)
+        assert not reader.closed
+        assert machine.applied_end_offset == 0
+
+
+async def test_a_lock_that_somebody_holds_is_waited_out(
+    store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    async with running(store) as machine:
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
+            await asyncio.sleep(0.01)
+            assert not delivering.done()
+            other.execute("ROLLBACK")
+        assert await delivering
+        assert machine.applied_end_offset == 1
+
+
+async def test_leaders_are_passed_on(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.subscribe(told)
+        leader = LeaderAndEpoch(NodeId(3), Epoch(7))
+        await machine.handle_leader_change(leader)
+        assert told.leaders == [leader]
+
+
+async def test_a_shutdown_turns_away_who_waits_and_tells_subscribers(store: MetadataStore) -> None:
+    machine = MetadataMachine(store)
+    told = Told(store)
+    machine.subscribe(told)
+    waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+    await asyncio.sleep(0)
+    await machine.begin_shutdown()
+    await machine.begin_shutdown()
+    with pytest.raises(ProtocolError, match="shuts down"):
+        await waiting
+    assert told.is_shut_down
+
+
+async def test_a_shutdown_lets_a_running_transaction_finish(store: MetadataStore) -> None:
+    machine = MetadataMachine(store)
+    delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
+    await asyncio.sleep(0)
+    delivering.cancel()
+    await asyncio.gather(delivering, return_exceptions=True)
+    await machine.begin_shutdown()
+    assert store.applied_end_offset in (0, len(LARGE))
+    store.apply([batch(0, LARGE)])
+    assert store.applied_end_offset == len(LARGE)
+
+
+async def test_a_checkpoint_is_taken_when_it_is_due_and_applying_goes_on(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        for offset in range(CHECKPOINT_TRANSACTIONS + 5):
+            await deliver(machine, batch(offset, [no_op()]))
+        await until(lambda: not store.is_checkpoint_due)
+        assert machine.applied_end_offset == CHECKPOINT_TRANSACTIONS + 5
