@@ -13,8 +13,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 		|| { echo "error: the venv module is missing: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.8
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --no-deps -e .
 	@touch $@
 
 demo: $(INSTALLED)  ## the whole main job in one go

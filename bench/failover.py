@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +30,9 @@ OPERATIONS_BEFORE_KILL: Final = 20
 class Writer:
     """Creates one topic after another and remembers each acknowledgement."""
 
-    def __init__(self, client: AdminClient) -> None:
+    def __init__(self, client: AdminClient, callers: int = 1) -> None:
+        """`callers` write at the same time."""
+        self.callers = callers
         self._client = client
         self.acknowledged: dict[str, float] = {}
         """Topic names, and the time (CLOCK_MONOTONIC) of their acknowledgement."""
@@ -36,8 +40,19 @@ class Writer:
         self._acknowledgement = asyncio.Event()
         self._number = 0
 
-    async def run(self) -> None:
-        """Write until cancelled. What nobody acknowledged is written again under another name."""
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write within the block."""
+        tasks = [asyncio.create_task(self._write()) for _ in range(self.callers)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self) -> None:
+        """What nobody acknowledged may be there or not; it is not counted, and the next gets another name."""
         while True:
             self._number += 1
             name = f"topic-{self._number}"
@@ -72,8 +87,8 @@ async def kill_leader(cluster: LocalCluster, writer: Writer) -> tuple[NodeId, fl
     leader = await cluster.wait_for_leader()
     killed = time.monotonic()
     await cluster.kill(leader)
-    # The first acknowledgement may be the dead leader's last; what it answers after that nobody sent it.
-    acknowledged = await writer.wait_for_acknowledgements(2)
+    # Each caller's first acknowledgement may be the dead leader's last; what comes after those is not its.
+    acknowledged = await writer.wait_for_acknowledgements(writer.callers + 1)
     successor = await cluster.wait_for_leader()
     if successor == leader:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"node {leader} leads although it was killed")
@@ -100,17 +115,13 @@ async def measure(rounds: int, directory: Path | None) -> dict[str, Any]:
     ):
         await prepare(client)
         writer = Writer(client)
-        writing = asyncio.create_task(writer.run())
-        try:
+        async with writer.writing():
             for _ in range(rounds):
                 await writer.wait_for_acknowledgements(OPERATIONS_BEFORE_KILL)
                 killed, seconds = await kill_leader(cluster, writer)
                 times.append(seconds)
                 await cluster.start([killed])
                 await cluster.wait_until_applied(writer.end_offset)
-        finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
         missing = await lost(cluster, writer)
     return {
         "rounds": rounds,

@@ -28,7 +28,7 @@ from raft.core.errors import ProtocolError
 from statemachine.client import AdminClient
 
 WARM_UP_OPERATIONS: Final = 20
-PAUSE_SECONDS: Final = (0.01, 0.03)
+PAUSE_SECONDS: Final = (0.001, 0.005)
 """Between operations, at random within these, so that no timer of the nodes keeps step."""
 MEASURES: Final = ("submit_to_ack_ms", "ack_to_visible_ms", "submit_to_visible_ms")
 

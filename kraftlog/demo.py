@@ -137,16 +137,12 @@ class Demo:
     async def _kill_the_leader(self, cluster: LocalCluster, client: AdminClient) -> failover.Writer:
         self._say("a client creates topics without a pause; the leader is killed with SIGKILL")
         writer = failover.Writer(client)
-        writing = asyncio.create_task(writer.run())
-        try:
+        async with writer.writing():
             await writer.wait_for_acknowledgements(100)
             before = len(writer.acknowledged)
             killed, seconds = await failover.kill_leader(cluster, writer)
             successor = await cluster.wait_for_leader()
             await writer.wait_for_acknowledgements(100)
-        finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
         self._console.print(
             f"  {before} creations acknowledged by leader {killed}; {len(writer.acknowledged) - before} more since"
         )

@@ -19,14 +19,14 @@ from kraftpb.v1.metadata_pb2 import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from raft.core.errors import KraftlogError
+from raft.core.errors import InvariantViolation
 from raft.core.types import Offset
 from statemachine.ids import ID_BYTES
 from statemachine.resources import ResourceType
 
 
-class ReplayError(KraftlogError):
-    """A committed record cannot be applied. The replica must not go on: it would differ from the others (CT-18)."""
+class ReplayError(InvariantViolation):
+    """A committed record cannot be applied. Ends the process: this replica would differ from the others (CT-18)."""
 
 
 class StoredTopics(Protocol):

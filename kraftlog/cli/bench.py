@@ -28,7 +28,10 @@ def latency(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Time single admin operations: submitted, acknowledged, visible at the last observer's listener."""
+    """Time single admin operations.
+
+    From submitted to acknowledged, and until visible at the last observer's listener.
+    """
     from bench.latency import run
 
     if not re.fullmatch(r"1[78](,1[78])*", fetch_version):
@@ -43,7 +46,10 @@ def throughput(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Count acknowledged operations and records per second from concurrent callers of one client."""
+    """Count operations and records per second.
+
+    Acknowledged ones, from concurrent callers of one client.
+    """
     from bench.throughput import run
 
     _run(run(seconds, directory, json, _console()))
@@ -55,7 +61,7 @@ def catch_up(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Time how long a follower that was down takes to catch up."""
+    """Time how a stopped follower catches up."""
     from bench.catch_up import run
 
     _run(run(records, directory, json, _console()))
@@ -67,7 +73,10 @@ def failover(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Kill the leader while a client writes: time to the next acknowledgement, and whether anything was lost."""
+    """Kill the leader while a client writes.
+
+    Times the next acknowledgement, and counts whether anything acknowledged was lost.
+    """
     from bench.failover import run
 
     _run(run(rounds, directory, json, _console()))

@@ -30,7 +30,10 @@ def watch(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after so many records.")] = None,
 ) -> None:
-    """Print every committed record as one line of JSON, and go on as more are committed."""
+    """Print committed records as JSON lines.
+
+    Goes on as more are committed, from another node if the one that it follows goes away.
+    """
     run_async(_watch(endpoints(bootstrap_server), start, until, limit))
 
 
@@ -61,7 +64,10 @@ def export(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory of the export; it is continued.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Write what is committed and not exported yet to Parquet files, with a manifest of their offsets."""
+    """Write committed records to Parquet files.
+
+    Takes up where the last export into that directory ended; a manifest says which offsets are where.
+    """
     from analytics.export import export_from
 
     summary: ExportSummary = run_async(export_from(endpoints(bootstrap_server), to))
@@ -80,7 +86,10 @@ def report(
     source: Annotated[Path, typer.Option("--from", metavar="DIR", help="The directory of an export.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let Spark say what an exported log holds: topics and partitions by broker, records by type, leaders."""
+    """Let Spark tell what an export holds.
+
+    Topics and partitions by broker, records by type and over time, leaders of the quorum. Needs Java 17.
+    """
     from analytics.report import report as make_report
     from analytics.session import local_spark
 

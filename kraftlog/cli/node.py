@@ -29,7 +29,7 @@ def format_node(
         bool, typer.Option("--ignore-formatted", help="Leave a directory that is formatted for this node as it is.")
     ] = False,
 ) -> None:
-    """Make a node's data directory ready for its first start."""
+    """Make a node's data directory."""
     from kraftlog.config import load_config
     from kraftlog.formatting import format_directory
     from raft.storage.identifiers import random_cluster_id, uuid_to_text
@@ -47,7 +47,10 @@ def start_node(
         bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
     ] = False,
 ) -> None:
-    """Run a node in the foreground until Ctrl-C or SIGTERM; a leader hands over first."""
+    """Run a node until Ctrl-C or SIGTERM.
+
+    A leader hands over before it stops.
+    """
     import uvloop
 
     from kraftlog.child import stop_at_end_of_input
@@ -71,7 +74,7 @@ def start_node(
 
 
 def random_uuid() -> None:
-    """Print a fresh id, for `format --cluster-id`."""
+    """Print a fresh cluster id."""
     from raft.storage.identifiers import random_cluster_id
 
     say(random_cluster_id())

@@ -26,7 +26,10 @@ def up(
     voters: Annotated[int | None, typer.Option("--voters", help="Of a new cluster; 3 if not given.")] = None,
     observers: Annotated[int | None, typer.Option("--observers", help="Of a new cluster; 0 if not given.")] = None,
 ) -> None:
-    """Run a local cluster in the foreground, one process per node, until Ctrl-C; resumes what is in the directory."""
+    """Run a local cluster until Ctrl-C.
+
+    One process per node. The same command on the same directory resumes with all its data.
+    """
     from kraftlog.cluster import LocalCluster
     from kraftlog.cluster_directory import open_or_create
     from kraftlog.status import watch_cluster
@@ -36,7 +39,10 @@ def up(
 
 
 def demo(directory: TemporaryDirectoryOption = None) -> None:
-    """Show the main job in one go: a quorum, topics, a killed leader, a listener, latency, export, Spark."""
+    """Show the main job in one go.
+
+    A quorum, topics, a killed leader, a listener, the export, Spark, and the latency with Fetch 17 and 18.
+    """
     from kraftlog.demo import run_demo
 
     if not run_async(run_demo(directory)):

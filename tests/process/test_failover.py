@@ -37,18 +37,14 @@ async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(clus
     recorder = Recorder()
     following = asyncio.create_task(observe(cluster.bootstrap_servers, recorder))
     async with AdminClient(cluster.bootstrap_servers) as client:
-        writer = Writer(client)
-        writing = asyncio.create_task(writer.run())
-        try:
+        writer = Writer(client, callers=16)
+        async with writer.writing():
             for _ in range(2):
-                await writer.wait_for_acknowledgements(20)
+                await writer.wait_for_acknowledgements(200)
                 killed, _ = await kill_leader(cluster, writer)
-                await writer.wait_for_acknowledgements(20)
+                await writer.wait_for_acknowledgements(200)
                 await cluster.start([killed])
                 await cluster.wait_until_applied(writer.end_offset)
-        finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
     assert await lost(cluster, writer) == dict.fromkeys(cluster.node_ids, 0)
     async with asyncio.timeout(20):
         while not recorder.ranges or recorder.ranges[-1][1] < writer.end_offset:

@@ -14,8 +14,6 @@ import pytest_asyncio
 
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode
-from raft.core.types import Offset
-from raft.listener import Listener
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
 from statemachine.store import MetadataStore
@@ -34,7 +32,7 @@ class Bench:
     store: MetadataStore
     machine: MetadataMachine
     controller: Controller
-    faults: list[Exception]
+    faults: list[BaseException]
 
     async def lead(self) -> None:
         """Return when the controller is active."""
@@ -75,12 +73,8 @@ def errors(result: OperationResult) -> list[ErrorCode]:
 @asynccontextmanager
 async def memory_bench(path: Path, *, auto_commit: bool = True, seed: int = 1) -> AsyncIterator[Bench]:
     """A controller over a log in memory that this node does not lead yet."""
-    faults: list[Exception] = []
-
-    def note(listener: Listener, error: Exception) -> None:
-        faults.append(error)
-
-    log = MemoryLog(note, auto_commit=auto_commit)
+    faults: list[BaseException] = []
+    log = MemoryLog(faults.append, auto_commit=auto_commit)
     store = MetadataStore.open(path, CLUSTER_ID)
     machine = MetadataMachine(store)
     controller = Controller(log, store, machine, random=random.Random(seed))
@@ -169,6 +163,3 @@ def rows(database: Path) -> Query:
             return connection.execute(sql, parameters).fetchall()
 
     return ask
-
-
-OFFSET_0 = Offset(0)

@@ -32,7 +32,7 @@ class Prepared:
 class MemoryLog:
     """One voter's log. With `auto_commit` what is scheduled is committed when the loop comes round."""
 
-    def __init__(self, on_fault: Callable[[Listener, Exception], None], *, auto_commit: bool = True) -> None:
+    def __init__(self, on_fault: Callable[[BaseException], None], *, auto_commit: bool = True) -> None:
         self.cluster_id = CLUSTER_ID
         self.node_key = ReplicaKey(NodeId(1), DirectoryId(int=7))
         self.leader_and_epoch = LeaderAndEpoch(None, Epoch(0))
@@ -42,7 +42,7 @@ class MemoryLog:
         """What the next append is refused with."""
         self.batches: list[Batch] = []
         self.feed = CommitFeed(self.leader_and_epoch)
-        self.delivery = Delivery(self, self.feed, on_fault)
+        self.delivery = Delivery(self, self.feed, lambda listener, error: on_fault(error), on_fault)
         self._prepared: list[tuple[Prepared, bytes]] = []
         self._uncommitted: list[Prepared] = []
 
