@@ -125,15 +125,17 @@ class LocalCluster:
         wanted = [node_id for node_id in (node_ids or self.node_ids) if self.is_running(node_id)]
         await asyncio.gather(*(self._children[node_id].stop(STOP_GRACE_SECONDS) for node_id in wanted))
 
-    async def wait_for_death(self) -> NodeDied:
-        """What to say of the first node that ends by itself, when one does."""
-        exits = {node_id: asyncio.create_task(child.wait()) for node_id, child in self._children.items()}
+    async def deaths(self) -> AsyncIterator[NodeDied]:
+        """What to say of each node that ends from now on, until all have ended."""
+        waiting = {asyncio.create_task(child.wait()): node_id for node_id, child in self._children.items()}
         try:
-            await asyncio.wait(exits.values(), return_when=asyncio.FIRST_COMPLETED)
+            while waiting:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield self._death(waiting.pop(task))
         finally:
-            for task in exits.values():
+            for task in waiting:
                 task.cancel()
-        return self._death(next(node_id for node_id, child in self._children.items() if not child.is_running))
 
     # --- what it does ------------------------------------------------------------------------------------------------
 
@@ -197,6 +199,12 @@ class LocalCluster:
 
     def _death(self, node_id: NodeId) -> NodeDied:
         child = self._children[node_id]
+        if child.exit_code is not None and child.exit_code < 0:
+            return NodeDied(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"node {node_id} was ended by {signal.Signals(-child.exit_code).name};"
+                f" start it again: kraftlog start --config {self.directory.config_path(node_id)}",
+            )
         lines = child.last_lines(LOG_LINES)
         told = _ERROR_LINE.fullmatch(lines[-1]) if lines else None
         if told is not None and told["name"] in ErrorCode.__members__:

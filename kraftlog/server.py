@@ -15,8 +15,6 @@ import structlog
 from kraftlog.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.client import RaftClient
-from raft.core.types import NodeId, ReplicaKey
-from raft.core.voters import Voter, VoterSet
 from raft.host import hosted_node
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
@@ -84,8 +82,9 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
 
         async with hosted_node(
             directory,
-            endpoint=config.listener,
-            voters=_voters(config),
+            endpoint=config.advertised_endpoint,
+            listen_on=config.listener,
+            voters=config.voter_set,
             bootstrap_endpoints=config.bootstrap_servers,
             config=config.quorum,
             log_config=config.log,
@@ -94,7 +93,3 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             on_listener_fault=on_listener_fault,
         ) as node:
             yield node
-
-
-def _voters(config: NodeConfig) -> VoterSet:
-    return VoterSet(Voter(ReplicaKey(NodeId(node_id)), endpoint) for node_id, endpoint in config.voters)

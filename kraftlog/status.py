@@ -23,28 +23,37 @@ Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
 
 async def watch_cluster(cluster: LocalCluster) -> None:
-    """Run the cluster and show it until Ctrl-C or SIGTERM. Raises NodeDied when a node ends by itself."""
+    """Run the cluster and show it until Ctrl-C or SIGTERM; a node that ends meanwhile is told of.
+
+    Raises NodeDied when one cannot start, or none is left.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     console = Console()
-    console.print(f"Starting {len(cluster.node_ids)} nodes in {cluster.directory.path} ...")
+    console.print(f"Starting {len(cluster.node_ids)} nodes in {cluster.directory.path} ...", highlight=False)
     async with cluster.running():
-        death = asyncio.create_task(cluster.wait_for_death())
-        stopped = asyncio.create_task(stop.wait())
-        view = asyncio.create_task(_show(cluster, console))
+        tasks = [
+            asyncio.create_task(work)
+            for work in (stop.wait(), _show(cluster, console), _tell_of_deaths(cluster, console))
+        ]
         try:
-            done, _ = await asyncio.wait((death, stopped, view), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (death, stopped, view):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(view, return_exceptions=True)
-        if stopped not in done:
-            if death in done:
-                raise death.result()
-            view.result()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
         console.print("Stopping; the data stays, the same command resumes.")
+
+
+async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
+    async for death in cluster.deaths():
+        console.print(str(death), style="red", highlight=False, soft_wrap=True)
+        if not any(map(cluster.is_running, cluster.node_ids)):
+            raise death
 
 
 async def _show(cluster: LocalCluster, console: Console) -> None:

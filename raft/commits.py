@@ -13,7 +13,15 @@ class CommitFeed:
     The node writes it; listeners and watch streams read it, each at its own pace.
     """
 
-    __slots__ = ("_version", "_waiters", "committed_end_offset", "epoch_start_offset", "leader", "leader_endpoint")
+    __slots__ = (
+        "_version",
+        "_waiters",
+        "committed_end_offset",
+        "epoch_start_offset",
+        "is_closed",
+        "leader",
+        "leader_endpoint",
+    )
 
     def __init__(self, leader: LeaderAndEpoch) -> None:
         self.committed_end_offset = Offset(0)
@@ -22,6 +30,8 @@ class CommitFeed:
         self.leader_endpoint: Endpoint | None = None
         self.epoch_start_offset: Offset | None = None
         """Set iff this node leads: where its epoch starts (LI-05)."""
+        self.is_closed = False
+        """Whether the node has stopped."""
         self._version = 0
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -41,6 +51,11 @@ class CommitFeed:
         self.leader = leader
         self.leader_endpoint = endpoint
         self.epoch_start_offset = epoch_start_offset
+        self._wake()
+
+    def close(self) -> None:
+        """Nothing more will come: whoever waits is woken and sees `is_closed`."""
+        self.is_closed = True
         self._wake()
 
     async def wait(self, version: int) -> None:

@@ -37,7 +37,9 @@ from raft.storage.segmented_log import LogConfig, SegmentedLog
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 """How long a leader may take to hand over before the node stops all the same."""
 
-SERVER_GRACE_SECONDS: Final = 1.0
+SERVER_GRACE_SECONDS: Final = 0.25
+"""How long calls may go on after the node has stopped; other replicas keep their fetch streams open for ever."""
+
 CONCURRENT_CALLS_MAX: Final = 4_096
 
 logger = structlog.get_logger(__name__)
@@ -52,6 +54,7 @@ async def hosted_node(
     *,
     endpoint: Endpoint,
     voters: VoterSet,
+    listen_on: Endpoint | None = None,
     bootstrap_endpoints: tuple[Endpoint, ...] = (),
     config: QuorumConfig | None = None,
     log_config: LogConfig | None = None,
@@ -61,6 +64,8 @@ async def hosted_node(
     on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
 ) -> AsyncIterator[Node]:
     """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
+
+    `endpoint` is what it tells others; `listen_on` is where it listens if that differs, such as 0.0.0.0.
 
     It votes if its id is in `voters`, else it observes. `applied_end_offset` tells what the program's state machine has
     applied, for who asks; without it that is what is committed. Raises StorageError, CorruptLog or ConfigurationError
@@ -98,7 +103,7 @@ async def hosted_node(
             *(add_services(server, node) if add_services else ()),
         ]
         health = _add_health_and_reflection(server, names)
-        _bind(server, endpoint)
+        _bind(server, listen_on or endpoint)
         node.start()
         try:
             await server.start()

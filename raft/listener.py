@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Protocol
 
 from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset
 from raft.storage.batch import batch_body, batch_timestamp, records
@@ -124,7 +123,7 @@ class BatchReader:
             self.close()
 
 
-class Listener(Protocol):
+class Listener:
     """What is told of commits and leaders. Subclass it and override what you need."""
 
     async def handle_commit(self, reader: BatchReader) -> None:

@@ -194,6 +194,7 @@ class Node:
             if timer is not None:
                 timer.cancel()
         await self.delivery.close()
+        self.feed.close()
         await self._transport.close()
         for append_id in list(self._appends):
             self._settle(append_id, ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node was shut down"))

@@ -93,17 +93,20 @@ class Controller:
         for operation in operations:
             self._take(operation, on_result)
             if time.monotonic() >= slice_end:
-                self._log.schedule_appends()
+                self._schedule()
                 await asyncio.sleep(0)
                 slice_end = time.monotonic() + SLICE_SECONDS
-        if self._epoch is not None:
-            self._log.schedule_appends()
+        self._schedule()
 
     async def execute(self, operation: Operation) -> OperationResult:
         """Carry out one operation and return its answer."""
         answer: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
         await self.submit([operation], lambda result: None if answer.done() else answer.set_result(result))
         return await answer
+
+    def _schedule(self) -> None:
+        if self._epoch is not None:
+            self._log.schedule_appends()
 
     def _take(self, operation: Operation, on_result: OnResult) -> None:
         try:
@@ -122,7 +125,8 @@ class Controller:
 
     def _carry_out(self, operation: Operation) -> tuple[OperationResult, Offset]:
         """The answer, and the end offset that must be applied before it is given. Raises ProtocolError."""
-        if self._epoch is None:
+        if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
+            self._renounce()  # the log may know before the state machine is told
             raise _not_controller("this node is not the active controller")
         if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
             raise ProtocolError(

@@ -101,10 +101,11 @@ def open_database(path: Path, cluster_id: str) -> Database:
     Raises UnusableDatabase, DirectoryError for another cluster's, and StorageError if the file cannot be had.
     """
     try:
+        path.touch(mode=0o600)  # SQLite gives its other files the same mode
         connection = sqlite3.connect(
             path, timeout=OPEN_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise _translated(path, error) from None
     try:
         database = Database(connection, strict=True, execute_plugins=False)
@@ -184,7 +185,7 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
         )
 
 
-def _translated(path: Path, error: sqlite3.Error) -> Exception:
+def _translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
     damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
     if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF in damage:
         return UnusableDatabase(f"it is damaged: {error}")

@@ -28,6 +28,7 @@ from google.protobuf.message import DecodeError
 from sqlite_utils import Database
 
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, RegisterBrokerRecord
+from raft.core.epochs import EpochCache
 from raft.core.errors import ErrorCode, KraftlogError, ProtocolError
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
@@ -126,19 +127,29 @@ class MetadataStore:
         """The offset after the last applied record: where to register the state machine."""
         return self._applied.end_offset
 
-    def rebuild_if_ahead(self, log_end_offset: Offset) -> bool:
-        """Set the database aside and begin a new one if it holds more than the log does; whether it did.
+    def rebuild_if_ahead(self, log_end_offset: Offset, epochs: EpochCache | None = None) -> bool:
+        """Set the database aside and begin a new one if it holds what the log does not; whether it did.
 
-        That happens when a log was replaced by an older copy. Call it before the state machine is registered.
+        That happens when a log was replaced by an older copy; with the log's `epochs` it is noticed even when the log
+        has grown past that offset since. Call it before the state machine is registered.
         """
-        if self._applied.end_offset <= log_end_offset:
+        if self._is_in(log_end_offset, epochs):
             return False
         self._close_connections()
         self._set_aside(
-            self.path, f"it holds records below {self._applied.end_offset}, the log ends at {log_end_offset}"
+            self.path,
+            f"it holds offsets below {self._applied.end_offset}, the last of epoch {self._applied.epoch},"
+            f" which the log, that ends at {log_end_offset}, does not have",
         )
         self._start_using(open_database(self.path, self.cluster_id))
         return True
+
+    def _is_in(self, log_end_offset: Offset, epochs: EpochCache | None) -> bool:
+        end_offset, epoch, _ = self._applied
+        if end_offset == 0 or epochs is None:
+            return end_offset <= log_end_offset
+        in_log = epochs.end_offset_for_epoch(epoch, log_end_offset)
+        return in_log.epoch == epoch and end_offset <= in_log.offset
 
     def apply(self, batches: Iterable[CommittedBatch]) -> None:
         """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
@@ -176,7 +187,8 @@ class MetadataStore:
             if batch.base_offset != end_offset or batch.epoch < epoch:
                 raise ReplayError(
                     f"the batch at offset {batch.base_offset}, epoch {batch.epoch} does not follow on what is applied:"
-                    f" offsets below {end_offset}, epoch {epoch}"
+                    f" offsets below {end_offset}, epoch {epoch}; if it is not of this log, stop the node and move"
+                    " the database away to have it made again"
                 )
             body = batch.body
             header = _DIGESTED_HEADER.pack(batch.base_offset, batch.epoch)

@@ -52,8 +52,8 @@ class LogServiceServicer:
     """
 
     def Watch(self, request, context):
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset outside the log
-        ends the call with OUT_OF_RANGE.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
+        start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,8 +34,8 @@ class LogServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogServiceAsyncStub: ...
     Watch: _grpc.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]
-    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset outside the log
-    ends the call with OUT_OF_RANGE.
+    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
+    start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
     """
     DescribeNode: _grpc.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]
     """The node that answers and what it knows of the others."""
@@ -46,8 +46,8 @@ class LogServiceAsyncStub(LogServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Watch: _aio.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]  # type: ignore[assignment]
-    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset outside the log
-    ends the call with OUT_OF_RANGE.
+    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
+    start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
     """
     DescribeNode: _aio.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]  # type: ignore[assignment]
     """The node that answers and what it knows of the others."""
@@ -61,8 +61,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_log_pb2.WatchResponse], _abc.AsyncIterator[_log_pb2.WatchResponse]]:
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset outside the log
-        ends the call with OUT_OF_RANGE.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
+        start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
         """
 
     @_abc_1.abstractmethod

@@ -283,7 +283,7 @@ class Replica:
         context.is_flushing = False
         context.log.flushed(end_offset)
         if leading.advance_high_watermark(context):
-            serving.release_all(context)
+            serving.release_behind(context)
             context.order(AdvanceHighWatermark(context.high_watermark))
 
     def _on_shutdown_requested(self) -> None:
@@ -307,9 +307,14 @@ class Replica:
             leading.drive_resigned(context)
             serving.release_expired(context)
             following.drive(context)
-        if leading.drain_appends(context):
-            serving.release_with_data(context)
+        has_new_data = leading.drain_appends(context)
+        if has_new_data:
+            # The shell hands answers to the network in this order: voters get the batch before the leader's own
+            # flush begins, observers after it, so that they do not compete with the voters for the processor.
+            serving.release_with_data(context, voters_only=True)
         leading.order_flush(context)
+        if has_new_data:
+            serving.release_with_data(context)
         self._check_shutdown()
 
     def _check_shutdown(self) -> None:

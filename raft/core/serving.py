@@ -38,7 +38,7 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
     if diverging is None and request.replica_key is not None:
         _note_fetch(context, leader, request.replica_key, request)
         if leading.advance_high_watermark(context):
-            release_all(context)
+            release_behind(context)
             leading.announce_high_watermark(context)
     response = _response(context, leader, request)
     if _is_answered_at_once(request, response) or leader.purgatory.is_full:
@@ -47,16 +47,22 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
         leader.purgatory.park(ParkedFetch(request_id, request, context.now_ms + request.max_wait_ms))
 
 
-def release_with_data(context: Context) -> None:
-    """The log end offset moved: answer the parked fetches below it."""
-    if isinstance(context.state, Leader):
-        _answer(context, context.state, context.state.purgatory.take_below(context.log.end_offset))
+def release_with_data(context: Context, *, voters_only: bool = False) -> None:
+    """The log end offset moved: answer the parked fetches below it, or only those of voters, whose fetches commit."""
+    leader = context.state
+    if isinstance(leader, Leader):
+        fetches = leader.purgatory.take_below(context.log.end_offset, leader.voters if voters_only else None)
+        _answer(context, leader, fetches)
 
 
-def release_all(context: Context) -> None:
-    """The high watermark moved: answer every parked fetch (KIP-1166)."""
-    if isinstance(context.state, Leader):
-        _answer(context, context.state, context.state.purgatory.take_all())
+def release_behind(context: Context) -> None:
+    """The high watermark moved: answer every parked fetch whose replica does not know it (KIP-1166).
+
+    One that sent no high watermark, as versions below 18 do, waits for data or its timeout, as ever.
+    """
+    leader = context.state
+    if isinstance(leader, Leader):
+        _answer(context, leader, leader.purgatory.take_behind(leader.high_watermark))
 
 
 def release_expired(context: Context) -> None:

@@ -84,7 +84,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         next_offset = Offset(request.start_offset)
         end_offset = Offset(request.end_offset) if request.HasField("end_offset") else None
         told: object = None
-        while end_offset is None or next_offset < end_offset:
+        while not self._feed.is_closed and (end_offset is None or next_offset < end_offset):
             version, committed = self._feed.version, self._feed.committed_end_offset
             if next_offset >= committed:
                 state = (self._feed.leader, self._feed.leader_endpoint, committed)

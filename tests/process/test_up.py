@@ -81,6 +81,22 @@ def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> N
         pass
 
 
+def test_a_node_that_is_killed_is_told_of_and_may_be_started_again_by_hand(tmp_path: Path, run: Run) -> None:
+    directory = tmp_path / "cluster"
+    with up(directory, "--voters", 3) as (process, addresses):
+        os.kill(_children(process.pid)[0], signal.SIGKILL)
+        told = next(line for line in process.stdout if "was ended by SIGKILL" in line)
+        assert run("quorum", "describe", "--status", "--bootstrap-server", addresses).code == 0
+        restart = told.strip().partition("kraftlog start ")[2].split()
+        with subprocess.Popen(
+            command("start", *restart), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
+        ) as node:
+            assert "listens on" in node.stdout.readline()
+            node.terminate()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
 def test_a_second_up_on_the_same_directory_is_one_line(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     with up(directory, "--voters", 1):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ class Bench:
 
 def errors(result: OperationResult) -> list[ErrorCode]:
     """The errors of an operation or of its parts."""
-    parts = [
+    parts: list[Any] = [
         result,
         *result.create_topics.topics,
         *result.delete_topics.topics,
@@ -155,8 +156,6 @@ Query = Callable[..., list[tuple[Any, ...]]]
 @pytest.fixture
 def rows(database: Path) -> Query:
     """Asks the database as anybody could who has the file."""
-    import sqlite3
-    from contextlib import closing
 
     def ask(sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(database)) as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
+from raft.core.epochs import EpochCache
 from raft.core.errors import DirectoryError, StorageError
-from raft.core.types import Offset
+from raft.core.types import Epoch, Offset
 from statemachine import queries
+from statemachine.descriptions import Counts
 from statemachine.schema import open_reader
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, batch, config, log_of, partition, topic
@@ -33,7 +36,7 @@ def test_what_was_applied_is_there_after_a_reopen(database: Path) -> None:
     filled(database)
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         assert store.applied_end_offset == 3
-        assert queries.counts(store.reader) == queries.Counts(3, topics=1, partitions=1, brokers=0, configs=1)
+        assert queries.counts(store.reader) == Counts(3, topics=1, partitions=1, brokers=0, configs=1)
     assert not database.with_name("metadata.db.damaged").exists()
 
 
@@ -118,6 +121,23 @@ def test_a_database_ahead_of_its_log_is_made_again(store: MetadataStore, databas
     assert database.with_name("metadata.db.damaged").exists()
     store.apply([batch(0, [topic("b", 2)])])
     assert [listed.name for listed in queries.list_topics(store.reader)] == ["b"]
+
+
+def test_a_database_of_another_history_is_made_again_even_if_the_log_has_grown_past_it(store: MetadataStore) -> None:
+    store.apply([batch(0, [topic("a", 1)], epoch=1), batch(1, [partition(1)], epoch=3)])
+    assert not store.rebuild_if_ahead(Offset(9), EpochCache([(Epoch(1), Offset(0)), (Epoch(3), Offset(1))]))
+    assert not store.rebuild_if_ahead(Offset(9), EpochCache([(Epoch(3), Offset(0)), (Epoch(4), Offset(2))]))
+    assert store.applied_end_offset == 2
+    assert store.rebuild_if_ahead(Offset(9), EpochCache([(Epoch(1), Offset(0)), (Epoch(4), Offset(1))]))
+    assert store.applied_end_offset == 0
+    store.apply([batch(0, [topic("a", 1)], epoch=3)])
+    assert store.rebuild_if_ahead(Offset(0), EpochCache())
+
+
+def test_only_its_owner_may_read_the_database(store: MetadataStore, database: Path) -> None:
+    store.apply(LOG)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in database.parent.iterdir()}
+    assert modes == {"metadata.db": 0o600, "metadata.db-wal": 0o600, "metadata.db-shm": 0o600}
 
 
 def test_a_database_can_be_read_while_its_node_runs_and_when_it_does_not(database: Path) -> None:

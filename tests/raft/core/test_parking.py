@@ -117,7 +117,7 @@ def test_pk02_an_append_completes_the_fetches_below_it_before_the_flush() -> Non
     assert fetch_replies(actions)[0].records == LogRange(start_offset=Offset(END), max_bytes=1024 * 1024)
 
 
-def test_pk02_the_high_watermark_completes_every_parked_fetch_in_the_order_of_arrival() -> None:
+def test_pk02_the_high_watermark_completes_every_fetch_that_is_behind_in_the_order_of_arrival() -> None:
     harness = leader()
     for sender_id in (8, 9, None):
         assert harness.ask(fetch(sender_id, EPOCH, END, EPOCH)) is None
@@ -125,6 +125,17 @@ def test_pk02_the_high_watermark_completes_every_parked_fetch_in_the_order_of_ar
     assert [response.high_watermark for response in fetch_replies(actions)] == [END] * 4
     request_ids = [reply.request_id for reply in of_type(Reply, actions)]
     assert request_ids == sorted(request_ids)
+
+
+def test_pk02_an_append_answers_voters_before_the_flush_and_observers_after_it() -> None:
+    harness = committed_leader()
+    for sender_id in (9, 3):
+        harness.ask(fetch(sender_id, EPOCH, END, EPOCH, high_watermark=END))
+    observers_request_id = harness._next_request_id - 1
+    actions = append(harness)
+    assert kinds(actions) == [AppendRecords, Reply, FlushLog, Reply]
+    assert isinstance(actions[3], Reply)
+    assert actions[3].request_id == observers_request_id
 
 
 def test_pk02_a_fetch_whose_wait_is_over_is_answered_without_error_and_empty() -> None:
@@ -159,10 +170,19 @@ def test_pk02_a_fetch_whose_sender_is_gone_is_forgotten() -> None:
     assert fetch_replies(append(harness)) == []
 
 
+def test_pk03_the_high_watermark_does_not_complete_a_fetch_that_sent_none_only_data_and_time_do() -> None:
+    harness = leader()
+    assert harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=HIGH_WATERMARK_NOT_SENT)) is None
+    actions = harness.deliver(fetch(2, EPOCH, END, EPOCH))
+    assert len(fetch_replies(actions)) == 1  # voter 2's own
+    assert parked(harness) == 1
+    assert len(fetch_replies(append(harness))) == 1
+    assert parked(harness) == 0
+
+
 def test_pk07_a_parked_fetch_is_evaluated_anew_and_not_parked_a_second_time() -> None:
     harness = leader()
-    # It knows more than this leader will: evaluated anew it would be parked again, were that allowed.
-    assert harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=HIGH_WATERMARK_NOT_SENT)) is None
+    assert harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=UNKNOWN_HIGH_WATERMARK)) is None
     actions = harness.deliver(fetch(2, EPOCH, END, EPOCH))
     assert [(response.records, response.high_watermark) for response in fetch_replies(actions)] == [
         ((), END),

@@ -77,6 +77,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("forget"), st.integers(0, 30), st.just(0)),
         st.tuples(st.just("below"), st.integers(0, 6), st.just(0)),
         st.tuples(st.just("expire"), st.integers(0, 50), st.just(0)),
+        st.tuples(st.just("behind"), st.integers(-1, 6), st.just(0)),
         st.tuples(st.just("all"), st.just(0), st.just(0)),
     ),
     max_size=60,
@@ -103,6 +104,11 @@ def test_it_does_what_a_list_does(operations: list[tuple[str, int, int]]) -> Non
             case "expire":
                 due = [one for one in model if one.deadline_ms <= first]
                 taken, expected = made.take_expired(first), sorted(due, key=lambda o: (o.deadline_ms, o.request_id))
+            case "behind":
+                taken, expected = (
+                    made.take_behind(Offset(first)),
+                    [one for one in model if one.request.high_watermark < first],
+                )
             case "all":
                 taken, expected = made.take_all(), model
         assert taken == expected

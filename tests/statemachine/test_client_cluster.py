@@ -1,0 +1,149 @@
+"""The admin client against whole nodes: everything it offers, and a leader that goes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
+from raft.storage.identifiers import random_uuid, uuid_to_text
+from statemachine.client import AdminClient, Alteration, BrokerListener, NewTopic
+from statemachine.descriptions import ConfigValue
+from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
+from tests.statemachine.builders import BROKER, TOPIC, create
+
+
+def client_of(cluster: AdminCluster, *node_ids: int, timeout_ms: int = 20_000) -> AdminClient:
+    return AdminClient([cluster.endpoints[node_id] for node_id in node_ids or (1,)], timeout_ms=timeout_ms)
+
+
+async def test_topics_are_created_described_listed_and_deleted(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        created = await client.create_topics(
+            [
+                NewTopic("counted", num_partitions=2, replication_factor=1, configs={"retention.ms": "5"}),
+                NewTopic("assigned", assignments={0: [1], 1: [1]}),
+            ]
+        )
+        assert [(topic.name, topic.num_partitions, topic.replication_factor) for topic in created] == [
+            ("counted", 2, 1),
+            ("assigned", 2, 1),
+        ]
+        described = await client.describe_topics(["counted"], topic_ids=[created[1].topic_id])
+        assert [topic.name for topic in described.topics] == ["counted", "assigned"]
+        assert [partition.leader for partition in described.topics[0].partitions] == [1, 1]
+        assert described.topics[0].configs == (ConfigValue("retention.ms", "5"),)
+        assert [topic.name for topic in (await client.list_topics()).topics] == ["assigned", "counted"]
+        await client.delete_topics(["counted"], topic_ids=[created[1].topic_id])
+        assert (await client.describe_topics()).topics == ()
+        with pytest.raises(ProtocolError) as failure:
+            await client.describe_topics(["counted"])
+        assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_validate_only_tells_what_would_be_and_changes_nothing(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        (topic,) = await client.create_topics([NewTopic("a")], validate_only=True)
+        assert (topic.num_partitions, topic.replication_factor) == (1, 1)
+        await client.alter_configs([Alteration(BROKER, "1", "num.partitions", "2")], validate_only=True)
+        assert (await client.list_topics()).topics == ()
+        assert (await client.describe_configs(BROKER, "1")).configs == ()
+
+
+async def test_brokers_are_registered_and_listed(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        ids = [uuid_to_text(random_uuid()) for _ in range(2)]
+        epoch = await client.register_broker(
+            3,
+            [BrokerListener("SSL", "broker.example", 9093, 1)],
+            rack="r1",
+            cluster_id=cluster.cluster_id,
+            incarnation_id=ids[0],
+            log_dirs=[ids[1]],
+        )
+        (broker,) = (await client.list_brokers()).brokers
+        assert (broker.broker_id, broker.broker_epoch, broker.rack) == (3, epoch, "r1")
+        assert (broker.incarnation_id, broker.log_dirs) == (ids[0], (ids[1],))
+        assert broker.listeners == (BrokerListener("SSL", "broker.example", 9093, 1),)
+        with pytest.raises(ProtocolError) as failure:
+            await client.register_broker(4, [("PLAINTEXT", "localhost", 9092)], cluster_id="another")
+        assert failure.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+async def test_configs_are_set_removed_and_described(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await client.create_topics([NewTopic("t")])
+        await client.alter_configs(
+            [
+                Alteration(TOPIC, "t", "retention.ms", "5"),
+                Alteration(TOPIC, "t", "segment.ms", "6"),
+                Alteration(BROKER, "", "num.partitions", "2"),
+            ]
+        )
+        await client.alter_configs([Alteration(TOPIC, "t", "segment.ms", None)])
+        assert (await client.describe_configs(TOPIC, "t")).configs == (ConfigValue("retention.ms", "5"),)
+        assert (await client.describe_configs(BROKER, "")).configs == (ConfigValue("num.partitions", "2"),)
+        with pytest.raises(ProtocolError) as failure:
+            await client.alter_configs([Alteration(TOPIC, "t", "retention.ms", "soon")])
+        assert failure.value.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_a_client_of_an_observer_reads_its_own_writes_there(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path, observer_count=1) as cluster, client_of(cluster, 2) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        for number in range(10):
+            await client.create_topics([NewTopic(f"t{number}")])
+            assert len((await client.list_topics()).topics) == number + 1
+
+
+async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path, voter_count=3) as cluster:
+        async with client_of(cluster, 1, 2, 3) as client:
+            await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+            acknowledged: list[str] = []
+            stop = asyncio.Event()
+
+            async def write() -> None:
+                number = 0
+                while not stop.is_set():
+                    number += 1
+                    try:
+                        await client.create_topics([NewTopic(f"t{number}")])
+                    except ProtocolError:
+                        continue
+                    acknowledged.append(f"t{number}")
+
+            async def acknowledges_more() -> None:
+                wanted = len(acknowledged) + 5
+                while len(acknowledged) < wanted:
+                    await asyncio.sleep(0.001)
+
+            writing = asyncio.create_task(write())
+            async with asyncio.timeout(30):
+                await acknowledges_more()
+                await cluster.stop(await cluster.leader())
+                await acknowledges_more()
+            stop.set()
+            await writing
+            listed = {topic.name for topic in (await client.list_topics()).topics}
+        assert set(acknowledged) <= listed
+        end_offset = cluster.nodes[await cluster.leader()].machine.applied_end_offset
+        for node in cluster.nodes.values():
+            await node.machine.wait_applied(end_offset, 20_000)
+        assert len({node.store.applied.digest for node in cluster.nodes.values()}) == 1
+
+
+async def test_a_node_that_was_away_comes_to_the_same_state(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path, voter_count=1, observer_count=1) as cluster, client_of(cluster) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await cluster.stop(2)
+        results = await asyncio.gather(*(client.execute(create(f"t{number}")) for number in range(100)))
+        returned = await cluster.start(2)
+        await returned.machine.wait_applied(Offset(max(result.end_offset for result in results)), 20_000)
+        assert returned.store.applied == cluster.nodes[1].store.applied

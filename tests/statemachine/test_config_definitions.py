@@ -1,0 +1,130 @@
+"""Which configs there are, and which values they take."""
+
+from __future__ import annotations
+
+import pytest
+
+from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.config_definitions import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    VALUE_LENGTH_MAX,
+    check_config,
+    check_topic_configs,
+)
+from statemachine.resources import ResourceType
+
+
+def refused(resource_type: ResourceType, name: str, value: str | None) -> str:
+    with pytest.raises(ProtocolError) as refusal:
+        check_config(resource_type, name, value)
+    assert refusal.value.code is ErrorCode.INVALID_CONFIG
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-1"),
+        ("retention.ms", "9223372036854775807"),
+        ("retention.bytes", "+5"),
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact, delete"),
+        ("min.insync.replicas", "2"),
+        ("segment.bytes", "1048576"),
+        ("compression.type", "zstd"),
+        ("compression.gzip.level", "-1"),
+        ("compression.zstd.level", "-131072"),
+        ("max.message.bytes", "0"),
+        ("remote.storage.enable", "TRUE"),
+        ("local.retention.ms", "-2"),
+        ("min.cleanable.dirty.ratio", "0.5"),
+        ("min.cleanable.dirty.ratio", "1e-3"),
+        ("message.timestamp.type", "LogAppendTime"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("leader.replication.throttled.replicas", "0:1,1:2"),
+        ("leader.replication.throttled.replicas", ""),
+    ],
+)
+def test_values_within_kafkas_ranges_are_taken(name: str, value: str) -> None:
+    check_config(ResourceType.TOPIC, name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "9223372036854775808"),
+        ("retention.ms", "soon"),
+        ("retention.ms", ""),
+        ("retention.ms", " 5"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "\u0665"),
+        ("cleanup.policy", ""),
+        ("cleanup.policy", "compact,compact"),
+        ("cleanup.policy", "burn"),
+        ("min.insync.replicas", "0"),
+        ("segment.bytes", "1048575"),
+        ("segment.bytes", "2147483648"),
+        ("compression.type", "rar"),
+        ("compression.gzip.level", "0"),
+        ("compression.lz4.level", "18"),
+        ("remote.storage.enable", "yes"),
+        ("local.retention.ms", "-3"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("message.timestamp.type", "Whenever"),
+        ("leader.replication.throttled.replicas", "0:1;1:2"),
+        ("retention.ms", "1" * (VALUE_LENGTH_MAX + 1)),
+        ("retention.ms", None),
+    ],
+)
+def test_values_outside_them_are_an_invalid_config_that_says_what_is_possible(name: str, value: str | None) -> None:
+    assert name in refused(ResourceType.TOPIC, name, value)
+
+
+def test_unknown_configs_are_an_invalid_config() -> None:
+    assert "no config of a topic" in refused(ResourceType.TOPIC, "retention.hours", "1")
+    assert "no config of a broker" in refused(ResourceType.BROKER, "retention.ms", "1")
+    assert "no config of a broker" in refused(ResourceType.BROKER, "", "1")
+    check_config(ResourceType.BROKER, "log.retention.ms", "1")
+
+
+def test_every_definition_takes_some_value_and_refuses_another() -> None:
+    possible = ("1", "2", "true", "delete", "producer", "CreateTime", "*", "1048576")
+    for name, kind in [*TOPIC_CONFIGS.items(), *BROKER_CONFIGS.items()]:
+        assert any(kind.problem(value) is None for value in possible), name
+        assert kind.problem("?!") is not None, name
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {},
+        {"retention.ms": "5", "local.retention.ms": "9"},  # counts only with remote storage
+        {"remote.storage.enable": "true"},
+        {"remote.storage.enable": "true", "retention.ms": "9", "local.retention.ms": "9"},
+        {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "-1"},
+        {"remote.storage.enable": "true", "retention.bytes": "5", "local.retention.bytes": "-2"},
+        {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"},
+    ],
+)
+def test_configs_that_go_together_are_taken(configs: dict[str, str]) -> None:
+    check_topic_configs(configs)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"remote.storage.enable": "true", "cleanup.policy": "compact,delete"},
+        {"remote.storage.enable": "true", "retention.ms": "5", "local.retention.ms": "6"},
+        {"remote.storage.enable": "true", "local.retention.ms": "604800001"},
+        {"remote.storage.enable": "true", "retention.bytes": "5", "local.retention.bytes": "-1"},
+        {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"},
+    ],
+)
+def test_configs_that_contradict_each_other_are_an_invalid_config(configs: dict[str, str]) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        check_topic_configs(configs)
+    assert refusal.value.code is ErrorCode.INVALID_CONFIG

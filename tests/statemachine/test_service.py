@@ -1,0 +1,259 @@
+"""The admin service over a real connection: one stream for many operations, reads that wait, bad input."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+import pytest_asyncio
+
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from raft.core.errors import ErrorCode
+from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
+from statemachine.service import AdminServicer
+from tests.statemachine.builders import (
+    BROKER,
+    TOPIC,
+    alter,
+    alteration,
+    an_id,
+    creatable,
+    create,
+)
+from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.waiting import until
+
+
+class Served:
+    """A bench behind a server, and a stub connected to it."""
+
+    def __init__(self, bench: Bench, channel: grpc.aio.Channel) -> None:
+        self.bench = bench
+        self.channel = channel
+        self.stub = admin_pb2_grpc.AdminServiceStub(channel)
+
+
+@pytest_asyncio.fixture
+async def served(database: Path) -> AsyncIterator[Served]:
+    async with memory_bench(database) as bench:
+        bench.log.lead()
+        await bench.lead()
+        await bench.with_brokers(1, 2)
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        servicer = AdminServicer(bench.controller, bench.store, bench.machine)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
+            yield Served(bench, channel)
+        await server.stop(None)
+
+
+def numbered(*operations: admin_pb2.Operation) -> admin_pb2.OperationBatch:
+    for number, operation in enumerate(operations):
+        operation.correlation_id = number
+    return admin_pb2.OperationBatch(operations=operations)
+
+
+async def read(call: grpc.aio.StreamStreamCall[Any, Any]) -> admin_pb2.OperationResultBatch:
+    """The next message, which must come."""
+    message = await call.read()
+    assert isinstance(message, admin_pb2.OperationResultBatch)
+    return message
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+
+async def test_operations_sent_together_are_answered_together(served: Served) -> None:
+    call = served.stub.Execute()
+    await call.write(numbered(create("a"), create("b"), admin_pb2.Operation(), create("a")))
+    results: dict[int, admin_pb2.OperationResult] = {}
+    messages = 0
+    while len(results) < 4:
+        message = await read(call)
+        messages += 1
+        results.update({result.correlation_id: result for result in message.results})
+    assert [errors(results[number]) for number in range(4)] == [
+        [],
+        [],
+        [ErrorCode.INVALID_REQUEST],
+        [ErrorCode.TOPIC_ALREADY_EXISTS],
+    ]
+    assert messages <= 2  # the one that was refused at once, and the others
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
+    assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_ends_only_after_everything_is_answered(served: Served) -> None:
+    served.bench.log.auto_commit = False
+    call = served.stub.Execute()
+    await call.write(numbered(create("a")))
+    await call.done_writing()
+    reading = asyncio.ensure_future(read(call))
+    await until(lambda: served.bench.log.next_append_offset > served.bench.store.applied_end_offset)
+    assert not reading.done()
+    served.bench.log.commit()
+    assert errors((await reading).results[0]) == []
+    assert await call.read() is grpc.aio.EOF
+
+
+async def test_a_client_that_goes_away_leaves_its_operations_to_be_carried_out(served: Served) -> None:
+    served.bench.log.auto_commit = False
+    call = served.stub.Execute()
+    await call.write(numbered(create("a")))
+    await until(lambda: served.bench.log.next_append_offset > served.bench.store.applied_end_offset)
+    call.cancel()
+    served.bench.log.auto_commit = True
+    served.bench.log.commit()
+    listed = await served.stub.ListTopics(
+        admin_pb2.ListTopicsRequest(
+            consistency=admin_pb2.ReadConsistency(
+                min_applied_end_offset=served.bench.log.log_end_offset, wait_ms=20_000
+            )
+        )
+    )
+    assert [topic.name for topic in listed.topics] == ["a"]
+    assert errors(await served.bench.run(create("b"))) == []
+
+
+async def test_who_does_not_take_answers_is_not_listened_to(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.service.UNREAD_RESULTS_MAX", 10)
+    monkeypatch.setattr("statemachine.service.OPERATIONS_AT_A_TIME", 10)
+    monkeypatch.setattr("statemachine.service.RESULT_BYTES_SOFT_MAX", 1)
+    call = served.stub.Execute()
+    await call.write(numbered(*(admin_pb2.Operation() for _ in range(200))))
+    await call.done_writing()
+    answered = [result async for message in call for result in message.results]
+    assert len(answered) == 200
+    assert {result.error_code for result in answered} == {int(ErrorCode.INVALID_REQUEST)}
+
+
+async def test_bytes_that_are_no_message_end_that_call_only(served: Served) -> None:
+    send: Any = served.channel.stream_stream("/kraftpb.v1.AdminService/Execute")
+    garbage = send()
+    await garbage.write(b"\xff\xff\xff")
+    assert await garbage.code() is not grpc.StatusCode.OK
+    call = served.stub.Execute()
+    await call.write(numbered(create("still-works")))
+    assert errors((await read(call)).results[0]) == []
+
+
+# --- reads ------------------------------------------------------------------------------------------------------------
+
+
+async def test_reads_tell_what_is_applied_and_how_far_that_is(served: Served) -> None:
+    await served.bench.done(create(creatable("b", 2, 2, configs={"retention.ms": "5"}), "a"))
+    listed = await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
+    assert [(topic.name, topic.num_partitions, topic.replication_factor) for topic in listed.topics] == [
+        ("a", 1, 1),
+        ("b", 2, 2),
+    ]
+    assert listed.applied_end_offset == served.bench.store.applied_end_offset
+    brokers = await served.stub.ListBrokers(admin_pb2.ListBrokersRequest())
+    assert [broker.broker_id for broker in brokers.brokers] == [1, 2]
+    configs = await served.stub.DescribeConfigs(
+        admin_pb2.DescribeConfigsRequest(resource_type=TOPIC, resource_name="b")
+    )
+    assert [(config.name, config.value) for config in configs.configs] == [("retention.ms", "5")]
+    described = await served.stub.DescribeTopics(admin_pb2.DescribeTopicsRequest())
+    assert [topic.name for topic in described.topics] == ["a", "b"]
+    assert [len(topic.partitions) for topic in described.topics] == [1, 2]
+
+
+async def test_topics_are_described_in_the_order_asked_and_errors_stand_in_their_place(served: Served) -> None:
+    created = await served.bench.done(create("a"))
+    topic_id = created.create_topics.topics[0].topic_id
+    Reference = admin_pb2.TopicReference
+    asked = [
+        (Reference(name="missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (Reference(topic_id=topic_id), 0),
+        (Reference(topic_id=an_id(5)), ErrorCode.UNKNOWN_TOPIC_ID),
+        (Reference(name="a"), 0),
+        (Reference(), ErrorCode.INVALID_REQUEST),
+        (Reference(name="a", topic_id=topic_id), ErrorCode.INVALID_REQUEST),
+        (Reference(topic_id=b"short"), ErrorCode.INVALID_REQUEST),
+    ]
+    request = admin_pb2.DescribeTopicsRequest(topics=[reference for reference, _ in asked])
+    described = await served.stub.DescribeTopics(request)
+    assert [topic.error_code for topic in described.topics] == [error for _, error in asked]
+    assert [topic.name for topic in described.topics if not topic.error_code] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "resource_name", "error"),
+    [
+        (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER, "9", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (0, "", ErrorCode.INVALID_REQUEST),
+        (BROKER, "", ErrorCode.NONE),
+        (BROKER, "1", ErrorCode.NONE),
+    ],
+)
+async def test_configs_of_what_is_not_there_are_an_error(
+    served: Served, resource_type: int, resource_name: str, error: ErrorCode
+) -> None:
+    request = admin_pb2.DescribeConfigsRequest(resource_type=resource_type, resource_name=resource_name)
+    response = await served.stub.DescribeConfigs(request)
+    assert response.error_code == error
+    assert bool(response.error_message) == bool(error)
+
+
+async def test_a_read_waits_for_the_offset_that_it_names(served: Served) -> None:
+    served.bench.log.auto_commit = False
+    results = await served.bench.submit(create("a"))
+    end_offset = served.bench.log.log_end_offset
+    consistency = admin_pb2.ReadConsistency(min_applied_end_offset=end_offset, wait_ms=20_000)
+    reading = asyncio.ensure_future(served.stub.ListTopics(admin_pb2.ListTopicsRequest(consistency=consistency)))
+    assert await served.stub.ListTopics(admin_pb2.ListTopicsRequest()) == admin_pb2.ListTopicsResponse(
+        applied_end_offset=served.bench.store.applied_end_offset
+    )
+    served.bench.log.commit()
+    assert [topic.name for topic in (await reading).topics] == ["a"]
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "error"),
+    [(0, ErrorCode.REQUEST_TIMED_OUT), (1, ErrorCode.REQUEST_TIMED_OUT), (-1, ErrorCode.INVALID_REQUEST)],
+)
+async def test_a_read_that_cannot_wait_is_told_so(served: Served, wait_ms: int, error: ErrorCode) -> None:
+    consistency = admin_pb2.ReadConsistency(min_applied_end_offset=10**9, wait_ms=wait_ms)
+    response = await served.stub.ListBrokers(admin_pb2.ListBrokersRequest(consistency=consistency))
+    assert response.error_code == error
+    assert response.applied_end_offset == served.bench.store.applied_end_offset
+
+
+async def test_an_answer_that_fits_no_message_is_an_error_that_says_what_to_do(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.bench.done(create("a"))
+    monkeypatch.setattr("statemachine.service.MESSAGE_BYTES_MAX", 10)
+    response = await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
+    assert response.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert "ask for fewer" in response.error_message
+
+
+async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.store.QUERIES_MAX", 0)
+    response = await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
+    assert response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+async def test_writes_and_reads_go_on_side_by_side(served: Served) -> None:
+    call = served.stub.Execute()
+    for number in range(30):
+        await call.write(numbered(create(f"t{number}"), alter(alteration("", "num.partitions", "2", BROKER))))
+        await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
+    await call.done_writing()
+    answered = [result async for message in call for result in message.results]
+    assert len(answered) == 60
+    assert [errors(result) for result in answered] == [[]] * 60
+    assert len((await served.stub.ListTopics(admin_pb2.ListTopicsRequest())).topics) == 30
