@@ -66,7 +66,7 @@ class CommitFeed:
             try:
                 await waiter
             finally:
-                if not waiter.done():
+                if waiter.cancelled() and waiter in self._waiters:
                     self._waiters.remove(waiter)
 
     def _wake(self) -> None:

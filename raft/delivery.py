@@ -95,6 +95,7 @@ class _ListenerLoop:
             while self._next_offset < self._feed.committed_end_offset:
                 await self._deliver_commits()
                 await self._announce_leader()
+                await asyncio.sleep(0)  # catching up must not hold up everybody else on the loop (LI-07)
             await self._announce_leader()
             await self._feed.wait(version)
 

@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha import reflection
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import QuorumConfig
+from raft.core.election import ElectionState
 from raft.core.errors import ConfigurationError, StorageError
 from raft.core.types import Endpoint, Offset, ReplicaKey
 from raft.core.voters import VoterSet
@@ -71,15 +72,13 @@ async def hosted_node(
     applied, for who asks; without it that is what is committed. Raises StorageError, CorruptLog or ConfigurationError
     if it cannot start.
     """
-    quorum_state = QuorumStateStore(directory.files, directory.path)
-    election_state = quorum_state.load()
-    log = SegmentedLog.open(directory.files, directory.log_path, config=log_config or LogConfig())
-    try:
-        if election_state is None and log.log_end_offset > 0:
-            raise StorageError(
-                f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore"
-                " the quorum state, or format a new directory and let the node fetch everything anew"
-            )
+    with contextlib.ExitStack() as resources:
+        quorum_state = resources.enter_context(contextlib.closing(QuorumStateStore(directory.files, directory.path)))
+        election_state = quorum_state.load()
+        log = resources.enter_context(
+            contextlib.closing(SegmentedLog.open(directory.files, directory.log_path, config=log_config or LogConfig()))
+        )
+        _check_vote_is_known(directory, log, election_state)
         log.reserve(0)  # the room that control batches need is there before anybody needs it
         logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
         node = Node(
@@ -97,25 +96,33 @@ async def hosted_node(
             on_fatal=on_fatal,
             on_listener_fault=on_listener_fault,
         )
-        server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX)
-        names = [
-            *_add_raft_services(server, node, applied_end_offset),
-            *(add_services(server, node) if add_services else ()),
-        ]
-        health = _add_health_and_reflection(server, names)
-        _bind(server, listen_on or endpoint)
-        node.start()
         try:
+            server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX)
+            names = [*_add_raft_services(server, node, applied_end_offset)]
+            names += add_services(server, node) if add_services is not None else ()
+            health = _add_health_and_reflection(server, names)
+            _bind(server, listen_on or endpoint)
+            node.start()
             await server.start()
             for name in ("", *names):
                 await health.set(name, health_pb2.HealthCheckResponse.SERVING)
-            yield node
+            try:
+                yield node
+            finally:
+                await health.enter_graceful_shutdown()
+                await node.shutdown(SHUTDOWN_TIMEOUT_MS)
+                await server.stop(SERVER_GRACE_SECONDS)
         finally:
-            await health.enter_graceful_shutdown()
-            await node.shutdown(SHUTDOWN_TIMEOUT_MS)
-            await server.stop(SERVER_GRACE_SECONDS)
-    finally:
-        log.close()
+            await node.close()
+
+
+def _check_vote_is_known(directory: DataDirectory, log: SegmentedLog, election_state: ElectionState | None) -> None:
+    """The quorum state is written before any record: a log without one has lost it, and with it maybe a vote."""
+    if election_state is None and log.log_end_offset > 0:
+        raise StorageError(
+            f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore the"
+            " quorum state, or format a new directory and let the node fetch everything anew"
+        )
 
 
 def _add_raft_services(

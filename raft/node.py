@@ -22,6 +22,7 @@ from typing import Final
 
 import structlog
 
+from raft.appends import BATCH_OVERHEAD_BYTES, PendingAppends
 from raft.commits import CommitFeed
 from raft.core.actions import (
     Action,
@@ -68,14 +69,13 @@ from raft.storage.control import encode_leader_change
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
 
-BATCH_OVERHEAD_BYTES: Final = 256
-"""More than a batch's header takes: what is reserved on top of each body."""
-
-OUT_OF_SPACE_PAUSE_SECONDS: Final = 0.5
-"""How long a follower with a full disk waits before it asks for the same batches again."""
+OUT_OF_SPACE_PAUSE_SECONDS_MAX: Final = 0.5
+"""How long a follower with a full disk waits before it asks for the same batches again, at most."""
 
 MARKER_IDLE_SECONDS: Final = 0.1
 """How long after a flush a burst of appends counts as over: a marker then says that all of it is durable."""
+
+STOPPED: Final = "this node was stopped; ask another"
 
 logger = structlog.get_logger(__name__)
 
@@ -100,14 +100,6 @@ class Identity:
     endpoint: Endpoint
     voters: VoterSet
     bootstrap_endpoints: tuple[Endpoint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingAppend:
-    """An append that is neither committed nor refused yet, and the room that is kept for it."""
-
-    committed: asyncio.Future[None]
-    reserved_bytes: int
 
 
 class Node:
@@ -159,14 +151,13 @@ class Node:
         self._actions: deque[Action] = deque()
         self._persisting = False
         self._waiting: dict[int, asyncio.Future[tuple[Response, bytes]]] = {}
-        self._appends: dict[int, _PendingAppend] = {}
+        self._appends = PendingAppends()
         self._next_id = 0
-        self._reserved_bytes = 0
         self._appends_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._marker_timer: asyncio.TimerHandle | None = None
-        self._last_timestamp_ms = 0
+        self._last_timestamp_ms = _last_timestamp_ms(log)
         self._shutdown_complete = asyncio.Event()
         self._closed = False
 
@@ -196,8 +187,7 @@ class Node:
         await self.delivery.close()
         self.feed.close()
         await self._transport.close()
-        for append_id in list(self._appends):
-            self._settle(append_id, ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node was shut down"))
+        self._appends.fail_all(STOPPED)
         for waiting in self._waiting.values():
             waiting.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
@@ -214,6 +204,7 @@ class Node:
 
         A parked fetch takes as long as it is parked; if the caller is cancelled meanwhile it is forgotten.
         """
+        self._refuse_if_closed()
         request_id = self._new_id()
         answer: asyncio.Future[tuple[Response, bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
@@ -231,19 +222,18 @@ class Node:
         Raises ProtocolError and changes nothing if this node does not lead `epoch`, if the body is too large, or
         if there is no room on the disk.
         """
-        reserved_bytes = len(body) + BATCH_OVERHEAD_BYTES
+        self._refuse_if_closed()
+        refusal = self.replica.refuse_append(epoch, len(body))
+        if refusal is not None:
+            raise ProtocolError(*refusal)
         try:
-            self.log.reserve(self._reserved_bytes + reserved_bytes)
+            self._reserve(self._appends.unwritten_bytes + len(body) + BATCH_OVERHEAD_BYTES)
         except OutOfSpace as error:
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         base_offset = self.replica.next_append_offset
         append_id = self._new_id()
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._appends[append_id] = _PendingAppend(committed, reserved_bytes)
-        self._reserved_bytes += reserved_bytes
+        committed = self._appends.add(append_id, Offset(base_offset + record_count), len(body))
         self.step(AppendPrepared(append_id, epoch, body, record_count))
-        if committed.done():  # refused at once
-            committed.result()
         return base_offset, committed
 
     def schedule_appends(self) -> None:
@@ -271,7 +261,11 @@ class Node:
         self._actions.extend(actions)
         self._carry_out()
         self._set_timer()
-        if self.replica.is_shutdown_complete:
+        self._check_shutdown()
+
+    def _check_shutdown(self) -> None:
+        """The replica may go when what it ordered last, such as a granted vote, has left as well."""
+        if self.replica.is_shutdown_complete and not self._actions and not self._persisting:
             self._shutdown_complete.set()
 
     def _write_appends(self) -> None:
@@ -281,29 +275,44 @@ class Node:
     def _log_flushed(self, end_offset: Offset) -> None:
         self.step(LogFlushed(end_offset))
         self._advance_feed()
-        if self._marker_timer is None:
+        if self._marker_timer is None and not self._closed:
             self._marker_timer = asyncio.get_running_loop().call_later(MARKER_IDLE_SECONDS, self._close_burst)
 
     def _close_burst(self) -> None:
         self._marker_timer = None
-        if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush comes by here again
-            self.log.write_marker()
+        try:
+            if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush comes by here again
+                self.log.write_marker()
+        except BaseException as error:
+            self._fatal(error)
 
     def _outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
         match outcome:
             case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
                 empty = self._without_records(outcome)
-                asyncio.get_running_loop().call_later(OUT_OF_SPACE_PAUSE_SECONDS, self.step, empty)
+                timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
+                pause_seconds = min(OUT_OF_SPACE_PAUSE_SECONDS_MAX, timeout_ms / 2000)
+                asyncio.get_running_loop().call_later(pause_seconds, self.step, empty)
             case _:
                 self.step(outcome)
 
     def _has_room(self, batches: Sequence[Batch]) -> bool:
         try:
-            self.log.reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
+            self._reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
         except OutOfSpace as error:
             logger.error("cannot follow the leader: no room for its batches", reason=str(error))
             return False
         return True
+
+    def _reserve(self, byte_count: int) -> None:
+        """Make sure of room. Going on to a new segment flushes the last one, so this may fail for good."""
+        try:
+            self.log.reserve(byte_count)
+        except OutOfSpace:
+            raise
+        except BaseException as error:
+            self._fatal(error)
+            raise
 
     @staticmethod
     def _without_records(outcome: ResponseReceived) -> ResponseReceived:
@@ -357,9 +366,9 @@ class Node:
                 case AdvanceHighWatermark():
                     self._advance_feed()
                 case CompleteAppend(append_id):
-                    self._settle(append_id, None)
+                    self._appends.complete(append_id)
                 case FailAppend(append_id, error, message):
-                    self._settle(append_id, ProtocolError(error, message))
+                    self._appends.fail(append_id, ProtocolError(error, message))
                 case AppendLeaderChange(base_offset, epoch, record):
                     body = encode_leader_change(record)
                     self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
@@ -372,6 +381,7 @@ class Node:
 
     def _append_records(self, base_offset: Offset, epoch: Epoch, body: bytes, record_count: int) -> None:
         self.log.append((encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms()),))
+        self._appends.written(Offset(base_offset + record_count))
 
     def _reply(self, reply: Reply) -> None:
         waiting = self._waiting.pop(reply.request_id, None)
@@ -382,17 +392,6 @@ class Node:
         if isinstance(response, FetchResponse) and isinstance(response.records, LogRange):
             records = self.log.read(response.records.start_offset, response.records.max_bytes)
         waiting.set_result((response, records))
-
-    def _settle(self, append_id: int, error: ProtocolError | None) -> None:
-        append = self._appends.pop(append_id)
-        self._reserved_bytes -= append.reserved_bytes
-        if append.committed.done():
-            return
-        if error is None:
-            append.committed.set_result(None)
-        else:
-            append.committed.set_exception(error)
-            append.committed.exception()  # whoever prepared it may be gone: that is no error of the loop's
 
     def _announce(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> None:
         logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
@@ -412,8 +411,13 @@ class Node:
             self._persisting = False
             if not self._closed:
                 self._carry_out()
+                self._check_shutdown()
         except BaseException as error:
             self._fatal(error)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, STOPPED)
 
     def _fatal(self, error: BaseException) -> None:
         if not self._closed:
@@ -427,6 +431,12 @@ class Node:
     def _new_id(self) -> int:
         self._next_id += 1
         return self._next_id
+
+
+def _last_timestamp_ms(log: SegmentedLog) -> int:
+    if log.log_end_offset == log.log_start_offset:
+        return 0
+    return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
 
 
 def _now_ms() -> int:

@@ -24,7 +24,7 @@ import structlog
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from raft.core.checks import check
-from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, Offset
 from raft.rpc.codec import leader_to_proto
 from statemachine.broker_operations import register_broker
@@ -117,6 +117,11 @@ class Controller:
                 error = _not_controller("this node has just stopped leading")
             on_result(self._failure(operation.correlation_id, error.code, error.args[0]))
             return
+        except Exception:
+            logger.exception("an operation could not be appended", operation=operation.WhichOneof("operation"))
+            message = "the controller failed on this operation; see its log"
+            on_result(self._failure(operation.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            return
         result.correlation_id = operation.correlation_id
         if self._last_append is None:
             on_result(result)  # nothing was written, and nothing is pending that the answer could rest on (CT-11)
@@ -181,11 +186,11 @@ class Controller:
         try:
             check(prepared.base_offset == base_offset, "an append gets the offset it was told", base_offset=base_offset)
             self._overlay.replay(records, prepared.end_offset)
-        except BaseException:
+        except BaseException as error:
             # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
             self._renounce()
             self._log.resign(epoch)
-            raise
+            raise InvariantViolation("the overlay does not follow the log") from error
         self._last_append = prepared.committed
         prepared.committed.add_done_callback(self._append_settled)
         return prepared.end_offset

@@ -27,6 +27,9 @@ from statemachine.store import MetadataStore, StoreUnavailable
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
 """Up to about 800 records: what is applied in a few milliseconds."""
 
+REMOVALS_ON_LOOP_MAX: Final = 2
+"""So many topics may be removed on the loop; each takes up to 10,000 partitions along, 5 milliseconds' worth."""
+
 UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 """How long to wait before a transaction that found no room or a lock is tried again."""
 
@@ -135,10 +138,9 @@ class MetadataMachine(Listener):
         is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX
         while True:
             try:
-                if is_small:
-                    self._store.apply(batches)
-                else:
-                    await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
+                if is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX):
+                    return
+                await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
                 return
             except StoreUnavailable as error:
                 logger.error("committed records wait to be applied", reason=str(error))

@@ -51,6 +51,7 @@ class OperationStream:
         self._unsent: deque[admin_pb2.Operation] = deque()
         self._pending: dict[int, asyncio.Future[admin_pb2.OperationResult]] = {}
         self._sent: set[int] = set()
+        self._is_retired = False
         self._something_to_send = asyncio.Event()
         self._sending = asyncio.create_task(self._send())
         self._receiving = asyncio.create_task(self._receive())
@@ -76,7 +77,7 @@ class OperationStream:
     @property
     def is_open(self) -> bool:
         """Whether operations can be sent, as far as is known."""
-        return not self._receiving.done() and not self._sending.done()
+        return not self._is_retired and not self._receiving.done() and not self._sending.done()
 
     @property
     def is_finished(self) -> bool:
@@ -121,7 +122,8 @@ class OperationStream:
 
     def retire(self) -> None:
         """Send nothing more; what was sent is still answered, then the stream ends."""
-        self._sending.cancel()
+        self._is_retired = True  # not cancelled: gRPC would end the whole call with the write that is under way
+        self._something_to_send.set()
 
     async def close(self) -> None:
         """End the stream now; who waits gets NotSent or OutcomeUnknown."""
@@ -131,8 +133,10 @@ class OperationStream:
 
     async def _send(self) -> None:
         try:
-            while True:
+            while not self._is_retired:
                 await self._something_to_send.wait()
+                if self._is_retired:
+                    break
                 batch = self._take_unsent()
                 if batch:
                     await self._call.write(admin_pb2.OperationBatch(operations=batch))

@@ -171,12 +171,15 @@ class _OperationStream:
                     some = operations[start : start + OPERATIONS_AT_A_TIME]
                     self._unanswered += len(some)
                     await self._controller.submit(some, self._put)
+        except BaseException:
+            self._unanswered = 0  # what was not answered never will be: let the stream end with the error
+            raise
         finally:
             self._is_read = True
             self._result_came.set()
 
     async def take(self) -> list[admin_pb2.OperationResult]:
-        """The results that are ready, at least one; none when all operations are read and answered."""
+        """The results that are ready, at least one; none when all operations are answered, or `read` has failed."""
         while not self._results and not (self._is_read and self._unanswered == 0):
             self._result_came.clear()
             await self._result_came.wait()

@@ -46,6 +46,12 @@ class QuorumConfig:
                 raise ConfigurationError(f"{field.name} is {value}; it must be at least 1")
         if self.fetch_version not in (17, 18):
             raise ConfigurationError(f"fetch_version is {self.fetch_version}; it must be 17 or 18")
+        patience_ms = min(self.fetch_timeout_ms, self.request_timeout_ms)
+        if self.fetch_max_wait_ms >= patience_ms:
+            raise ConfigurationError(
+                f"fetch_max_wait_ms is {self.fetch_max_wait_ms}; it must be below the fetch and the request timeout,"
+                f" so below {patience_ms}, or an idle leader would seem silent"
+            )
 
     @property
     def check_quorum_timeout_ms(self) -> int:

@@ -210,14 +210,15 @@ def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
 
 def _grants_vote(context: Context, request: VoteRequest) -> bool:
     state = context.state
-    if not isinstance(state, Unattached | Prospective):
+    # Also a vote that was granted before asks for the log again: the candidate may have crashed and lost its end.
+    if not isinstance(state, Unattached | Prospective) or not _is_log_up_to_date(context, request):
         return False
-    if state.voted_key is not None:
-        voted = state.voted_key
-        return voted.node_id == request.replica_key.node_id and (
-            voted.directory_id is None or voted.directory_id == request.replica_key.directory_id
-        )
-    return state.leader_id is None and _is_log_up_to_date(context, request)
+    voted = state.voted_key
+    if voted is None:
+        return state.leader_id is None
+    return voted.node_id == request.replica_key.node_id and (
+        voted.directory_id is None or voted.directory_id == request.replica_key.directory_id
+    )
 
 
 def _add_vote(context: Context, key: ReplicaKey) -> None:

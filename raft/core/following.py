@@ -119,6 +119,7 @@ def on_end_quorum_epoch(context: Context, request: EndQuorumEpochRequest) -> End
         if isinstance(state, Follower) and state.leader_id == request.leader_id:
             wait_ms = _wait_for_election_ms(context, request.preferred_candidates)
             state.fetch_deadline_ms = context.now_ms + wait_ms
+            state.has_fetched = False  # it leads no more by its own word: a pre-vote disturbs nobody
     return EndQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
 
 
@@ -139,11 +140,11 @@ def on_common_response(context: Context, response: Response) -> bool | None:
     True: it is dealt with. False: leave that peer alone for a while. None: it goes on to what was asked.
     """
     error = response.error
+    if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
+        return False
     if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         # Ignored. But who looks for a leader ahead of the others would ask them as fast as they answer.
         return not isinstance(context.state, Unattached)
-    if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
-        return False
     epoch = context.epoch
     learned = learn_of_leader(context, response.leader, response.leader_endpoint)
     if context.epoch != epoch:

@@ -27,7 +27,7 @@ from raft.core.purgatory import Purgatory
 from raft.core.quorum import majority_end_offset
 from raft.core.states import Candidate, Leader, ReplicaProgress, Resigned
 from raft.core.transitions import transition
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, ReplicaKey
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, Epoch, ReplicaKey
 from raft.core.validation import refuse_cluster
 
 
@@ -73,20 +73,28 @@ def _append_leader_change(context: Context, leader: Leader) -> None:
 # --- appends ----------------------------------------------------------------------------------------------------------
 
 
-def on_append_prepared(context: Context, event: AppendPrepared) -> None:
-    """Take a client's append, or refuse it (LI-21)."""
+def refuse_append(context: Context, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
+    """Why an append of `body_bytes` in `epoch` cannot be taken; None if it can (LI-21)."""
     leader, config = context.state, context.config
-    if not isinstance(leader, Leader) or event.epoch != leader.epoch:
-        message = f"this replica does not lead epoch {event.epoch}; the leader is {context.leader.leader_id}"
-        context.order(FailAppend(event.append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
-    elif len(event.body) > config.batch_bytes_max:
-        message = f"{len(event.body)} bytes in one append; {config.batch_bytes_max} fit: append fewer records at a time"
-        context.order(FailAppend(event.append_id, ErrorCode.RECORD_LIST_TOO_LARGE, message))
-    elif leader.accumulator.pending_bytes + len(event.body) > config.pending_append_bytes_max:
+    if not isinstance(leader, Leader) or epoch != leader.epoch:
+        message = f"this replica does not lead epoch {epoch}; the leader is {context.leader.leader_id}"
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, message
+    if body_bytes > config.batch_bytes_max:
+        message = f"{body_bytes} bytes in one append; {config.batch_bytes_max} fit: append fewer records at a time"
+        return ErrorCode.RECORD_LIST_TOO_LARGE, message
+    if leader.accumulator.pending_bytes + body_bytes > config.pending_append_bytes_max:
         message = f"{leader.accumulator.pending_bytes} bytes wait to be committed; try again when some are"
-        context.order(FailAppend(event.append_id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message))
-    else:
-        leader.accumulator.prepare(event.append_id, event.body, event.record_count)
+        return ErrorCode.THROTTLING_QUOTA_EXCEEDED, message
+    return None
+
+
+def on_append_prepared(context: Context, event: AppendPrepared) -> None:
+    """Take a client's append, or refuse it."""
+    refusal = refuse_append(context, event.epoch, len(event.body))
+    if refusal is not None:
+        context.order(FailAppend(event.append_id, *refusal))
+    elif isinstance(context.state, Leader):
+        context.state.accumulator.prepare(event.append_id, event.body, event.record_count)
 
 
 def on_appends_scheduled(context: Context) -> None:

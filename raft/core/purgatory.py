@@ -74,7 +74,7 @@ class Purgatory:
             fetch
             for fetch in self._parked.values()
             if fetch.request.fetch_offset < log_end_offset
-            and (node_ids is None or (key := fetch.request.replica_key) is not None and key.node_id in node_ids)
+            and (node_ids is None or ((key := fetch.request.replica_key) is not None and key.node_id in node_ids))
         ]
         for fetch in fetches:
             del self._parked[fetch.request_id]

@@ -17,7 +17,7 @@ from raft.core.config import QuorumConfig
 from raft.core.connections import Connections, Pending
 from raft.core.context import Context
 from raft.core.election import ElectionState
-from raft.core.errors import ConfigurationError
+from raft.core.errors import ConfigurationError, ErrorCode
 from raft.core.events import (
     AppendPrepared,
     AppendsScheduled,
@@ -172,6 +172,10 @@ class Replica:
                     state.purgatory.next_deadline_ms,
                 ]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
+        """Why AppendPrepared would be refused now, for who wants to know before; None if it would be taken."""
+        return leading.refuse_append(self._context, epoch, body_bytes)
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 

@@ -84,7 +84,14 @@ class Cluster:
         self.recorders: dict[int, Recorder] = {}
         self._stacks: dict[int, contextlib.AsyncExitStack] = {}
 
-    async def start(self, node_id: int, *, config: QuorumConfig = QUICK, files: FileSystem | None = None) -> RaftClient:
+    async def start(
+        self,
+        node_id: int,
+        *,
+        config: QuorumConfig = QUICK,
+        log_config: LogConfig | None = None,
+        files: FileSystem | None = None,
+    ) -> RaftClient:
         files = files or PosixFileSystem()
         path = str(self.base / f"node-{node_id}")
         DataDirectory.format(files, path, cluster_id=self.cluster_id, node_id=NodeId(node_id), ignore_formatted=True)
@@ -97,6 +104,7 @@ class Cluster:
                 endpoint=voter.endpoint if voter else Endpoint("127.0.0.1", free_port()),
                 voters=self.voters,
                 config=config,
+                log_config=log_config,
             )
         )
         self.nodes[node_id] = node

@@ -10,7 +10,7 @@ import pytest
 from raft.commits import CommitFeed
 from raft.core.errors import InvariantViolation
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
-from raft.delivery import Delivery
+from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
@@ -274,6 +274,37 @@ async def test_a_listener_ahead_of_this_nodes_log_waits_for_it(world: World) -> 
     world.commit()
     await listener.has_records(1)
     assert listener.records == [b"b"]
+
+
+async def test_waits_that_are_given_up_leave_nothing_behind(world: World) -> None:
+    for _ in range(10):
+        waiting = asyncio.ensure_future(world.feed.wait(world.feed.version))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert world.feed._waiters == []
+
+
+async def test_li07_a_listener_that_catches_up_lets_others_run(world: World) -> None:
+    turns: list[str] = []
+
+    class Eager(Listener):
+        async def handle_commit(self, reader: BatchReader) -> None:
+            with reader:
+                turns.append("listener")
+
+    async def other() -> None:
+        while len(turns) < 6:
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    for _ in range(3):
+        world.append(b"x" * READER_BYTES_MAX)
+    world.commit()
+    world.delivery.register(Eager(), Offset(0))
+    await other()
+    assert turns.count("listener") >= 2
+    assert "listener listener" not in " ".join(turns)
 
 
 async def test_closing_tells_listeners_that_nothing_more_comes(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import grpc.aio
@@ -13,8 +14,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
+from raft.core.messages import DescribeQuorumRequest
 from raft.core.types import Offset
 from raft.observe import observe
+from raft.storage.batch import batch_timestamp
 from raft.storage.directory import DataDirectory
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.posix import PosixFileSystem
@@ -150,9 +153,31 @@ asyncio.run(main())
 """
 
 
-def test_a_failed_fsync_ends_the_process_at_once_without_an_acknowledgement() -> None:
+FSYNC_FAILS_WHEN_A_SEGMENT_IS_FULL = """
+import asyncio
+from pathlib import Path
+from raft.storage.memory import MemoryFileSystem
+from raft.storage.segmented_log import LogConfig
+from tests.raft.nodes import Cluster
+
+async def main():
+    files = MemoryFileSystem()
+    cluster = Cluster(Path("/unused"), voter_count=1)
+    leader = await cluster.start(1, files=files, log_config=LogConfig(segment_bytes=4096))
+    await cluster.recorders[1].has_leader(leader.node_key.node_id)
+    await leader.append([b"x" * 3500])
+    files.failing_syncs.update(f"/unused/node-1/log/{base_offset:020d}.log" for base_offset in range(2))
+    await leader.append([b"x" * 3500])
+    print("acknowledged")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("program", [FSYNC_FAILS, FSYNC_FAILS_WHEN_A_SEGMENT_IS_FULL])
+def test_a_failed_fsync_ends_the_process_at_once_without_an_acknowledgement(program: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-c", FSYNC_FAILS],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=60,
@@ -185,6 +210,27 @@ async def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, voter_count=1):
         with pytest.raises(DirectoryError, match="in use"):
             DataDirectory.open(PosixFileSystem(), str(tmp_path / "node-1"))
+
+
+async def test_a_node_that_was_stopped_says_so_instead_of_never_answering(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        leader = await cluster.leader()
+        node = cluster.nodes[1]
+        await cluster.stop(1)
+        for stopped in (leader.append([b"x"]), node.answer(DescribeQuorumRequest())):
+            with pytest.raises(ProtocolError, match="stopped"):
+                await stopped
+
+
+async def test_timestamps_do_not_go_back_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        await (await cluster.leader()).append([b"before"])
+        before = batch_timestamp(cluster.nodes[1].log.read_batches(Offset(1), 1)[0])
+        await cluster.stop(1)
+        monkeypatch.setattr(time, "time_ns", lambda: 1_000_000_000)
+        await cluster.start(1)
+        offset = await (await cluster.leader()).append([b"after"])
+        assert batch_timestamp(cluster.nodes[1].log.read_batches(Offset(offset), 1)[0]) >= before
 
 
 async def test_health_is_served(tmp_path: Path) -> None:

@@ -316,10 +316,26 @@ async def test_ct18_an_append_at_an_unexpected_offset_ends_the_controllers_activ
         return prepare(epoch, body, record_count)
 
     monkeypatch.setattr(held.log, "prepare_append", skip_one)
-    with pytest.raises(InvariantViolation, match="the offset it was told"):
+    with pytest.raises(InvariantViolation, match="does not follow the log"):
         await held.submit(create("a"))
     assert not held.controller.is_active
     assert held.log.leader_and_epoch.leader_id is None  # it resigned
+
+
+async def test_an_append_that_the_log_fails_on_is_answered_and_nothing_is_decided_on_it(
+    held: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("epoch 9 has not come yet")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(held.log, "prepare_append", broken)
+        results = await held.submit(create("a"))
+    assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
+    results = await held.submit(create("a"))
+    held.log.commit()
+    await until(lambda: bool(results))
+    assert errors(results[0]) == []
 
 
 async def test_a_shutdown_answers_who_waits(held: Bench) -> None:

@@ -14,9 +14,9 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
 from raft.listener import BatchReader, CommittedBatch
 from statemachine.changes import ReplayError
-from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, MetadataMachine
+from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, MetadataMachine
 from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
-from tests.statemachine.builders import batch, config, log_of, no_op, partition
+from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
 from tests.statemachine.waiting import until
 
 LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
@@ -85,6 +85,20 @@ async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataSt
         assert len(seen) > 1
         assert set(seen) <= {0, len(LARGE)}  # all of it or nothing
         assert machine.applied_end_offset == len(LARGE)
+
+
+async def test_the_loop_runs_on_while_many_topics_are_removed(store: MetadataStore) -> None:
+    count = REMOVALS_ON_LOOP_MAX + 1
+    store.apply([batch(0, [record for n in range(count) for record in (topic(f"t{n}", n), partition(n))])])
+    async with running(store) as machine:
+        turns = 0
+        delivering = asyncio.create_task(deliver(machine, batch(2 * count, [remove_topic(n) for n in range(count)])))
+        while not delivering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 1
+        assert machine.applied_end_offset == 3 * count
+        assert store.reader.execute("SELECT count(*) FROM partitions").fetchone()[0] == 0
 
 
 async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: MetadataStore) -> None:

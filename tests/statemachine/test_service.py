@@ -257,3 +257,15 @@ async def test_writes_and_reads_go_on_side_by_side(served: Served) -> None:
     assert len(answered) == 60
     assert [errors(result) for result in answered] == [[]] * 60
     assert len((await served.stub.ListTopics(admin_pb2.ListTopicsRequest())).topics) == 30
+
+
+async def test_a_bug_in_the_controller_breaks_the_stream_and_leaves_nobody_waiting(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(served.bench.controller, "submit", broken)
+    call = served.stub.Execute()
+    await call.write(numbered(create("a")))
+    assert await call.code() is grpc.StatusCode.UNKNOWN

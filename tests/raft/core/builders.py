@@ -229,6 +229,18 @@ class Harness:
         return self.state
 
 
+def configured(config: QuorumConfig, settings: dict[str, int]) -> QuorumConfig:
+    """`config` with single values changed; fetches are parked for less than the shorter of the timeouts."""
+    timeouts = {
+        "fetch_timeout_ms": config.fetch_timeout_ms,
+        "request_timeout_ms": config.request_timeout_ms,
+        **settings,
+    }
+    patience_ms = min(timeouts["fetch_timeout_ms"], timeouts["request_timeout_ms"])
+    wait_ms = min(config.fetch_max_wait_ms, patience_ms - 1)
+    return replace(config, **{"fetch_max_wait_ms": wait_ms, **settings})
+
+
 def replica(
     own_id: int | None = 1,
     voter_count: int = 3,
@@ -250,7 +262,7 @@ def replica(
     """
     node_id = OBSERVER_ID if observer and own_id is not None else own_id
     made = Replica(
-        config=replace(config or CONFIG, **settings),
+        config=configured(config or CONFIG, settings),
         cluster_id=CLUSTER_ID,
         key=None if node_id is None else key(node_id),
         endpoint=None if node_id is None else endpoint(node_id),

@@ -41,7 +41,7 @@ from raft.core.events import (
 from raft.core.messages import FetchResponse, LogRange, Response, VoteRequest, VoteResponse
 from raft.core.replica import Replica
 from raft.core.types import Batch, Epoch, Offset
-from tests.raft.core.builders import CLUSTER_ID, CONFIG, endpoint, key, voters
+from tests.raft.core.builders import CLUSTER_ID, CONFIG, configured, endpoint, key, voters
 from tests.raft.core.processes import Server, Waiting
 from tests.raft.core.safety import Safety
 
@@ -59,7 +59,7 @@ class Cluster:
         **settings: int,
     ) -> None:
         self.random = Random(seed)
-        self.config = replace(config, **settings)
+        self.config = configured(config, settings)
         self.voters = voters(voter_count)
         self.now_ms = 0
         self.drop_rate = 0.0

@@ -208,6 +208,13 @@ def test_a_repeated_vote_is_granted_again_without_a_second_write() -> None:
     assert of_type(PersistElectionState, actions) == []
 
 
+def test_a_candidate_that_lost_the_end_of_its_log_in_a_crash_does_not_get_its_vote_again() -> None:
+    harness = unattached()
+    assert harness.ask(vote(2, 5, last_epoch=3, last_offset=5)).vote_granted
+    assert not harness.ask(vote(2, 5, last_epoch=3, last_offset=3)).vote_granted
+    assert harness.ask(vote(2, 5, last_epoch=3, last_offset=4)).vote_granted
+
+
 def test_a_prospective_replica_that_grants_a_vote_stops_being_a_nominee() -> None:
     harness = prospective()
     assert harness.ask(vote(2, 5, last_epoch=3, last_offset=4)).vote_granted

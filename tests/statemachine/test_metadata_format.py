@@ -1,0 +1,66 @@
+"""docs/formats/metadata.md says what is there: record numbers, tables, digests, and the queries it shows."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from kraftpb.v1.batch_pb2 import BatchBody
+from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
+from statemachine.limits import RECORDS_PER_BATCH_MAX
+from statemachine.schema import APPLICATION_ID
+from statemachine.store import MetadataStore
+from tests.statemachine.builders import batch, broker, config, partition, topic
+from tests.statemachine.conftest import Query
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "metadata.md").read_text()
+
+
+def test_every_kind_of_record_is_documented_with_kafkas_number() -> None:
+    documented = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE, re.MULTILINE))
+    fields = MetadataRecord.DESCRIPTOR.oneofs_by_name["record"].fields
+    assert {name: int(number) + 1 for name, number in documented.items()} == {f.name: f.number for f in fields}
+
+
+def test_a_metadata_batch_is_a_batch_body_of_serialised_records() -> None:
+    records = [topic("a", 1), partition(1), config("a", "x", None)]
+    body = BatchBody(records=[record.SerializeToString() for record in records]).SerializeToString()
+    assert MetadataBatch(records=records).SerializeToString() == body
+
+
+def test_every_column_is_documented(store: MetadataStore, rows: Query) -> None:
+    for (table,) in rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{table}` |"))
+        if not table.startswith("_"):
+            missing = [name for _, name, *_ in rows(f"PRAGMA table_info({table})") if name not in line]
+            assert missing == []
+
+
+def test_the_queries_shown_run(store: MetadataStore, rows: Query) -> None:
+    store.apply([batch(0, [topic("a", 1), partition(1, 0, (1, 2)), broker(1)])])
+    short_of_one = partition(1, 1, (1, 2))
+    short_of_one.partition.ClearField("isr")
+    store.apply([batch(3, [short_of_one])])
+    counted, lagging = (query for query in re.search(r"```sql\n(.*?)```", PAGE, re.DOTALL)[1].split(";")[:2])  # type: ignore[index]
+    assert rows(counted) == [(1, 2), (2, 2)]
+    assert rows(lagging) == [("a", 1)]
+    shown = re.search(r"sqlite3 -readonly metadata.db '(.*)'", PAGE)
+    assert shown is not None
+    assert rows(shown[1]) == [("a", 2)]
+
+
+def test_the_digest_is_what_the_page_says(store: MetadataStore) -> None:
+    first, second = batch(0, [], epoch=2, is_control=True), batch(1, [topic("a", 1)], epoch=3)
+    expected = bytes(16)
+    for applied in (first, second):
+        header = applied.base_offset.to_bytes(8, "big") + applied.epoch.to_bytes(4, "big")
+        expected = hashlib.blake2b(expected + header + applied.body, digest_size=16).digest()
+    store.apply([first, second])
+    assert store.applied.digest == expected.hex()
+
+
+def test_the_numbers_on_the_page_are_the_codes(store: MetadataStore, rows: Query) -> None:
+    assert f"{RECORDS_PER_BATCH_MAX:,}" in PAGE
+    assert f"`{APPLICATION_ID:08x}`" in PAGE
+    assert rows("PRAGMA application_id") == [(APPLICATION_ID,)]
