@@ -19,6 +19,7 @@ from raft.storage.directory import DataDirectory
 from raft.storage.files import FileSystem
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
+from raft.storage.segmented_log import LogConfig
 
 QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
 
