@@ -7,7 +7,8 @@ The contract, for a listener registered with a node or with `raft.observe.observ
   that offsets stay contiguous (LI-03).
 - The listener must close the reader (`with reader:`). The next one comes only then (LI-04).
 - `handle_leader_change` tells of leaders; epochs never go back. The leader's own listener is told that it leads only
-  after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05).
+  after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). A leader that
+  resigns is told that nobody leads its epoch any more.
 - Several listeners are independent: each has its own task, a slow one holds up nobody (LI-07).
 - An exception out of a listener is the application's bug. It ends that listener; what else it ends is up to the fault
   handler that the node was given (LI-08).

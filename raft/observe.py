@@ -154,4 +154,6 @@ def _decode(message: log_pb2.WatchResponse, next_offset: Offset) -> Watched:
 def _raise_if_refused(error: grpc.aio.AioRpcError) -> None:
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_KEY and isinstance(value, str):
-            raise ProtocolError(codec.error_from_proto(int(value)), error.details() or "") from None
+            code = codec.error_from_proto(int(value))
+            if code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:  # another node may have room
+                raise ProtocolError(code, error.details() or "") from None

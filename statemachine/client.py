@@ -75,6 +75,8 @@ class AdminClient:
         self._finder = LeaderFinder(bootstrap)
         self._stream: OperationStream | None = None
         self._retired: set[OperationStream] = set()
+        self._last_failure: NotSent | None = None
+        """Why the last search for the leader failed."""
         self._connecting: asyncio.Task[OperationStream] | None = None
         self._reader = NodeReader(bootstrap)
         self._last_end_offset = 0
@@ -211,13 +213,17 @@ class AdminClient:
             async with asyncio.timeout_at(deadline):
                 return await asyncio.shield(self._connecting)
         except TimeoutError:
-            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, "no leader was found in time") from None
+            raise self._last_failure or NotSent(ErrorCode.LEADER_NOT_AVAILABLE, "no leader was found in time") from None
 
     async def _connect(self) -> OperationStream:
         self._retire_stream()
-        endpoint = await self._finder.find()
-        channel = open_channel(endpoint)
-        self._stream = await OperationStream.open(endpoint, channel)
+        try:
+            endpoint = await self._finder.find()
+            self._stream = await OperationStream.open(endpoint, open_channel(endpoint))
+        except NotSent as error:
+            self._last_failure = error
+            raise
+        self._last_failure = None
         return self._stream
 
     def _follow(self, stream: OperationStream, result: admin_pb2.OperationResult) -> None:

@@ -20,7 +20,11 @@ from raft.storage.segmented_log import SegmentedLog
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
 """One answer holds about this much, and at least one batch."""
 
+WATCHES_MAX: Final = 1_000
+"""So many streams may be open; votes and fetches share the server's calls with them."""
+
 STATUS_OF_ERROR: Final = {
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
     ErrorCode.INCONSISTENT_CLUSTER_ID: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
@@ -52,6 +56,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._key = key
         self._voters = voters
         self._applied_end_offset = applied_end_offset
+        self._watches = 0
 
     async def Watch(
         self,
@@ -59,14 +64,21 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
     ) -> AsyncIterator[log_pb2.WatchResponse]:
         """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes."""
+        self._watches += 1
         try:
             self._check(request)
             async for response in self._responses(request):
                 yield response
         except ProtocolError as error:
             await abort(context, error)
+        finally:
+            self._watches -= 1
 
     def _check(self, request: log_pb2.WatchRequest) -> None:
+        if self._watches > WATCHES_MAX:
+            raise ProtocolError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WATCHES_MAX} watch this node already; watch another one"
+            )
         if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
             raise ProtocolError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,

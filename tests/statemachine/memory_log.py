@@ -99,12 +99,13 @@ class MemoryLog:
         self.feed.set_leader(self.leader_and_epoch, self.leader_endpoint, start_offset)
         self.feed.advance(self.log_end_offset)
 
-    def commit(self) -> None:
-        """Commit everything that is scheduled."""
-        for prepared in self._uncommitted:
+    def commit(self, appends: int | None = None) -> None:
+        """Commit what is scheduled: everything, or so many of the first appends."""
+        committed = self._uncommitted[:appends]
+        for prepared in committed:
             prepared.committed.set_result(None)
-        self._uncommitted.clear()
-        self.feed.advance(self.log_end_offset)
+        del self._uncommitted[: len(committed)]
+        self.feed.advance(self._uncommitted[0].base_offset if self._uncommitted else self.log_end_offset)
 
     def lose_leadership(self, *, leader_id: NodeId | None = OTHER_LEADER, keep: bool = False) -> None:
         """Another node leads from now on. What is not committed is cut off, or kept and committed by the other one."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftpb.v1 import admin_pb2
+from kraftpb.v1.admin_pb2 import OperationResult
 from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId
 from statemachine import queries
@@ -26,15 +27,17 @@ def topics(bench: Bench) -> list[str]:
 
 
 async def test_ct10_an_operation_is_answered_when_it_is_committed_and_applied_here(held: Bench) -> None:
-    results = await held.submit(create("a"))
+    answers: list[tuple[OperationResult, list[str]]] = []
+    await held.controller.submit([create("a")], lambda result: answers.append((result, topics(held))))
     await turns()
-    assert results == []
+    assert answers == []
     assert topics(held) == []
     held.log.commit()
-    await until(lambda: bool(results))
-    assert errors(results[0]) == []
-    assert results[0].end_offset == held.store.applied_end_offset == held.log.log_end_offset
-    assert topics(held) == ["a"]
+    await until(lambda: bool(answers))
+    result, topics_when_answered = answers[0]
+    assert errors(result) == []
+    assert result.end_offset == held.store.applied_end_offset == held.log.log_end_offset
+    assert topics_when_answered == ["a"]
 
 
 async def test_operations_that_come_together_are_answered_in_order_with_their_own_offsets(held: Bench) -> None:
@@ -177,6 +180,17 @@ async def test_a_topic_that_comes_and_goes_before_any_commit(held: Bench) -> Non
     assert described is not None
     assert described.topic_id == id_to_text(results[4].create_topics.topics[0].topic_id)
     assert [(config.name, config.value) for config in described.configs] == [("retention.ms", "5")]
+
+
+async def test_what_is_set_again_before_the_first_commit_stays_in_the_overlay(held: Bench) -> None:
+    results = await held.submit(create("a"))
+    results += await held.submit(delete("a"))
+    held.log.commit(1)  # the creation alone
+    await until(lambda: topics(held) == ["a"])
+    results = await held.submit(create("a"))
+    held.log.commit()
+    await until(lambda: bool(results))
+    assert errors(results[0]) == []
 
 
 async def test_committed_configs_of_a_topic_do_not_show_in_its_uncommitted_successor(held: Bench) -> None:
