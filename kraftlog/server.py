@@ -15,6 +15,7 @@ import structlog
 from kraftlog.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.client import RaftClient
+from raft.core.types import Offset
 from raft.host import hosted_node
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
@@ -66,6 +67,7 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             )
         )
         machine = MetadataMachine(store)
+        is_voter = config.voter_set.get(config.node_id) is not None
 
         def on_listener_fault(listener: Listener, error: Exception) -> None:
             if listener is machine:
@@ -90,6 +92,9 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             log_config=config.log,
             add_services=add_admin_service,
             applied_end_offset=lambda: machine.applied_end_offset,
+            # What is applied was durable. A voter whose log ends before it could vote away what others have committed;
+            # an observer just fetches it again, and its store is made anew.
+            minimum_durable_offset=store.applied_end_offset if is_voter else Offset(0),
             on_listener_fault=on_listener_fault,
         ) as node:
             yield node

@@ -29,6 +29,7 @@ from raft.core.voters import VoterSet
 from raft.listener import Listener
 from raft.node import Identity, Node, end_process, log_listener_fault
 from raft.rpc.log_service import LogService
+from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
 from raft.rpc.quorum_service import QuorumService
 from raft.storage.directory import DataDirectory
@@ -61,6 +62,7 @@ async def hosted_node(
     log_config: LogConfig | None = None,
     add_services: AddServices | None = None,
     applied_end_offset: Callable[[], Offset] | None = None,
+    minimum_durable_offset: Offset = Offset(0),
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
 ) -> AsyncIterator[Node]:
@@ -69,15 +71,21 @@ async def hosted_node(
     `endpoint` is what it tells others; `listen_on` is where it listens if that differs, such as 0.0.0.0.
 
     It votes if its id is in `voters`, else it observes. `applied_end_offset` tells what the program's state machine has
-    applied, for who asks; without it that is what is committed. Raises StorageError, CorruptLog or ConfigurationError
+    applied, for who asks; without it that is what is committed. `minimum_durable_offset` is an offset that the log was
+    known to be flushed up to, such as what that state machine had applied when it was opened: a log that ends before
+    it has lost committed records, and is refused. Raises StorageError, CorruptLog or ConfigurationError
     if it cannot start.
     """
     with contextlib.ExitStack() as resources:
         quorum_state = resources.enter_context(contextlib.closing(QuorumStateStore(directory.files, directory.path)))
         election_state = quorum_state.load()
-        log = resources.enter_context(
-            contextlib.closing(SegmentedLog.open(directory.files, directory.log_path, config=log_config or LogConfig()))
+        log = SegmentedLog.open(
+            directory.files,
+            directory.log_path,
+            config=log_config or LogConfig(),
+            minimum_durable_offset=minimum_durable_offset,
         )
+        resources.enter_context(contextlib.closing(log))
         _check_vote_is_known(directory, log, election_state)
         log.reserve(0)  # the room that control batches need is there before anybody needs it
         logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
@@ -97,7 +105,11 @@ async def hosted_node(
             on_listener_fault=on_listener_fault,
         )
         try:
-            server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX)
+            server = grpc.aio.server(
+                interceptors=(MalformedRequests(),),
+                options=SERVER_OPTIONS,
+                maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
+            )
             names = [*_add_raft_services(server, node, applied_end_offset)]
             names += add_services(server, node) if add_services is not None else ()
             health = _add_health_and_reflection(server, names)

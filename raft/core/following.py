@@ -32,7 +32,7 @@ from raft.core.types import (
     OffsetAndEpoch,
     ReplicaKey,
 )
-from raft.core.validation import is_for_this_replica, refuse_voter_request
+from raft.core.validation import is_for_this_replica, is_plausible_epoch, refuse_voter_request
 
 # --- who leads ------------------------------------------------------------------------------------------------------
 
@@ -141,6 +141,8 @@ def on_common_response(context: Context, response: Response) -> bool | None:
     """
     error = response.error
     if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
+        return False
+    if not is_plausible_epoch(context, response.leader.epoch):
         return False
     if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         # Ignored. But who looks for a leader ahead of the others would ask them as fast as they answer.

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.states import Leader
 from raft.core.types import Epoch, ReplicaKey
+
+EPOCH_JUMP_MAX: Final = 1_000_000
+"""No cluster holds that many elections while a replica is away. An epoch further ahead is a lie or damage, and to enter
+it would use up the epochs: they end at 2^31-1."""
+
+
+def is_plausible_epoch(context: Context, epoch: Epoch) -> bool:
+    """Whether a peer may be in `epoch`."""
+    return epoch - context.epoch <= EPOCH_JUMP_MAX and epoch < 2**31 - 1
 
 
 def refuse_cluster(context: Context, cluster_id: str | None) -> ErrorCode:
@@ -22,7 +33,7 @@ def refuse_voter_request(
     error = refuse_cluster(context, cluster_id)
     if error is not ErrorCode.NONE:
         return error
-    if invalid:
+    if invalid or not is_plausible_epoch(context, epoch):
         return ErrorCode.INVALID_REQUEST
     if epoch < context.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

@@ -78,6 +78,8 @@ class DataDirectory:
         """
         identity = DirectoryIdentity(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id or random_uuid())
         files.make_directories(path)
+        if not files.exists(join(path, META_NAME)):
+            _refuse_foreign(files, path)  # before the lock, whose file would be left behind in it
         lock = _lock(files, path)
         try:
             if files.exists(join(path, META_NAME)):
@@ -89,12 +91,7 @@ class DataDirectory:
                         " or say that formatted directories are to be ignored"
                     )
                 return existing
-            others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
-            if others:
-                raise DirectoryError(
-                    f"{path} is not formatted but not empty, it holds {', '.join(sorted(others)[:5])}. Name an empty"
-                    " or new directory"
-                )
+            _refuse_foreign(files, path)
             write_new_file(files, join(path, META_NAME), encode_meta(identity))
             return identity
         finally:
@@ -187,6 +184,15 @@ def _damaged(path: str) -> DirectoryError:
         f"{path} is damaged: it cannot be told whose data this is. Nothing was changed. Bring the file back from"
         " where it is undamaged, or remove this replica and add a new one with a directory of its own"
     )
+
+
+def _refuse_foreign(files: FileSystem, path: str) -> None:
+    others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
+    if others:
+        raise DirectoryError(
+            f"{path} is not formatted but not empty, it holds {', '.join(sorted(others)[:5])}. Name an empty or new"
+            " directory"
+        )
 
 
 def _lock(files: FileSystem, path: str) -> Lock:

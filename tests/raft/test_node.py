@@ -11,12 +11,14 @@ from pathlib import Path
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
 from raft.core.messages import DescribeQuorumRequest
 from raft.core.types import Offset
 from raft.observe import observe
+from raft.rpc.log_service import ERROR_KEY
 from raft.storage.batch import batch_timestamp
 from raft.storage.directory import DataDirectory
 from raft.storage.memory import MemoryFileSystem
@@ -331,3 +333,43 @@ async def test_watching_with_another_clusters_id_is_refused_by_name(tmp_path: Pa
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await call.read()
             assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+METHODS = [
+    "/kraftpb.v1.QuorumService/Vote",
+    "/kraftpb.v1.QuorumService/BeginQuorumEpoch",
+    "/kraftpb.v1.QuorumService/EndQuorumEpoch",
+    "/kraftpb.v1.QuorumService/FetchSnapshot",
+    "/kraftpb.v1.QuorumService/DescribeQuorum",
+    "/kraftpb.v1.LogService/DescribeNode",
+]
+
+
+async def test_bytes_that_are_no_message_are_an_invalid_request_and_change_nothing(tmp_path: Path) -> None:
+    garbage = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        leader = await cluster.leader()
+        before = (leader.leader_and_epoch, leader.log_end_offset)
+        async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
+            calls = [channel.unary_unary(method)(garbage, timeout=5) for method in METHODS]
+            watch = channel.unary_stream("/kraftpb.v1.LogService/Watch")(garbage, timeout=5)
+            fetch = channel.stream_stream("/kraftpb.v1.QuorumService/Fetch")(timeout=5)
+            await fetch.write(garbage)
+            for attempt in (*calls, watch.read(), fetch.read()):
+                with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                    await attempt
+                assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+                assert (ERROR_KEY, str(int(ErrorCode.INVALID_REQUEST))) in tuple(refusal.value.trailing_metadata())
+        assert (leader.leader_and_epoch, leader.log_end_offset) == before
+        await leader.append([b"goes on"])
+
+
+async def test_reflection_names_every_service(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
+            call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(timeout=5)
+            await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+            answer = await call.read()
+            call.cancel()
+        names = {service.name for service in answer.list_services_response.service}
+        assert {"kraftpb.v1.QuorumService", "kraftpb.v1.LogService", "grpc.health.v1.Health"} <= names

@@ -14,6 +14,7 @@ from raft.core.errors import ErrorCode
 from raft.core.events import ShutdownRequested
 from raft.core.messages import DescribeQuorumRequest, FetchSnapshotRequest, Request
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.validation import EPOCH_JUMP_MAX
 from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,
@@ -218,3 +219,13 @@ def test_rf60_a_refusal_says_who_leads_and_where() -> None:
     response = follower().ask(fetch(2, EPOCH))
     assert response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (response.leader, response.leader_endpoint) == (leader_and_epoch(3, EPOCH), endpoint(3))
+
+
+@pytest.mark.parametrize("epoch", [EPOCH + EPOCH_JUMP_MAX + 1, 2**31 - 1])
+def test_an_epoch_that_no_cluster_can_have_reached_is_invalid_and_changes_nothing(epoch: int) -> None:
+    for request in (
+        vote(2, epoch, last_epoch=epoch - 1, last_offset=100),
+        begin_quorum_epoch(2, epoch),
+        end_quorum_epoch(2, epoch),
+    ):
+        assert refuse(replica(election_state=election_state(EPOCH)), request) is ErrorCode.INVALID_REQUEST

@@ -1,0 +1,90 @@
+"""Answers bytes that are no message: INVALID_REQUEST, instead of gRPC's UNKNOWN with Python's exception in it.
+
+gRPC decodes a request before any handler sees it. The interceptor lets undecodable bytes through as a mark, and ends
+the call with Kafka's error where the mark would reach the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.rpc.log_service import abort
+
+_MALFORMED: Final = object()
+_REFUSAL: Final = ProtocolError(
+    ErrorCode.INVALID_REQUEST, "the request's bytes are no message of this method; check the versions of both sides"
+)
+
+Deserializer = Callable[[bytes], Any]
+
+
+class MalformedRequests(grpc.aio.ServerInterceptor):
+    """Wraps every method of a server."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """The method's own handler behind a check that its request could be decoded."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_deserializer is None:
+            return handler
+        deserialize = _lenient(handler.request_deserializer)
+        encoders = {"request_deserializer": deserialize, "response_serializer": handler.response_serializer}
+        if handler.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(_checked_stream(handler.stream_stream), **encoders)
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(_checked_unary_stream(handler.unary_stream), **encoders)
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(_checked_unary(handler.unary_unary), **encoders)
+        return handler
+
+
+def _lenient(deserialize: Deserializer) -> Deserializer:
+    def decode(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return _MALFORMED
+
+    return decode
+
+
+def _checked_unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def call(request: Any, context: Any) -> Any:
+        if request is _MALFORMED:
+            await abort(context, _REFUSAL)
+        return await method(request, context)
+
+    return call
+
+
+def _checked_unary_stream(method: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+        if request is _MALFORMED:
+            await abort(context, _REFUSAL)
+        async for response in method(request, context):
+            yield response
+
+    return call
+
+
+def _checked_stream(method: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    async def call(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async def checked() -> AsyncIterator[Any]:
+            async for request in requests:
+                if request is _MALFORMED:
+                    await abort(context, _REFUSAL)
+                yield request
+
+        async for response in method(checked(), context):
+            yield response
+
+    return call

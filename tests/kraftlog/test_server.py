@@ -1,0 +1,59 @@
+"""One node of the metadata service, wired whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kraftlog.config import NodeConfig
+from kraftlog.server import running_node
+from raft.core.errors import CorruptLog
+from raft.core.types import Endpoint, NodeId
+from raft.storage.directory import DataDirectory
+from raft.storage.identifiers import random_cluster_id
+from raft.storage.posix import PosixFileSystem
+from statemachine.client import AdminClient
+from tests.raft.nodes import free_port
+
+
+def formatted(directory: Path) -> NodeConfig:
+    """A sole voter whose directory is ready."""
+    listener = Endpoint("127.0.0.1", free_port())
+    DataDirectory.format(PosixFileSystem(), str(directory), cluster_id=random_cluster_id(), node_id=NodeId(1))
+    return NodeConfig(node_id=NodeId(1), directory=directory, listener=listener, voters=((NodeId(1), listener),))
+
+
+async def test_a_voter_whose_log_is_gone_refuses_the_start_and_changes_nothing(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+    for path in (tmp_path / "node" / "log").iterdir():
+        path.unlink()
+    with pytest.raises(CorruptLog, match="were durable"):
+        async with running_node(config):
+            pass
+    assert list((tmp_path / "node" / "log").iterdir()) == []
+    assert (tmp_path / "node" / "metadata.db").exists()
+
+
+async def test_a_metadata_database_that_is_gone_is_made_again_from_the_log(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+    for path in (tmp_path / "node").glob("metadata.db*"):
+        path.unlink()
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
+        brokers = (await client.list_brokers()).brokers
+    assert [broker.broker_id for broker in brokers] == [7, 8]
+
+
+async def test_a_copied_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    shutil.copytree(tmp_path / "node", tmp_path / "copy")
+    other = NodeConfig(node_id=NodeId(2), directory=tmp_path / "copy", listener=config.listener, voters=config.voters)
+    with pytest.raises(Exception, match="node 1"):
+        async with running_node(other):
+            pass
