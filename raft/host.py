@@ -76,8 +76,8 @@ async def hosted_node(
     it has lost committed records, and is refused. Raises StorageError, CorruptLog or ConfigurationError
     if it cannot start.
     """
-    with contextlib.ExitStack() as resources:
-        quorum_state = resources.enter_context(contextlib.closing(QuorumStateStore(directory.files, directory.path)))
+    quorum_state = QuorumStateStore(directory.files, directory.path)
+    with contextlib.closing(quorum_state):
         election_state = quorum_state.load()
         log = SegmentedLog.open(
             directory.files,
@@ -85,47 +85,59 @@ async def hosted_node(
             config=log_config or LogConfig(),
             minimum_durable_offset=minimum_durable_offset,
         )
-        resources.enter_context(contextlib.closing(log))
-        _check_vote_is_known(directory, log, election_state)
-        log.reserve(0)  # the room that control batches need is there before anybody needs it
-        logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
-        node = Node(
-            identity=Identity(
-                cluster_id=directory.identity.cluster_id,
-                key=ReplicaKey(directory.identity.node_id, directory.identity.directory_id),
-                endpoint=endpoint,
-                voters=voters,
-                bootstrap_endpoints=bootstrap_endpoints,
-            ),
-            config=config or QuorumConfig(),
-            log=log,
-            quorum_state=quorum_state,
-            election_state=election_state,
-            on_fatal=on_fatal,
-            on_listener_fault=on_listener_fault,
-        )
-        try:
-            server = grpc.aio.server(
-                interceptors=(MalformedRequests(),),
-                options=SERVER_OPTIONS,
-                maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
+        with contextlib.closing(log):
+            _check_vote_is_known(directory, log, election_state)
+            log.reserve(0)  # the room that control batches need is there before anybody needs it
+            logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
+            node = Node(
+                identity=Identity(
+                    cluster_id=directory.identity.cluster_id,
+                    key=ReplicaKey(directory.identity.node_id, directory.identity.directory_id),
+                    endpoint=endpoint,
+                    voters=voters,
+                    bootstrap_endpoints=bootstrap_endpoints,
+                ),
+                config=config or QuorumConfig(),
+                log=log,
+                quorum_state=quorum_state,
+                election_state=election_state,
+                on_fatal=on_fatal,
+                on_listener_fault=on_listener_fault,
             )
-            names = [*_add_raft_services(server, node, applied_end_offset)]
-            names += add_services(server, node) if add_services is not None else ()
-            health = _add_health_and_reflection(server, names)
-            _bind(server, listen_on or endpoint)
-            node.start()
-            await server.start()
-            for name in ("", *names):
-                await health.set(name, health_pb2.HealthCheckResponse.SERVING)
-            try:
+            async with _serving(node, listen_on or endpoint, add_services, applied_end_offset):
                 yield node
-            finally:
-                await health.enter_graceful_shutdown()
-                await node.shutdown(SHUTDOWN_TIMEOUT_MS)
-                await server.stop(SERVER_GRACE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    node: Node,
+    listen_on: Endpoint,
+    add_services: AddServices | None,
+    applied_end_offset: Callable[[], Offset] | None,
+) -> AsyncIterator[None]:
+    """The node answers for as long as the context lasts; then it hands over, and every call ends."""
+    try:
+        server = grpc.aio.server(
+            interceptors=(MalformedRequests(),),
+            options=SERVER_OPTIONS,
+            maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
+        )
+        names = [*_add_raft_services(server, node, applied_end_offset)]
+        names += add_services(server, node) if add_services is not None else ()
+        health = _add_health_and_reflection(server, names)
+        _bind(server, listen_on)
+        node.start()
+        await server.start()
+        for name in ("", *names):
+            await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        try:
+            yield
         finally:
-            await node.close()
+            await health.enter_graceful_shutdown()
+            await node.shutdown(SHUTDOWN_TIMEOUT_MS)
+            await server.stop(SERVER_GRACE_SECONDS)
+    finally:
+        await node.close()
 
 
 def _check_vote_is_known(directory: DataDirectory, log: SegmentedLog, election_state: ElectionState | None) -> None:
