@@ -16,6 +16,7 @@ from analytics.manifest import (
     LOG_DIRECTORY,
     MANIFEST_DIRECTORY,
     Manifest,
+    check_files,
     latest_manifest,
     publish_manifest,
 )
@@ -35,7 +36,11 @@ class ExportDirectory:
     """An export that this process may change. Use it as a context manager: leaving it releases the lock."""
 
     def __init__(self, files: ExportFiles, path: Path) -> None:
-        """Open the directory, or make it. Raises DirectoryError if it is locked or not an export's."""
+        """Open the directory, or make it.
+
+        Raises DirectoryError if it is locked or not an export's, CorruptLog if files of the export are missing or of
+        another size.
+        """
         self.files = files
         self.path = path
         if path.exists() and not path.is_dir():
@@ -52,6 +57,8 @@ class ExportDirectory:
             files.make_directory(path / LOG_DIRECTORY)
             files.make_directory(path / MANIFEST_DIRECTORY)
             self.manifest = latest_manifest(path)
+            if self.manifest is not None:
+                check_files(path, self.manifest)
             self._sweep()
         except BaseException:
             lock.close()

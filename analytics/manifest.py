@@ -109,10 +109,9 @@ def read_manifest(directory: Path) -> Manifest:
 def verify(directory: Path) -> Manifest:
     """The manifest, after reading every byte of every file. Raises CorruptLog naming the first that is damaged."""
     manifest = read_manifest(directory)
+    check_files(directory, manifest)
     for file in manifest.files:
         path = directory / file.name
-        if not path.is_file():
-            raise CorruptLog(f"{path} is missing although the manifest lists it; export again to an empty directory")
         size, crc = checksum(path)
         if (size, crc) != (file.bytes, file.crc32c):
             raise CorruptLog(
@@ -120,6 +119,20 @@ def verify(directory: Path) -> Manifest:
                 f" {file.crc32c:08x}; export again to an empty directory"
             )
     return manifest
+
+
+def check_files(directory: Path, manifest: Manifest) -> None:
+    """Raise CorruptLog naming the first listed file that is missing or of another size. Reads none of them."""
+    for file in manifest.files:
+        path = directory / file.name
+        with storage_errors(path, "read"):
+            size = path.stat().st_size if path.is_file() else None
+        if size is None:
+            raise CorruptLog(f"{path} is missing although the manifest lists it; export again to an empty directory")
+        if size != file.bytes:
+            raise CorruptLog(
+                f"{path} is damaged: it has {size} bytes, written were {file.bytes}; export again to an empty directory"
+            )
 
 
 def checksum(path: Path) -> tuple[int, int]:

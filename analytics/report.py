@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from analytics.manifest import Manifest, read_manifest
+from analytics.manifest import Manifest, check_files, read_manifest
 from analytics.offsets import ENDING_OFFSETS
 from analytics.queries import BROKERS, COUNTS, LEADERS, RECORDS_OVER_TIME, STATE_COLUMNS
 from analytics.schema import spark_ddl
@@ -92,9 +92,9 @@ class Report:
 def report(spark: SparkSession, directory: Path | str) -> Report:
     """The report on the export in a directory.
 
-    Raises DirectoryError if there is none, ProtocolError(OFFSET_OUT_OF_RANGE) if it does not begin at offset 0.
+    Raises what `replayable_manifest` raises.
     """
-    manifest = _whole(Path(directory))
+    manifest = replayable_manifest(Path(directory))
     bucket = bucket_for(manifest)
     with _log(spark, directory, manifest) as log:
         return Report(
@@ -110,9 +110,26 @@ def report(spark: SparkSession, directory: Path | str) -> Report:
 
 def counts(spark: SparkSession, directory: Path | str) -> Counts:
     """How many topics, partitions, brokers and configs there are after the last exported record; raises as `report`."""
-    manifest = _whole(Path(directory))
+    manifest = replayable_manifest(Path(directory))
     with _log(spark, directory, manifest) as log:
         return _counts(spark, log, manifest)
+
+
+def replayable_manifest(directory: Path) -> Manifest:
+    """The manifest of an export that can be replayed: it begins at offset 0, and its files are there.
+
+    Raises DirectoryError if there is none, CorruptLog if a file is missing or of another size,
+    ProtocolError(OFFSET_OUT_OF_RANGE) if it does not begin at offset 0.
+    """
+    manifest = read_manifest(directory)
+    check_files(directory, manifest)
+    if manifest.start_offset > 0:
+        raise ProtocolError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the export in {directory} begins at offset {manifest.start_offset}: what was before is not in it, so it"
+            " cannot say what there is now; it can still be queried as a table",
+        )
+    return manifest
 
 
 def bucket_for(manifest: Manifest) -> str:
@@ -132,18 +149,6 @@ def _rows(kind: type[Line], found: DataFrame) -> tuple[Line, ...]:
 def _counts(spark: SparkSession, log: DataFrame, manifest: Manifest) -> Counts:
     (row,) = spark.sql(COUNTS, log=log).collect()
     return Counts(end_offset=manifest.end_offset, **row.asDict())
-
-
-def _whole(directory: Path) -> Manifest:
-    """The manifest of an export that can be replayed: one that lacks no record."""
-    manifest = read_manifest(directory)
-    if manifest.start_offset > 0:
-        raise ProtocolError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"the export in {directory} begins at offset {manifest.start_offset}: what was before is not in it, so it"
-            " cannot say what there is now; it can still be queried as a table",
-        )
-    return manifest
 
 
 @contextmanager

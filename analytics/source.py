@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 import grpc
 import grpc.aio
@@ -130,7 +130,7 @@ class GrpcSource:
         first = self._turn % len(self._endpoints)
         endpoints = self._endpoints[first:] + self._endpoints[:first]
         watching = watch(endpoints, start_offset=start_offset, end_offset=end_offset, cluster_id=self._cluster_id)
-        return cast("AsyncGenerator[Watched]", watching)
+        return watching
 
     async def _next_batches(self, watching: AsyncGenerator[Watched]) -> tuple[Batch, ...]:
         async with asyncio.timeout(self._timeout_ms / 1000):

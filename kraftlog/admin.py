@@ -7,7 +7,7 @@ leader's high watermark. Without a leader they are answered all the same, from w
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -86,19 +86,23 @@ async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not
             raise
 
 
-async def delete_topics(endpoints: Sequence[Endpoint], names: Iterable[str], *, if_exists: bool) -> dict[str, bool]:
-    """Delete them one by one; tells which were there. Raises ProtocolError for the first that cannot be deleted."""
-    deleted = {}
+async def delete_topics(
+    endpoints: Sequence[Endpoint], names: Iterable[str], *, if_exists: bool
+) -> AsyncGenerator[tuple[str, bool]]:
+    """Delete them one by one; tells of each whether it was there.
+
+    Raises ProtocolError for the first that cannot be deleted; those behind it stay.
+    """
     async with _client(endpoints) as client:
         for name in names:
             try:
                 await client.delete_topics([name])
-                deleted[name] = True
+                was_there = True
             except ProtocolError as error:
                 if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                deleted[name] = False
-    return deleted
+                was_there = False
+            yield name, was_there
 
 
 async def register_broker(

@@ -215,7 +215,7 @@ def _read(path: Path) -> ClusterDirectory:
                 f"{path} has format version {version}; this kraftlog knows version {FORMAT_VERSION}: use a newer one"
             )
         return _cluster_of(path.parent, document)
-    except (KeyError, TypeError, ValueError, ConfigurationError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, ConfigurationError) as error:
         raise DirectoryError(f"{path} is damaged ({error}); restore it, or name another directory") from None
 
 

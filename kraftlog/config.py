@@ -8,6 +8,7 @@ names the file, the key and the value, and says what to do. Which keys there are
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -42,6 +43,14 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         VoterSet(Voter(ReplicaKey(node_id), endpoint) for node_id, endpoint in self.voters)
+        voter_at: dict[Endpoint, NodeId] = {}
+        for node_id, endpoint in self.voters:
+            if endpoint in voter_at:
+                raise ConfigurationError(
+                    f"controller.quorum.voters has voters {voter_at[endpoint]} and {node_id} both at {endpoint};"
+                    " give each voter an address of its own"
+                )
+            voter_at[endpoint] = node_id
         own = dict(self.voters).get(self.node_id)
         if own is not None and own.port != self.listener.port:
             raise ConfigurationError(
@@ -75,19 +84,11 @@ _SECTIONS: Final[Mapping[str, type]] = {"node": NodeConfig, "quorum": QuorumConf
 def load_config(path: Path) -> NodeConfig:
     """The configuration in the file at `path`. Raises ConfigurationError."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file; give the path of a node's TOML file") from None
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path}: it cannot be read ({error.strerror}); check the path and its rights"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: it is no TOML: {error}; correct the file") from None
-    try:
-        return parse_config(document, path.resolve().parent)
+        return parse_config(_read_toml(path), path.resolve().parent)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: it is nested deeper than any setting; correct the file") from None
 
 
 def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
@@ -124,6 +125,19 @@ def render_config(settings: Mapping[str, object]) -> str:
     return "\n".join(blocks)
 
 
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError("there is no such file; give the path of a node's TOML file") from None
+    except OSError as error:
+        raise ConfigurationError(f"it cannot be read ({error.strerror}); check the path and its rights") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"it is no TOML: {error}; correct the file") from None
+    except ValueError:  # Python reads no integer of more than 4300 digits
+        raise ConfigurationError("a number in it has more digits than any setting takes; correct the file") from None
+
+
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         key = prefix + name
@@ -158,9 +172,10 @@ def _toml_value(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            return f'"{escaped}"'
+            return json.dumps(value, ensure_ascii=False)  # its escapes are TOML's too
         case list() | tuple():
             return "[" + ", ".join(map(_toml_value, value)) + "]"
+        case int() if value.bit_length() > 64:
+            return hex(value)  # Python writes no integer of more than 4300 digits in decimal
         case _:
             return str(value)

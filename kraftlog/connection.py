@@ -46,6 +46,10 @@ def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> Protoco
         return ProtocolError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"nobody can be reached at {endpoint}; start the node or check the address"
         )
+    if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return ProtocolError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{endpoint} has no room: {error.details()}; try again later"
+        )
     return ProtocolError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",

@@ -20,7 +20,8 @@ _ENDPOINT: Final = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^:\[\]
 
 def parse_endpoint(text: str) -> Endpoint:
     """`host:port`; an IPv6 address goes in brackets. The port is from 1 to 65535."""
-    match = _ENDPOINT.fullmatch(text.strip())
+    address = text.strip()
+    match = _ENDPOINT.fullmatch(address) if address.isprintable() else None
     if match is None:
         raise ConfigurationError(f"{text!r} is no address; write host:port, or [address]:port for IPv6")
     port = int(match["port"])

@@ -73,7 +73,10 @@ def text_list(value: object) -> list[str]:
 
 def directory(value: object) -> Path:
     """Takes a path."""
-    return Path(text(value)).expanduser()
+    path = text(value)
+    if "\0" in path:
+        raise ConfigurationError("it must be a path, which has no NUL character")
+    return Path(path).expanduser()
 
 
 def listener(value: object) -> Endpoint:

@@ -10,12 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
+from kraftlog.cli.options import path_argument
+
 app = typer.Typer(help="Measure a cluster of this machine's own.", no_args_is_help=True, rich_markup_mode=None)
 
-JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result there as well.")]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", parser=path_argument, metavar="FILE", help="Write the result there as well."),
+]
 DirectoryOption = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="DIR", help="Where the clusters are made; else a temporary one."),
+    typer.Option(
+        "--dir", parser=path_argument, metavar="DIR", help="Where the clusters are made; else a temporary one."
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
 from kraftlog.cli.output import print_rows, say
+from kraftlog.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -17,7 +18,7 @@ COLUMNS = ("BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced")
 @app.command()
 def register(
     bootstrap_server: BootstrapServer,
-    broker_id: Annotated[int, typer.Option("--id", min=0, help="The broker's id.")],
+    broker_id: Annotated[int, typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")],
     endpoint: Annotated[
         list[str], typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="A listener; may be given again.")
     ],

@@ -56,6 +56,11 @@ def alter(
     if not add and not delete:
         raise typer.BadParameter("give at least one of the two", param_hint="--add-config / --delete-config")
     changes: dict[str, str | None] = {**usage(parse_configs, add or [], "--add-config")}
+    contradicted = next((key for key in delete or [] if key in changes), None)
+    if contradicted is not None:
+        raise typer.BadParameter(f"{contradicted} is to be set and unset; keep one", param_hint="--delete-config")
     changes.update(dict.fromkeys(delete or []))
     run_async(alter_configs(endpoints(bootstrap_server), entity_type.value, entity_name, changes))
-    say(f"Altered {len(changes)} configs of {entity_type.value.removesuffix('s')} {entity_name}.")
+    configs = "1 config" if len(changes) == 1 else f"{len(changes)} configs"
+    entity = f"{entity_type.value.removesuffix('s')} {entity_name}" if entity_name else "the brokers' default"
+    say(f"Altered {configs} of {entity}.")

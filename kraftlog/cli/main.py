@@ -43,6 +43,8 @@ app.add_typer(bench.app, name="bench")
 
 def run() -> None:
     """The entry point: run the command line of this process and exit."""
+    # Otherwise gRPC writes lines of its own between ours, such as one about a port in use before our error says so.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before any command imports grpc, which reads it once
     sys.exit(main(sys.argv[1:]))
 
 
@@ -50,9 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
     configure_logging("critical")
     try:
-        result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
-        sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return _command(arguments)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -61,6 +61,26 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_FAILURE
     except Exception as error:
         return _failed(error)
+
+
+def _command(arguments: Sequence[str]) -> int:
+    for argument in arguments:
+        if not _is_utf8(argument):
+            raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
+    try:
+        result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
+    finally:
+        sys.stdout.flush()  # what was done comes before the error that says what was not
+    return result if isinstance(result, int) else 0
+
+
+def _is_utf8(argument: str) -> bool:
+    """Whether it was UTF-8: Python takes in other bytes as surrogates, which nothing can encode again."""
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _failed(error: Exception) -> int:

@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kraftlog.cli.options import path_argument
 from kraftlog.cli.output import say
 
-ConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The node's TOML file.")]
+ConfigOption = Annotated[
+    Path, typer.Option("--config", parser=path_argument, metavar="FILE", help="The node's TOML file.")
+]
 
 
 def add_to(app: typer.Typer) -> None:

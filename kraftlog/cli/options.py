@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -39,6 +40,13 @@ BootstrapServer = Annotated[
 def endpoints(bootstrap_server: str) -> tuple[Endpoint, ...]:
     """The addresses in `--bootstrap-server`. Raises a usage error for one that is none."""
     return usage(parse_endpoints, bootstrap_server, "--bootstrap-server")
+
+
+def path_argument(value: str | Path) -> Path:
+    """The path that an option names; an empty one, which would mean the working directory, is a usage error."""
+    if not str(value):
+        raise typer.BadParameter("it is empty; name a path")
+    return Path(value)
 
 
 def usage(parse: Callable[[Value], Result], value: Value, option: str) -> Result:

@@ -1,4 +1,7 @@
-"""What commands print: tables for people, JSON for programs. Only this module writes to standard output."""
+"""What commands print: tables for people, JSON for programs. Only this module writes to standard output.
+
+A note is for people only and goes to standard error.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,11 @@ UNWRAPPED_WIDTH: Final = 10_000
 def say(line: str) -> None:
     """Print one line as it is."""
     sys.stdout.write(line + "\n")
+
+
+def note(line: str) -> None:
+    """Tell whoever waits at the terminal what is going on."""
+    sys.stderr.write(line + "\n")
 
 
 def print_json(value: Any) -> None:

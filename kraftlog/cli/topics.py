@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
 from kraftlog.cli.output import print_json, print_rows, say
 
+if TYPE_CHECKING:
+    from raft.core.types import Endpoint
+
 app = typer.Typer(help="Topics.", no_args_is_help=True, rich_markup_mode=None)
 
 FROM_DEFAULT = -1
 """Kafka's way to say: as many as the cluster's default."""
+INT32_MAX: Final = 2**31 - 1
 
 LIST_COLUMNS = ("Topic", "TopicId", "Partitions", "ReplicationFactor")
 PARTITION_COLUMNS = ("Topic", "Partition", "Leader", "LeaderEpoch", "Replicas", "Isr")
@@ -25,9 +30,17 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics'
 def create(
     name: Name,
     bootstrap_server: BootstrapServer,
-    partitions: Annotated[int | None, typer.Option("--partitions", help="How many; else the default.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=FROM_DEFAULT, max=INT32_MAX, help="How many; else the default.")
+    ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", help="Brokers for each partition; else the default.")
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            min=FROM_DEFAULT,
+            max=INT32_MAX,
+            help="Brokers for each partition; else the default.",
+        ),
     ] = None,
     replica_assignment: Annotated[
         str | None,
@@ -111,7 +124,12 @@ def delete(
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
 ) -> None:
     """Delete topics."""
+    run_async(_delete(endpoints(bootstrap_server), names, if_exists=if_exists))
+
+
+async def _delete(addresses: tuple[Endpoint, ...], names: list[str], *, if_exists: bool) -> None:
     from kraftlog.admin import delete_topics
 
-    for name, was_there in run_async(delete_topics(endpoints(bootstrap_server), names, if_exists=if_exists)).items():
-        say(f"Deleted topic {name}." if was_there else f"Topic {name} does not exist.")
+    async with aclosing(delete_topics(addresses, names, if_exists=if_exists)) as deletions:
+        async for name, was_there in deletions:
+            say(f"Deleted topic {name}." if was_there else f"Topic {name} does not exist.")

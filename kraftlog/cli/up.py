@@ -7,11 +7,16 @@ from typing import Annotated
 
 import typer
 
-from kraftlog.cli.options import run_async
+from kraftlog.cli.options import path_argument, run_async
 
-DirectoryOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the cluster keeps everything.")]
+DirectoryOption = Annotated[
+    Path, typer.Option("--dir", parser=path_argument, metavar="DIR", help="Where the cluster keeps everything.")
+]
 TemporaryDirectoryOption = Annotated[
-    Path | None, typer.Option("--dir", metavar="DIR", help="Where the cluster keeps everything; else a temporary one.")
+    Path | None,
+    typer.Option(
+        "--dir", parser=path_argument, metavar="DIR", help="Where the cluster keeps everything; else a temporary one."
+    ),
 ]
 
 

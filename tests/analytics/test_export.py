@@ -224,3 +224,15 @@ async def test_damage_is_found(tmp_path):
     file.unlink()
     with pytest.raises(CorruptLog, match=r"-2\.parquet is missing"):
         verify(tmp_path)
+
+
+async def test_an_export_whose_file_is_missing_or_of_another_size_is_not_continued(tmp_path):
+    await export(MemorySource(small_log().up_to(6)), tmp_path)
+    (file,) = (tmp_path / "log").iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CorruptLog, match=r"-1\.parquet is damaged: it has \d+ bytes, written were \d+; export again"):
+        await export(MemorySource(small_log()), tmp_path)
+    file.unlink()
+    with pytest.raises(CorruptLog, match=r"-1\.parquet is missing"):
+        await export(MemorySource(small_log()), tmp_path)
+    assert list((tmp_path / "log").iterdir()) == []

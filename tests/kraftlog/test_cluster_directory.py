@@ -117,6 +117,12 @@ def test_a_damaged_cluster_file_is_refused(tmp_path: Path, damage: str) -> None:
         open_or_create(tmp_path)
 
 
+def test_a_cluster_file_beyond_what_python_parses_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text("voters = " + "[" * 3000)
+    with pytest.raises(DirectoryError, match=r"cluster\.toml is damaged"):
+        open_or_create(tmp_path)
+
+
 def test_a_node_file_with_another_id_is_refused(tmp_path: Path) -> None:
     cluster = open_or_create(tmp_path, voters=2)
     shutil.copy(cluster.config_path(1), cluster.config_path(2))

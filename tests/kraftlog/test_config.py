@@ -100,11 +100,14 @@ def test_a_key_that_is_missing_is_named(setting) -> None:
         ('listeners = "localhost:0"', ["port 0", "from 1 to 65535"]),
         ('listeners = "localhost:65536"', ["65536"]),
         ('log.dir = ""', ["log.dir", "text"]),
+        (r'log.dir = "a\u0000b"', [r'log.dir = "a\u0000b"', "NUL"]),
+        (f"node.id = 0x{'f' * 5000}", ["node.id = 0xff", "whole number"]),
         ('controller.quorum.voters = ["1@0.0.0.0:0"]', ["0.0.0.0:0"]),
         ('controller.quorum.voters = ["1@0.0.0.0:9093"]', ["nobody can connect"]),
         ('controller.quorum.voters = ["127.0.0.1:9093"]', ["id@host:port"]),
         ('controller.quorum.voters = ["x@127.0.0.1:9093"]', ["'x'", "node id"]),
         ("controller.quorum.voters = []", ["voter set is empty"]),
+        ('controller.quorum.voters = ["1@a:9093", "2@a:9093"]', ["voters 1 and 2 both at a:9093"]),
         ('controller.quorum.voters = ["1@a:9093", "1@b:9093"]', ["voter 1 is listed twice"]),
         ('controller.quorum.voters = ["1@127.0.0.1:9094"]', ["same port", "9094", "9093"]),
     ],
@@ -132,6 +135,22 @@ def test_a_file_that_is_no_toml_is_refused_by_its_path(tmp_path: Path, content: 
     path = tmp_path / "node.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"node\.toml: it is no TOML"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("node.id = " + "[" * 3000, "nested deeper"),
+        (".".join(["a"] * 3000) + " = 1", "nested deeper"),
+        ("node.id = " + "1" * 5000, "more digits"),
+    ],
+    ids=["lists", "tables", "digits"],
+)
+def test_a_file_beyond_what_python_parses_is_refused_by_its_path(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(content)
+    with pytest.raises(ConfigurationError, match=rf"node\.toml: .*{words}"):
         load_config(path)
 
 

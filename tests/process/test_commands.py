@@ -61,6 +61,13 @@ def test_deleting_a_topic_that_does_not_exist_is_an_error_unless_told_otherwise(
     assert ask("topics", "delete", "nobody", "--if-exists").lines() == ["Topic nobody does not exist."]
 
 
+def test_what_was_deleted_before_one_that_cannot_be_is_told(ask) -> None:
+    assert ask("topics", "create", "goes", "--replication-factor", 1).code == 0
+    said = ask("topics", "delete", "goes", "nobody")
+    assert (said.code, said.output) == (1, "Deleted topic goes.\n")
+    assert said.errors.startswith("error: UNKNOWN_TOPIC_OR_PARTITION: ")
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -91,10 +98,19 @@ def test_brokers_are_listed(ask) -> None:
 def test_configs_are_altered_and_described(ask) -> None:
     assert ask("topics", "create", "configured", "--replication-factor", 1).code == 0
     entity = ("--entity-type", "topics", "--entity-name", "configured")
-    assert ask("configs", "alter", *entity, "--add-config", "retention.ms=7").code == 0
+    altered = ask("configs", "alter", *entity, "--add-config", "retention.ms=7")
+    assert altered.lines() == ["Altered 1 config of topic configured."]
     assert ask("configs", "describe", *entity, "--output", "json").json() == [{"Name": "retention.ms", "Value": "7"}]
     assert ask("configs", "alter", *entity, "--delete-config", "retention.ms").code == 0
     assert ask("configs", "describe", *entity, "--output", "json").json() == []
+
+
+def test_the_default_of_all_brokers_is_altered(ask) -> None:
+    entity = ("--entity-type", "brokers", "--entity-name", "")
+    added = ("--add-config", "log.retention.ms=7", "--add-config", "log.segment.bytes=1048576")
+    assert ask("configs", "alter", *entity, *added).lines() == ["Altered 2 configs of the brokers' default."]
+    removed = ("--delete-config", "log.retention.ms", "--delete-config", "log.segment.bytes")
+    assert ask("configs", "alter", *entity, *removed).code == 0
 
 
 def test_configs_of_a_topic_that_does_not_exist_cannot_be_altered(ask) -> None:
