@@ -129,8 +129,7 @@ class GrpcSource:
         """What the endpoints give, the one whose turn it is first."""
         first = self._turn % len(self._endpoints)
         endpoints = self._endpoints[first:] + self._endpoints[:first]
-        watching = watch(endpoints, start_offset=start_offset, end_offset=end_offset, cluster_id=self._cluster_id)
-        return watching
+        return watch(endpoints, start_offset=start_offset, end_offset=end_offset, cluster_id=self._cluster_id)
 
     async def _next_batches(self, watching: AsyncGenerator[Watched]) -> tuple[Batch, ...]:
         async with asyncio.timeout(self._timeout_ms / 1000):

@@ -14,6 +14,7 @@ from kraftpb.v1.metadata_pb2 import BrokerEndpoint, MetadataRecord, RegisterBrok
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from statemachine.ids import ID_BYTES, id_to_text, is_reserved
+from statemachine.names import quoted
 from statemachine.overlay import Overlay
 from statemachine.topic_operations import repeats
 
@@ -35,7 +36,7 @@ def register_broker(
     if request.HasField("cluster_id") and request.cluster_id != cluster_id:
         raise ProtocolError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"this is cluster {cluster_id}, not {request.cluster_id[:64]!r}; check the address",
+            f"this is cluster {cluster_id}, not {quoted(request.cluster_id)}; check the address",
         )
     _check_identity(request)
     _check_listeners(request.listeners)
@@ -73,13 +74,13 @@ def _check_listeners(listeners: Sequence[BrokerEndpoint]) -> None:
     if not 0 < len(listeners) <= LISTENERS_MAX:
         raise _invalid(f"the broker has {len(listeners)} listeners; give 1 to {LISTENERS_MAX}")
     for name in repeats(listener.name for listener in listeners):
-        raise _invalid(f"two listeners are named {name!r}; each needs a name of its own")
+        raise _invalid(f"two listeners are named {quoted(name)}; each needs a name of its own")
     for listener in listeners:
         if not 0 < len(listener.name) <= LISTENER_NAME_LENGTH_MAX:
             raise _invalid(f"a listener's name must have 1 to {LISTENER_NAME_LENGTH_MAX} characters")
         if not 0 < len(listener.host) <= HOST_LENGTH_MAX or not 0 < listener.port < 65536:
             raise _invalid(
-                f"nobody can reach listener {listener.name!r} at host {listener.host[:HOST_LENGTH_MAX]!r}, port"
+                f"nobody can reach listener {quoted(listener.name)} at host {quoted(listener.host)}, port"
                 f" {listener.port}; give a host name and a port from 1 to 65535"
             )
 

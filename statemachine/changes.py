@@ -22,6 +22,7 @@ from kraftpb.v1.metadata_pb2 import (
 from raft.core.errors import InvariantViolation
 from raft.core.types import Offset
 from statemachine.ids import ID_BYTES
+from statemachine.names import quoted
 from statemachine.resources import ResourceType
 
 
@@ -93,13 +94,13 @@ class Changes:
     def _replay_topic(self, record: TopicRecord, offset: int) -> None:
         topic_id, name = record.topic_id, record.name
         if len(topic_id) != ID_BYTES or not name:
-            _refuse(offset, f"creates topic {name!r} with the id {topic_id.hex()!r}, which cannot be")
+            _refuse(offset, f"creates topic {quoted(name)} with the id {topic_id.hex()!r}, which cannot be")
         if (
             topic_id in self.topics
             or name in self._names
             or any(stored not in self.removed_topics for stored in self._stored.topics_like(topic_id, name))
         ):
-            _refuse(offset, f"creates topic {name!r} with the id {topic_id.hex()}, one of which exists")
+            _refuse(offset, f"creates topic {quoted(name)} with the id {topic_id.hex()}, one of which exists")
         self.topics[topic_id] = name
         self._names[name] = topic_id
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.names import quoted
 from statemachine.resources import ResourceType
 
 VALUE_LENGTH_MAX: Final = 32_767
@@ -218,14 +219,14 @@ def check_config(resource_type: ResourceType, name: str, value: str | None) -> N
         kind.problem(value) if len(value) <= VALUE_LENGTH_MAX else f"it has more than {VALUE_LENGTH_MAX} characters"
     )
     if problem is not None:
-        raise _invalid(f"{value[:100]!r} is no value for the {what} config {name}: {problem}")
+        raise _invalid(f"{quoted(value)} is no value for the {what} config {name}: {problem}")
 
 
 def check_config_name(resource_type: ResourceType, name: str) -> Kind:
     """The kind of values of a config; raises ProtocolError(INVALID_CONFIG) unless that kind of resource has it."""
     kind = _DEFINITIONS[resource_type].get(name)
     if kind is None:
-        raise _invalid(f"{name[:100]!r} is no config of a {resource_type.name.lower()}")
+        raise _invalid(f"{quoted(name)} is no config of a {resource_type.name.lower()}")
     return kind
 
 

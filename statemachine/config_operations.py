@@ -10,6 +10,7 @@ from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.config_definitions import check_config, check_config_name, check_topic_configs
 from statemachine.limits import check_record_count
+from statemachine.names import check_name_lengths, quoted
 from statemachine.overlay import Overlay
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
 from statemachine.topic_operations import repeats
@@ -22,9 +23,11 @@ def alter_configs(state: Overlay, request: AlterConfigsRequest) -> tuple[list[Me
 
     A resource is altered as a whole or not at all. A topic's config that has that value already makes no record; a
     broker's always does, as the broker takes it as the sign to load the value again (CT-60). Raises
-    ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12).
+    ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
+    name is far too long.
     """
     check_record_count(len(request.alterations))
+    check_name_lengths(alteration.resource_name for alteration in request.alterations)
     by_resource: dict[tuple[int, str], list[ConfigAlteration]] = {}
     for alteration in request.alterations:
         by_resource.setdefault((alteration.resource_type, alteration.resource_name), []).append(alteration)
@@ -45,7 +48,7 @@ def check_resource(state: Overlay, resource_type: int, resource_name: str) -> Re
     match resource_type:
         case ResourceType.TOPIC:
             if state.topic_id(resource_name) is None:
-                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource_name[:249]!r}")
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(resource_name)}")
             return ResourceType.TOPIC
         case ResourceType.BROKER:
             if resource_name != CLUSTER_DEFAULT:
@@ -60,11 +63,11 @@ def parse_broker_name(resource_name: str) -> int:
     """The broker id that the name of a broker resource is; raises ProtocolError(INVALID_REQUEST) if it is none."""
     if resource_name.isascii() and resource_name.isdigit() and len(resource_name) <= 10:
         broker_id = int(resource_name)
-        if broker_id <= BROKER_ID_MAX:
+        if broker_id <= BROKER_ID_MAX and str(broker_id) == resource_name:  # "01" would be another resource than "1"
             return broker_id
     raise ProtocolError(
         ErrorCode.INVALID_REQUEST,
-        f"{resource_name[:100]!r} is no broker; give its id, or nothing for the default of all brokers",
+        f"{quoted(resource_name)} is no broker; give its id without leading zeros, or nothing for the default of all",
     )
 
 
@@ -79,7 +82,7 @@ def _alter_resource(
 ) -> list[MetadataRecord]:
     resource_type = check_resource(state, type_number, resource_name)
     for name in repeats(alteration.name for alteration in alterations):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {name!r} is altered more than once")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
     present = state.configs(resource_type, resource_name)
     altered = dict(present)
     records = []

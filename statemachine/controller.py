@@ -138,6 +138,11 @@ class Controller:
                 ErrorCode.INVALID_REQUEST,
                 f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
             )
+        if self._machine.obstacle is not None:
+            raise ProtocolError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"this node cannot apply what is committed: {self._machine.obstacle}; mend that and try again",
+            )
         if len(self._waiting) >= OPERATIONS_WAITING_MAX:
             raise ProtocolError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{OPERATIONS_WAITING_MAX} operations are waiting; try again later"
@@ -201,6 +206,8 @@ class Controller:
         self._waiting.append(waiting)
         if self._timer is None or self._timer.when() > waiting.deadline:
             self._set_timer(waiting.deadline)
+        if waiting.committed.done():
+            self._answer_settled()  # nothing else may come to do it: the append before may have failed
 
     def _append_settled(self, committed: asyncio.Future[None]) -> None:
         self._answer_settled()
@@ -242,7 +249,7 @@ class Controller:
         now = asyncio.get_running_loop().time()
         for waiting in self._waiting:
             if waiting.deadline <= now:
-                self._answer(waiting, self._unknown(waiting, ErrorCode.REQUEST_TIMED_OUT, "not committed in time"))
+                self._answer(waiting, self._unknown(waiting, ErrorCode.REQUEST_TIMED_OUT, "not done in time"))
         open_deadlines = [waiting.deadline for waiting in self._waiting if not waiting.is_answered]
         if open_deadlines:
             self._set_timer(min(open_deadlines))
@@ -295,7 +302,11 @@ class Controller:
         """The answer to an operation that was handed to the log and whose outcome is not known."""
         if waiting.result.end_offset == NOTHING_WRITTEN:
             return self._failure(waiting.result.correlation_id, code, f"{reason}; nothing was written: try again")
-        message = f"{reason}; it may or may not be carried out: look before trying again"
+        if _is_committed(waiting.committed):
+            obstacle = f" ({self._machine.obstacle})" if self._machine.obstacle is not None else ""
+            message = f"{reason}; it is committed, but not applied here yet{obstacle}: do not try again"
+        else:
+            message = f"{reason}; it may or may not be carried out: look before trying again"
         result = self._failure(waiting.result.correlation_id, code, message)
         result.end_offset = waiting.result.end_offset
         return result

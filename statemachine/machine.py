@@ -66,11 +66,17 @@ class MetadataMachine(Listener):
         self._numbers = count()
         self._checkpoint: asyncio.Future[None] | None = None
         self._is_shut_down = False
+        self._obstacle: str | None = None
 
     @property
     def applied_end_offset(self) -> Offset:
         """The offset after the last applied record that everybody was told of."""
         return self._applied_end_offset
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why committed records cannot be applied at present, None while they can: no room on the disk, or a lock."""
+        return self._obstacle
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
@@ -138,11 +144,12 @@ class MetadataMachine(Listener):
         is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX
         while True:
             try:
-                if is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX):
-                    return
-                await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
+                if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX)):
+                    await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
+                self._obstacle = None
                 return
             except StoreUnavailable as error:
+                self._obstacle = str(error)
                 logger.error("committed records wait to be applied", reason=str(error))
             await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 

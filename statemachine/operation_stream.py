@@ -20,6 +20,9 @@ from raft.core.types import Endpoint
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
 CONNECT_TIMEOUT_SECONDS: Final = 2.0
+STALL_SECONDS: Final = 3.0
+"""A node that owes answers and gives none for so long may hang: what is new goes another way."""
+
 ANSWER_GRACE_SECONDS: Final = 0.5
 """How much longer than the node the client waits, so that the node's own answer arrives."""
 
@@ -52,6 +55,8 @@ class OperationStream:
         self._pending: dict[int, asyncio.Future[admin_pb2.OperationResult]] = {}
         self._sent: set[int] = set()
         self._is_retired = False
+        self._quiet_since = 0.0
+        """Since when, by the clock of the event loop, answers are pending and none has come."""
         self._something_to_send = asyncio.Event()
         self._sending = asyncio.create_task(self._send())
         self._receiving = asyncio.create_task(self._receive())
@@ -77,7 +82,12 @@ class OperationStream:
     @property
     def is_open(self) -> bool:
         """Whether operations can be sent, as far as is known."""
-        return not self._is_retired and not self._receiving.done() and not self._sending.done()
+        is_over = self._is_retired or self._receiving.done() or self._sending.done()
+        return not is_over and not self._is_stalled
+
+    @property
+    def _is_stalled(self) -> bool:
+        return bool(self._pending) and asyncio.get_running_loop().time() - self._quiet_since > STALL_SECONDS
 
     @property
     def is_finished(self) -> bool:
@@ -91,7 +101,7 @@ class OperationStream:
         RECORD_LIST_TOO_LARGE if it fits no message, THROTTLING_QUOTA_EXCEEDED if too many are pending.
         """
         if not self.is_open:
-            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"the connection to {self.endpoint} is closed")
+            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"the connection to {self.endpoint} is closed or stalled")
         if operation.ByteSize() > OPERATION_BYTES_MAX:
             raise ProtocolError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -101,6 +111,8 @@ class OperationStream:
             raise ProtocolError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{PENDING_MAX} operations are pending; wait for some of them"
             )
+        if not self._pending:
+            self._quiet_since = asyncio.get_running_loop().time()
         self._next_id += 1
         correlation_id = self._next_id
         numbered = admin_pb2.Operation()
@@ -119,11 +131,22 @@ class OperationStream:
         finally:
             self._pending.pop(correlation_id, None)
             self._sent.discard(correlation_id)
+            self._end_if_idle()
 
     def retire(self) -> None:
-        """Send nothing more; what was sent is still answered, then the stream ends."""
+        """Send nothing more: what was not sent is NotSent; what was is answered or times out, then the stream ends."""
         self._is_retired = True  # not cancelled: gRPC would end the whole call with the write that is under way
         self._something_to_send.set()
+        for operation in self._unsent:
+            answer = self._pending.get(operation.correlation_id)
+            if answer is not None and not answer.done():
+                answer.set_exception(self._no_answer(operation.correlation_id, "the node hangs or does not lead"))
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        """A node that hangs would never end a retired stream that nobody needs any more."""
+        if self._is_retired and not self._pending:
+            self._receiving.cancel()
 
     async def close(self) -> None:
         """End the stream now; who waits gets NotSent or OutcomeUnknown."""
@@ -166,6 +189,7 @@ class OperationStream:
         reason = "it was closed"
         try:
             async for message in self._call:
+                self._quiet_since = asyncio.get_running_loop().time()
                 for result in message.results:
                     answer = self._pending.get(result.correlation_id)
                     if answer is not None and not answer.done():

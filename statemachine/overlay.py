@@ -91,6 +91,10 @@ class Overlay:
         self.last_end_offset = Offset(0)
         """The end of the last append that entered."""
 
+    def __len__(self) -> int:
+        """How many uncommitted values it holds."""
+        return sum(len(layer.entries) for layer in self._layers())
+
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def topic_id(self, name: str) -> bytes | None:

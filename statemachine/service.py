@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 import grpc.aio
@@ -24,12 +24,20 @@ from statemachine.config_operations import parse_broker_name
 from statemachine.controller import Controller
 from statemachine.conversions import broker_to_record, config_to_proto, topic_listing_to_proto, topic_to_proto
 from statemachine.ids import ID_BYTES, id_to_text
+from statemachine.limits import NOTHING_WRITTEN
 from statemachine.machine import MetadataMachine
+from statemachine.names import check_name_lengths, quoted
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
 from statemachine.store import MetadataStore
 
 WAIT_MS_MAX: Final = 60_000
 """The longest that a read may wait for an offset."""
+
+DESCRIBED_TOPICS_MAX: Final = 2_000
+"""So many topics may be named in one read; about a second's work, for which other reads wait."""
+
+REFERENCES_MAX: Final = 10 * DESCRIBED_TOPICS_MAX
+"""So many references are looked at for those that are given more than once."""
 
 OPERATIONS_AT_A_TIME: Final = 1_000
 UNREAD_RESULTS_MAX: Final = 2_000
@@ -37,6 +45,9 @@ UNREAD_RESULTS_MAX: Final = 2_000
 
 RESULT_BYTES_SOFT_MAX: Final = 1024 * 1024
 """An answer message holds about this much, and at least one result."""
+
+RESULT_BYTES_MAX: Final = MESSAGE_BYTES_MAX - RESULT_BYTES_SOFT_MAX - 1024
+"""A larger result is not sent: behind others, it would fit no message."""
 
 Response = TypeVar(
     "Response",
@@ -83,13 +94,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def DescribeTopics(
         self, request: admin_pb2.DescribeTopicsRequest, context: Context
     ) -> admin_pb2.DescribeTopicsResponse:
-        """Topics with everything, in the order of the request; a topic that is not there has an error."""
+        """Topics with everything, each once, in the order of the request; a topic that is not there has an error."""
 
         def read(connection: sqlite3.Connection) -> admin_pb2.DescribeTopicsResponse:
             if not request.topics:
                 topics = map(topic_to_proto, queries.describe_all_topics(connection))
                 return admin_pb2.DescribeTopicsResponse(topics=topics)
-            return admin_pb2.DescribeTopicsResponse(topics=[_describe(connection, topic) for topic in request.topics])
+            references = _distinct(request.topics)
+            return admin_pb2.DescribeTopicsResponse(topics=[_describe(connection, topic) for topic in references])
 
         return await self._answer(request.consistency, admin_pb2.DescribeTopicsResponse, read)
 
@@ -172,7 +184,7 @@ class _OperationStream:
                     self._unanswered += len(some)
                     await self._controller.submit(some, self._put)
         except BaseException:
-            self._unanswered = 0  # what was not answered never will be: let the stream end with the error
+            self._unanswered = 0  # some will never be answered: let the stream end with the error, and wait for none
             raise
         finally:
             self._is_read = True
@@ -180,13 +192,13 @@ class _OperationStream:
 
     async def take(self) -> list[admin_pb2.OperationResult]:
         """The results that are ready, at least one; none when all operations are answered, or `read` has failed."""
-        while not self._results and not (self._is_read and self._unanswered == 0):
+        while not self._results and not (self._is_read and self._unanswered <= 0):
             self._result_came.clear()
             await self._result_came.wait()
         taken: list[admin_pb2.OperationResult] = []
         size_bytes = 0
         while self._results and size_bytes < RESULT_BYTES_SOFT_MAX:
-            result = self._results.popleft()
+            result = _sendable(self._results.popleft())
             size_bytes += result.ByteSize()
             taken.append(result)
         self._results_went.set()
@@ -203,6 +215,32 @@ class _OperationStream:
             await self._results_went.wait()
 
 
+def _sendable(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
+    """`result`, or an error in its place if it fits no message: that would break the stream for all others."""
+    if result.ByteSize() <= RESULT_BYTES_MAX:
+        return result
+    done = "nothing was written" if result.end_offset == NOTHING_WRITTEN else "the operation was carried out"
+    return admin_pb2.OperationResult(
+        correlation_id=result.correlation_id,
+        error_code=ErrorCode.RECORD_LIST_TOO_LARGE,
+        error_message=f"{done}, but the answer has {result.ByteSize()} bytes, too many for one message: divide it",
+        end_offset=result.end_offset,
+    )
+
+
+def _distinct(references: Sequence[admin_pb2.TopicReference]) -> Collection[admin_pb2.TopicReference]:
+    """Each reference once. Raises ProtocolError(INVALID_REQUEST) if one read cannot be about so many."""
+    if len(references) <= REFERENCES_MAX:
+        distinct = {(reference.name, reference.topic_id): reference for reference in references}
+        if len(distinct) <= DESCRIBED_TOPICS_MAX:
+            check_name_lengths(name for name, _ in distinct)
+            return distinct.values()
+    raise ProtocolError(
+        ErrorCode.INVALID_REQUEST,
+        f"the request names {len(references)} topics; name at most {DESCRIBED_TOPICS_MAX} at a time, or none for all",
+    )
+
+
 def _describe(connection: sqlite3.Connection, reference: admin_pb2.TopicReference) -> admin_pb2.TopicDescription:
     name, topic_id = reference.name, reference.topic_id
     if bool(name) == bool(topic_id) or (topic_id and len(topic_id) != ID_BYTES):
@@ -211,7 +249,7 @@ def _describe(connection: sqlite3.Connection, reference: admin_pb2.TopicReferenc
         found = queries.describe_topic(connection, name=name)
         if found is not None:
             return topic_to_proto(found)
-        error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:249]!r}"
+        error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}"
     else:
         found = queries.describe_topic(connection, topic_id=id_to_text(topic_id))
         if found is not None:
@@ -224,7 +262,7 @@ def _check_resource(connection: sqlite3.Connection, resource_type: int, resource
     match resource_type:
         case ResourceType.TOPIC:
             if not queries.topic_exists(connection, resource_name):
-                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource_name[:249]!r}")
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(resource_name)}")
         case ResourceType.BROKER:
             if resource_name != CLUSTER_DEFAULT:
                 broker_id = parse_broker_name(resource_name)

@@ -22,13 +22,16 @@ from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.config_definitions import check_config, check_topic_configs
 from statemachine.ids import ID_BYTES, UNASSIGNED_DIRECTORY, id_to_text, is_reserved, random_id
 from statemachine.limits import check_record_count
-from statemachine.names import check_topic_name, collision_key
+from statemachine.names import check_name_lengths, check_topic_name, collision_key, quoted
 from statemachine.overlay import Overlay, PlacementBroker
 from statemachine.placement import place_replicas
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
 
 FROM_DEFAULT: Final = -1
 """A partition count or replication factor that the cluster's default decides."""
+
+RECORDS_PER_TOPIC_MIN: Final = 2
+"""The topic itself and its only partition."""
 
 NUM_PARTITIONS_DEFAULT: Final = "1"
 REPLICATION_FACTOR_DEFAULT: Final = "1"
@@ -42,15 +45,18 @@ def create_topics(
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
     """The records that create the topics that can be created, and an answer for each topic, in their order.
 
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12).
+    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    far too long.
     """
+    check_record_count(RECORDS_PER_TOPIC_MIN * len(request.topics))
+    check_name_lengths(topic.name for topic in request.topics)
     repeated = repeats(topic.name for topic in request.topics)
     creation = _Creation(state, random)
     response = CreateTopicsResponse()
     for topic in request.topics:
         try:
             if topic.name in repeated:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is in the request more than once")
+                raise _repeated(topic.name)
             response.topics.append(creation.create(topic))
         except ProtocolError as error:
             if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
@@ -97,12 +103,12 @@ class _Creation:
     def _check_name(self, name: str) -> None:
         check_topic_name(name)
         if self._state.topic_id(name) is not None:
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {quoted(name)} exists already")
         other = self._names.get(collision_key(name)) or self._state.colliding_topic(name)
         if other is not None:
             raise ProtocolError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {name!r} collides with {other!r}: names must differ in more than '.' and '_'",
+                f"topic {quoted(name)} collides with {quoted(other)}: names must differ in more than '.' and '_'",
             )
 
     def _assignment(self, topic: CreatableTopic, num_configs: int) -> Sequence[Sequence[int]]:
@@ -174,7 +180,7 @@ def _checked_configs(topic: CreatableTopic) -> dict[str, str]:
     configs: dict[str, str] = {}
     for entry in topic.configs:
         if entry.name in configs:
-            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"config {entry.name!r} is given more than once")
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
         check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
         configs[entry.name] = entry.value
     check_topic_configs(configs)
@@ -190,7 +196,7 @@ def _manual_assignment(topic: CreatableTopic, brokers: Mapping[int, PlacementBro
         )
     by_partition: dict[int, Sequence[int]] = {}
     for assignment in topic.assignments:
-        partition_id, replicas = assignment.partition_id, list(assignment.broker_ids)
+        partition_id, replicas = assignment.partition_id, assignment.broker_ids
         if partition_id in by_partition:
             raise _invalid_assignment(f"partition {partition_id} is assigned more than once")
         _check_replicas(partition_id, replicas, brokers)
@@ -198,7 +204,7 @@ def _manual_assignment(topic: CreatableTopic, brokers: Mapping[int, PlacementBro
             raise _invalid_assignment(
                 f"partition {partition_id} has {len(replicas)} replicas; all partitions must have as many as the first"
             )
-        by_partition[partition_id] = replicas
+        by_partition[partition_id] = list(replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
         raise _invalid_assignment("the partitions must be numbered from 0 without a gap")
     return [by_partition[partition_id] for partition_id in range(len(by_partition))]
@@ -207,6 +213,10 @@ def _manual_assignment(topic: CreatableTopic, brokers: Mapping[int, PlacementBro
 def _check_replicas(partition_id: int, replicas: Sequence[int], brokers: Mapping[int, PlacementBroker]) -> None:
     if not replicas:
         raise _invalid_assignment(f"partition {partition_id} has no replicas")
+    if len(replicas) > len(brokers):
+        raise _invalid_assignment(
+            f"partition {partition_id} has {len(replicas)} replicas, but only {len(brokers)} brokers are registered"
+        )
     for broker_id in repeats(replicas):
         raise _invalid_assignment(f"partition {partition_id} has broker {broker_id} more than once")
     for broker_id in replicas:
@@ -228,9 +238,11 @@ def _invalid_assignment(reason: str) -> ProtocolError:
 def delete_topics(state: Overlay, request: DeleteTopicsRequest) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
     """The records that remove the topics that are there, and an answer for each reference, in their order.
 
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12).
+    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    far too long.
     """
     check_record_count(len(request.topics))
+    check_name_lengths(topic.name for topic in request.topics)
     found = [_find(state, reference) for reference in request.topics]
     repeated = repeats(topic.topic_id for topic in found if not topic.error_code)
     records = []
@@ -238,8 +250,8 @@ def delete_topics(state: Overlay, request: DeleteTopicsRequest) -> tuple[list[Me
         if topic.error_code:
             continue
         if topic.topic_id in repeated:
-            topic.error_code = ErrorCode.INVALID_REQUEST
-            topic.error_message = f"topic {topic.name!r} is in the request more than once"
+            error = _repeated(topic.name)
+            topic.error_code, topic.error_message = error.code, error.args[0]
         else:
             records.append(MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic.topic_id)))
     return records, DeleteTopicsResponse(topics=found)
@@ -258,7 +270,7 @@ def _find(state: Overlay, reference: TopicReference) -> DeletedTopic:
         found = state.topic_id(name)
         if found is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answer.error_message = f"there is no topic {name!r}"
+            answer.error_message = f"there is no topic {quoted(name)}"
         else:
             answer.topic_id = found
     elif len(topic_id) != ID_BYTES or is_reserved(topic_id):
@@ -271,6 +283,10 @@ def _find(state: Overlay, reference: TopicReference) -> DeletedTopic:
         else:
             answer.name = found_name
     return answer
+
+
+def _repeated(name: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REQUEST, f"topic {quoted(name)} is in the request more than once")
 
 
 T = TypeVar("T")

@@ -65,6 +65,8 @@ async def test_ct60_a_brokers_config_is_always_written(bench: Bench) -> None:
         (alteration("-1", "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),
         (alteration("9" * 11, "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),
         (alteration("4294967297", "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),
+        (alteration("01", "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),
+        (alteration("00", "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),
         (alteration("t", "retention.ms", "1", 8), ErrorCode.INVALID_REQUEST),
         (alteration("t", "retention.ms", "1", 0), ErrorCode.INVALID_REQUEST),
         (alteration("t", "retention.ms", "soon"), ErrorCode.INVALID_CONFIG),

@@ -209,6 +209,26 @@ async def test_ct12_an_operation_of_more_records_than_a_batch_holds_is_refused_w
     assert result.end_offset - end == RECORDS_PER_BATCH_MAX
 
 
+async def test_ct12_more_topics_than_fit_are_refused_before_any_is_looked_at(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_at(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("statemachine.topic_operations.repeats", looked_at)
+    request = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.CreatableTopic()] * 100_000)
+    result = await bench.run(admin_pb2.Operation(create_topics=request))
+    assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert not result.create_topics.topics
+
+
+async def test_more_replicas_than_brokers_are_refused_before_any_is_looked_at(bench: Bench) -> None:
+    await bench.with_brokers(1)
+    result = await bench.run(create(assigned("t", {0: [1] * 100_000})))
+    assert errors(result) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert "100000 replicas" in result.create_topics.topics[0].error_message
+
+
 async def test_topic_ids_are_random_and_never_given_twice(bench: Bench) -> None:
     await bench.with_brokers(1)
     result = await bench.done(create(*(f"t{number}" for number in range(50))))

@@ -155,11 +155,13 @@ async def test_a_lock_that_somebody_holds_is_waited_out(
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
-            await asyncio.sleep(0.01)
+            await until(lambda: machine.obstacle is not None)
             assert not delivering.done()
+            assert "locked" in (machine.obstacle or "")
             other.execute("ROLLBACK")
         assert await delivering
         assert machine.applied_end_offset == 1
+        assert machine.obstacle is None
 
 
 async def test_leaders_are_passed_on(store: MetadataStore) -> None:

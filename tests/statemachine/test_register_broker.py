@@ -104,6 +104,8 @@ def add_log_dir(log_dir: bytes) -> Callable[[Request], None]:
         (add_listener(name="X", host="h" * 256, port=1), ErrorCode.INVALID_REGISTRATION),
         (add_listener(name="X", host="h", port=0), ErrorCode.INVALID_REGISTRATION),
         (add_listener(name="X", host="h", port=65536), ErrorCode.INVALID_REGISTRATION),
+        (lambda request: request.listeners.extend([BrokerEndpoint()] * 100), ErrorCode.INVALID_REGISTRATION),
+        (lambda request: request.log_dirs.extend([b""] * 1_000), ErrorCode.INVALID_REGISTRATION),
         (clear("log_dirs"), ErrorCode.INVALID_REGISTRATION),
         (add_log_dir(bytes(16)), ErrorCode.INVALID_REGISTRATION),
         (add_log_dir((99).to_bytes(16, "big")), ErrorCode.INVALID_REGISTRATION),

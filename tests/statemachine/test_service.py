@@ -15,7 +15,7 @@ import pytest_asyncio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
-from statemachine.service import AdminServicer
+from statemachine.service import AdminServicer, _OperationStream
 from tests.statemachine.builders import (
     BROKER,
     TOPIC,
@@ -24,9 +24,10 @@ from tests.statemachine.builders import (
     an_id,
     creatable,
     create,
+    delete,
 )
 from tests.statemachine.conftest import Bench, errors, memory_bench
-from tests.statemachine.waiting import until
+from tests.statemachine.waiting import turns, until
 
 
 class Served:
@@ -123,7 +124,28 @@ async def test_a_client_that_goes_away_leaves_its_operations_to_be_carried_out(s
     assert errors(await served.bench.run(create("b"))) == []
 
 
-async def test_who_does_not_take_answers_is_not_listened_to(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.service.UNREAD_RESULTS_MAX", 10)
+    listened_to = 0
+
+    async def batches() -> AsyncIterator[admin_pb2.OperationBatch]:
+        nonlocal listened_to
+        for _ in range(100):
+            listened_to += 1
+            yield numbered(admin_pb2.Operation(), admin_pb2.Operation())
+
+    stream = _OperationStream(bench.controller)
+    reading = asyncio.create_task(stream.read(batches()))
+    await turns(500)
+    assert listened_to == 7  # the seventh came when more than ten answers were waiting
+    taken = 0
+    while results := await stream.take():
+        taken += len(results)
+    await reading
+    assert taken == 200
+
+
+async def test_many_small_messages_make_as_many_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statemachine.service.UNREAD_RESULTS_MAX", 10)
     monkeypatch.setattr("statemachine.service.OPERATIONS_AT_A_TIME", 10)
     monkeypatch.setattr("statemachine.service.RESULT_BYTES_SOFT_MAX", 1)
@@ -192,6 +214,7 @@ async def test_topics_are_described_in_the_order_asked_and_errors_stand_in_their
         (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "9", ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (BROKER, "01", ErrorCode.INVALID_REQUEST),
         (0, "", ErrorCode.INVALID_REQUEST),
         (BROKER, "", ErrorCode.NONE),
         (BROKER, "1", ErrorCode.NONE),
@@ -265,7 +288,86 @@ async def test_a_bug_in_the_controller_breaks_the_stream_and_leaves_nobody_waiti
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(served.bench.controller, "submit", broken)
+    with monkeypatch.context() as patch:
+        patch.setattr(served.bench.controller, "submit", broken)
+        call = served.stub.Execute()
+        await call.write(numbered(create("a")))
+        assert await call.code() is grpc.StatusCode.UNKNOWN
+    call = served.stub.Execute()
+    await call.write(numbered(create("b")))
+    assert errors((await read(call)).results[0]) == []
+
+
+async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open(
+    held: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def batches() -> AsyncIterator[admin_pb2.OperationBatch]:
+        yield numbered(create("a"))
+        monkeypatch.setattr(held.controller, "submit", broken)
+        yield numbered(create("b"))
+
+    stream = _OperationStream(held.controller)
+    with pytest.raises(ZeroDivisionError):
+        await stream.read(batches())
+    held.log.commit()
+    await until(lambda: held.machine.applied_end_offset == held.log.log_end_offset)
+    assert [errors(result) for result in await stream.take()] == [[]]
+    async with asyncio.timeout(20):
+        assert await stream.take() == []
+
+
+# --- giant requests ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_giant_name_is_refused_with_a_short_answer_and_breaks_nothing(served: Served) -> None:
+    giant = "x" * 4_000_000
+    config = admin_pb2.ConfigEntry(name=giant, value="1")
+    operations = [
+        create(giant),
+        delete(giant),
+        alter(alteration(giant, "retention.ms", "1")),
+        create(admin_pb2.CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])),
+        alter(alteration("", giant, "1", BROKER), alteration("", giant, "1", BROKER)),
+    ]
+    call = served.stub.Execute()
+    for operation in operations:
+        await call.write(numbered(operation))
+        (result,) = (await read(call)).results
+        assert errors(result)
+        assert result.ByteSize() < 1_000
+    described = await served.stub.DescribeTopics(
+        admin_pb2.DescribeTopicsRequest(topics=[admin_pb2.TopicReference(name=giant)])
+    )
+    assert (described.error_code, len(described.topics)) == (ErrorCode.INVALID_REQUEST, 0)
+
+
+async def test_a_result_that_fits_no_message_says_what_became_of_the_operation(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.service.RESULT_BYTES_MAX", 10)
     call = served.stub.Execute()
     await call.write(numbered(create("a")))
-    assert await call.code() is grpc.StatusCode.UNKNOWN
+    (done,) = (await read(call)).results
+    await call.write(numbered(create("a")))
+    (refused,) = (await read(call)).results
+    assert done.error_code == refused.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert "was carried out" in done.error_message and done.end_offset == served.bench.log.log_end_offset
+    assert "nothing was written" in refused.error_message and refused.end_offset == -1
+
+
+async def test_a_topic_that_is_asked_for_many_times_is_described_once(served: Served) -> None:
+    await served.bench.done(create("a", "b"))
+    references = [admin_pb2.TopicReference(name=name) for name in ("b", "a", "b")] * 1_000
+    described = await served.stub.DescribeTopics(admin_pb2.DescribeTopicsRequest(topics=references))
+    assert [topic.name for topic in described.topics] == ["b", "a"]
+
+
+@pytest.mark.parametrize("names", [[f"t{number}" for number in range(2_001)], ["t"] * 100_000])
+async def test_more_topics_than_one_read_may_take_are_refused(served: Served, names: list[str]) -> None:
+    references = [admin_pb2.TopicReference(name=name) for name in names]
+    described = await served.stub.DescribeTopics(admin_pb2.DescribeTopicsRequest(topics=references))
+    assert (described.error_code, len(described.topics)) == (ErrorCode.INVALID_REQUEST, 0)
+    assert "at most 2000" in described.error_message

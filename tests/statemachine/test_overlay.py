@@ -1,0 +1,110 @@
+"""The overlay holds what is in flight, nothing else: reads look there first, then in the store."""
+
+from __future__ import annotations
+
+from raft.core.types import Offset
+from statemachine.overlay import Overlay
+from statemachine.resources import ResourceType
+from statemachine.store import MetadataStore
+from tests.statemachine.builders import (
+    BROKER,
+    alter,
+    alteration,
+    an_id,
+    batch,
+    broker,
+    config,
+    create,
+    delete,
+    partition,
+    remove_topic,
+    topic,
+)
+from tests.statemachine.conftest import Bench
+
+
+def committed(store: MetadataStore) -> Overlay:
+    """An overlay over a topic, its config, and a broker."""
+    store.apply([batch(0, [topic("old.one", 1), config("old.one", "retention.ms", "1"), partition(1), broker(1)])])
+    return Overlay(store)
+
+
+def test_without_changes_it_says_what_the_store_says(store: MetadataStore) -> None:
+    state = committed(store)
+    assert state.topic_id("old.one") == an_id(1)
+    assert state.topic_name(an_id(1)) == "old.one"
+    assert state.topic_id("missing") is None
+    assert state.colliding_topic("old_one") == "old.one"
+    assert state.colliding_topic("old.one") is None
+    assert state.configs(ResourceType.TOPIC, "old.one") == {"retention.ms": "1"}
+    assert state.configs(ResourceType.TOPIC, "missing") == {}
+    assert list(state.brokers()) == list(state.placement_brokers()) == [1]
+    assert state.broker_exists(1) and not state.broker_exists(2)
+    assert len(state) == 0
+
+
+def test_changes_cover_the_store(store: MetadataStore) -> None:
+    state = committed(store)
+    records = [
+        topic("new_one", 2),
+        config("new_one", "segment.ms", "2"),
+        config("old.one", "retention.ms", None),
+        config("old.one", "segment.ms", "3"),
+        config("", "num.partitions", "4", BROKER),
+        broker(1, epoch=9, fenced=True),
+        broker(2),
+    ]
+    state.replay(records, Offset(11))
+    assert state.topic_id("new_one") == an_id(2)
+    assert state.topic_name(an_id(2)) == "new_one"
+    assert state.colliding_topic("new.one") == "new_one"
+    assert state.configs(ResourceType.TOPIC, "new_one") == {"segment.ms": "2"}
+    assert state.configs(ResourceType.TOPIC, "old.one") == {"segment.ms": "3"}
+    assert state.configs(ResourceType.BROKER, "") == {"num.partitions": "4"}
+    assert state.brokers()[1].broker_epoch == 9
+    assert [found.is_active for found in state.placement_brokers().values()] == [False, True]
+    state.replay([remove_topic(1), remove_topic(2)], Offset(13))
+    assert (state.topic_id("old.one"), state.topic_name(an_id(1))) == (None, None)
+    assert (state.colliding_topic("old_one"), state.colliding_topic("new.one")) == (None, None)
+    assert state.configs(ResourceType.TOPIC, "old.one") == {}
+
+
+def test_what_is_applied_leaves_and_what_was_set_again_stays(store: MetadataStore) -> None:
+    state = committed(store)
+    state.replay([topic("a", 2)], Offset(5))
+    state.replay([remove_topic(2), broker(2)], Offset(7))
+    state.drain(Offset(5))
+    assert state.topic_id("a") is None
+    assert len(state) == 3  # the name and the id of the topic that goes, and the broker
+    store.apply([batch(4, [topic("a", 2), remove_topic(2), broker(2)])])
+    state.drain(Offset(7))
+    assert len(state) == 0
+    assert state.topic_id("a") is None
+    assert state.broker_exists(2)
+
+
+def test_between_the_transaction_and_the_drain_both_say_the_same(store: MetadataStore) -> None:
+    state = committed(store)
+    records = [remove_topic(1), topic("old.one", 3), config("old.one", "segment.ms", "2")]
+    state.replay(records, Offset(7))
+    before = state.topic_id("old.one"), state.configs(ResourceType.TOPIC, "old.one")
+    store.apply([batch(4, records)])
+    assert (state.topic_id("old.one"), state.configs(ResourceType.TOPIC, "old.one")) == before
+    state.drain(Offset(7))
+    assert (state.topic_id("old.one"), state.configs(ResourceType.TOPIC, "old.one")) == before
+
+
+def test_clearing_drops_everything(store: MetadataStore) -> None:
+    state = committed(store)
+    state.replay([remove_topic(1), broker(2), config("", "num.partitions", "4", BROKER)], Offset(7))
+    state.clear()
+    assert len(state) == 0
+    assert state.topic_id("old.one") == an_id(1)
+    state.replay([broker(2)], Offset(5))  # offsets of a later epoch may be lower
+
+
+async def test_the_controllers_overlay_is_empty_when_everything_is_committed(bench: Bench) -> None:
+    await bench.with_brokers(1)
+    for operation in (create("a.b", "c"), alter(alteration("c", "retention.ms", "1")), delete("a.b"), create("a_b")):
+        await bench.done(operation)
+        assert len(bench.controller._overlay) == 0
