@@ -115,7 +115,6 @@ class OperationResult(_message.Message):
     DELETE_TOPICS_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
     ALTER_CONFIGS_FIELD_NUMBER: _builtins.int
-    OUTCOME_UNKNOWN_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     error_code: _builtins.int
     """Of the operation as a whole; errors of single topics or resources are in their results."""
@@ -125,8 +124,6 @@ class OperationResult(_message.Message):
     with NOT_CONTROLLER or REQUEST_TIMED_OUT and an end offset other than -1 was handed to the log: it may be
     committed yet.
     """
-    outcome_unknown: _builtins.bool
-    """With an error: whether the operation may have been carried out all the same, now or later. If not set, it was not."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -149,11 +146,10 @@ class OperationResult(_message.Message):
         delete_topics: Global___DeleteTopicsResponse | None = ...,
         register_broker: Global___RegisterBrokerResponse | None = ...,
         alter_configs: Global___AlterConfigsResponse | None = ...,
-        outcome_unknown: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_topics", b"delete_topics", "register_broker", b"register_broker", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "correlation_id", b"correlation_id", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_topics", b"delete_topics", "end_offset", b"end_offset", "error_code", b"error_code", "error_message", b"error_message", "outcome_unknown", b"outcome_unknown", "register_broker", b"register_broker", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "correlation_id", b"correlation_id", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_topics", b"delete_topics", "end_offset", b"end_offset", "error_code", b"error_code", "error_message", b"error_message", "register_broker", b"register_broker", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015

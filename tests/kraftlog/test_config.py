@@ -159,6 +159,11 @@ def test_a_file_that_is_not_there_is_refused_by_its_path(tmp_path: Path) -> None
         load_config(tmp_path / "node.toml")
 
 
+def test_rf05_a_node_without_any_voter_to_ask_is_refused() -> None:
+    text = 'node.id = 1\nlog.dir = "node"\nlisteners = "localhost:9091"\ncontroller.quorum.voters = []\n'
+    assert "voter" in refusal(text)
+
+
 def test_an_error_within_a_file_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(VALID + "fetch.version = 3")
