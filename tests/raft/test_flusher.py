@@ -1,0 +1,98 @@
+"""Flushes go on the loop while the disk is quick and in a thread when it is slow; a failed one is fatal either way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from raft.core.errors import FlushFailed
+from raft.core.types import Epoch, Offset
+from raft.flusher import SLOW_FLUSH_MS, Flusher
+from raft.storage.batch import encode_batch, encode_body
+from raft.storage.memory import MemoryFileSystem
+from raft.storage.segmented_log import SegmentedLog
+
+SEGMENT = "log/" + "0" * 20 + ".log"
+
+
+class World:
+    """A log, its flusher, and what the flusher said."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFileSystem()
+        self.log = SegmentedLog.open(self.files, "log")
+        self.executor = ThreadPoolExecutor(max_workers=1)
+        self.flushed: asyncio.Queue[Offset] = asyncio.Queue()
+        self.fatal: asyncio.Queue[BaseException] = asyncio.Queue()
+        self.flusher = Flusher(self.log, self.executor, self.flushed.put_nowait, self.fatal.put_nowait)
+        self.flushing_threads: list[str] = []
+        self.may_flush = threading.Event()
+        self.may_flush.set()
+        self.files.before_operation = self._before
+
+    def _before(self, operation: str, path: str) -> None:
+        if "sync" in operation:
+            self.flushing_threads.append(threading.current_thread().name)
+            assert self.may_flush.wait(20)
+
+    def append(self) -> None:
+        self.log.append((encode_batch(self.log.log_end_offset, Epoch(1), encode_body([b"x"]), 1, 0),))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.may_flush.set()
+    world.executor.shutdown()
+    world.files.before_operation = None
+    world.log.close()
+
+
+async def test_a_quick_disk_is_flushed_on_the_loop(world: World) -> None:
+    world.append()
+    world.flusher.request()
+    assert await world.flushed.get() == 1
+    assert world.flushing_threads == [threading.current_thread().name]
+
+
+async def test_a_slow_disk_is_flushed_in_a_thread_and_the_loop_goes_on(world: World) -> None:
+    world.flusher.recent_flush_ms = SLOW_FLUSH_MS * 10
+    world.may_flush.clear()
+    world.append()
+    world.flusher.request()
+    await asyncio.sleep(0)  # the flush is under way now, and this runs all the same
+    world.append()
+    assert world.flushed.empty()
+    world.may_flush.set()
+    assert await world.flushed.get() == 1  # not what was appended meanwhile
+    assert world.log.flushed_end_offset == 1
+    assert world.flushing_threads[0] != threading.current_thread().name
+
+
+async def test_a_disk_that_is_quick_again_is_flushed_on_the_loop_again(world: World) -> None:
+    world.flusher.recent_flush_ms = SLOW_FLUSH_MS * 10
+    here = threading.current_thread().name
+    for flushes in range(1, 100):
+        world.append()
+        world.flusher.request()
+        assert await world.flushed.get() == flushes
+        if world.flushing_threads[-1] == here:
+            break
+    assert world.flushing_threads[0] != here
+    assert world.flushing_threads[-1] == here
+
+
+@pytest.mark.parametrize("recent_flush_ms", [0.0, SLOW_FLUSH_MS * 10])
+async def test_a_failed_flush_is_fatal_and_never_counts_as_done(world: World, recent_flush_ms: float) -> None:
+    world.flusher.recent_flush_ms = recent_flush_ms
+    world.files.failing_syncs.add(SEGMENT)
+    world.append()
+    world.flusher.request()
+    assert isinstance(await world.fatal.get(), FlushFailed)
+    assert world.flushed.empty()
+    assert world.log.flushed_end_offset == 0
