@@ -220,6 +220,8 @@ class FetchRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    RECOVERING_FIELD_NUMBER: _builtins.int
+    STATE_DIGEST_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     cluster_id: _builtins.str
     current_leader_epoch: _builtins.int
@@ -231,9 +233,15 @@ class FetchRequest(_message.Message):
     """Version 18 (KIP-1166): the replica's own high watermark, -1 if it knows none. Version 17 leaves it out, which
     counts as 2^63-1: only new records or the wait's end complete the fetch then.
     """
+    recovering: _builtins.bool
+    """The replica is fetching anew what its disk lost: it neither votes nor counts until it has it."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey:
         """Not set: a tool, answered but never counted."""
+
+    @_builtins.property
+    def state_digest(self) -> Global___StateDigest:
+        """What the replica's state machine came to at the last offset where digests are compared; not set: nothing yet."""
 
     def __init__(
         self,
@@ -247,10 +255,12 @@ class FetchRequest(_message.Message):
         max_wait_ms: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
         high_watermark: _builtins.int | None = ...,
+        recovering: _builtins.bool = ...,
+        state_digest: Global___StateDigest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "replica_key", b"replica_key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "replica_key", b"replica_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
@@ -264,6 +274,31 @@ class FetchRequest(_message.Message):
 Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
+class StateDigest(_message.Message):
+    """What a state machine came to when it had applied everything below end_offset."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    end_offset: _builtins.int
+    digest: _builtins.bytes
+    """16 bytes."""
+    def __init__(
+        self,
+        *,
+        end_offset: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "end_offset", b"end_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateDigest: _TypeAlias = StateDigest  # noqa: Y015
+
+@_typing.final
 class FetchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -275,6 +310,7 @@ class FetchResponse(_message.Message):
     DIVERGING_EPOCH_FIELD_NUMBER: _builtins.int
     SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    EXPECTED_STATE_DIGEST_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     error_code: _builtins.int
     high_watermark: _builtins.int
@@ -287,6 +323,10 @@ class FetchResponse(_message.Message):
     def diverging_epoch(self) -> _common_pb2.EpochEndOffset: ...
     @_builtins.property
     def snapshot_id(self) -> _common_pb2.EpochEndOffset: ...
+    @_builtins.property
+    def expected_state_digest(self) -> Global___StateDigest:
+        """Set: the quorum's state machines came to this, the asking replica's to something else. It must not be believed."""
+
     def __init__(
         self,
         *,
@@ -298,10 +338,11 @@ class FetchResponse(_message.Message):
         diverging_epoch: _common_pb2.EpochEndOffset | None = ...,
         snapshot_id: _common_pb2.EpochEndOffset | None = ...,
         records: _builtins.bytes = ...,
+        expected_state_digest: Global___StateDigest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "snapshot_id", b"snapshot_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "expected_state_digest", b"expected_state_digest", "snapshot_id", b"snapshot_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error_code", b"error_code", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot_id", b"snapshot_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error_code", b"error_code", "expected_state_digest", b"expected_state_digest", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot_id", b"snapshot_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -450,9 +491,14 @@ class ReplicaState(_message.Message):
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_FETCH_TIMESTAMP_FIELD_NUMBER: _builtins.int
     LAST_CAUGHT_UP_TIMESTAMP_FIELD_NUMBER: _builtins.int
+    RECOVERING_FIELD_NUMBER: _builtins.int
+    STATE_DIVERGED_FIELD_NUMBER: _builtins.int
     log_end_offset: _builtins.int
     last_fetch_timestamp: _builtins.int
     last_caught_up_timestamp: _builtins.int
+    recovering: _builtins.bool
+    state_diverged: _builtins.bool
+    """Its state machine came to something else than the quorum's: it is fenced."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
@@ -465,10 +511,12 @@ class ReplicaState(_message.Message):
         log_end_offset: _builtins.int = ...,
         last_fetch_timestamp: _builtins.int = ...,
         last_caught_up_timestamp: _builtins.int = ...,
+        recovering: _builtins.bool = ...,
+        state_diverged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "last_caught_up_timestamp", b"last_caught_up_timestamp", "last_fetch_timestamp", b"last_fetch_timestamp", "log_end_offset", b"log_end_offset", "replica_key", b"replica_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "last_caught_up_timestamp", b"last_caught_up_timestamp", "last_fetch_timestamp", b"last_fetch_timestamp", "log_end_offset", b"log_end_offset", "recovering", b"recovering", "replica_key", b"replica_key", "state_diverged", b"state_diverged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

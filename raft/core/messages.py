@@ -19,6 +19,7 @@ from raft.core.types import (
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
+    StateDigest,
 )
 
 
@@ -84,6 +85,10 @@ class FetchRequest:
     max_bytes: int
     high_watermark: Offset
     """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03)."""
+    recovering: bool = False
+    """The sender fetches anew what its disk lost: it neither votes nor counts until it has it."""
+    state_digest: StateDigest | None = None
+    """What the sender's state machine came to at the last offset where digests are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +147,8 @@ class FetchResponse(_Response):
     diverging_epoch: OffsetAndEpoch | None = None
     snapshot_id: OffsetAndEpoch | None = None
     records: LogRange | tuple[Batch, ...] = ()
+    expected_state_digest: StateDigest | None = None
+    """Set: the quorum's state machines came to this, the receiver's to something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +171,10 @@ class ReplicaDescription:
     """-1 if unknown."""
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
+    is_recovering: bool = False
+    """It fetches anew what its disk lost, and does not count."""
+    has_diverged: bool = False
+    """Its state machine came to something else than the quorum's: it is fenced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

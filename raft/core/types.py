@@ -73,6 +73,14 @@ class LeaderAndEpoch(NamedTuple):
     epoch: Epoch
 
 
+class StateDigest(NamedTuple):
+    """What a state machine came to when it had applied everything below `end_offset`."""
+
+    end_offset: Offset
+    digest: bytes
+    """16 bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One encoded batch: the unit of replication, storage and delivery. The bytes are the same on every replica.

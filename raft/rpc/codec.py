@@ -38,6 +38,7 @@ from raft.core.types import (
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
+    StateDigest,
 )
 from raft.storage.batch import decode_batches
 
@@ -45,6 +46,8 @@ PREFERRED_CANDIDATES_MAX: Final = 1000
 """More candidates than any quorum has voters: a longer list is refused."""
 
 HOST_LENGTH_MAX: Final = 255
+
+STATE_DIGEST_BYTES: Final = 16
 
 
 def endpoint_to_proto(endpoint: Endpoint | None) -> common_pb2.Endpoint | None:
@@ -254,6 +257,8 @@ def fetch_request_to_proto(correlation_id: int, request: FetchRequest) -> quorum
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
         high_watermark=None if request.high_watermark == HIGH_WATERMARK_NOT_SENT else request.high_watermark,
+        recovering=request.recovering,
+        state_digest=_digest_to_proto(request.state_digest),
     )
 
 
@@ -270,7 +275,23 @@ def fetch_request_from_proto(message: quorum_pb2.FetchRequest) -> FetchRequest:
         high_watermark=(
             Offset(message.high_watermark) if message.HasField("high_watermark") else HIGH_WATERMARK_NOT_SENT
         ),
+        recovering=message.recovering,
+        state_digest=_digest_from_proto(message.state_digest) if message.HasField("state_digest") else None,
     )
+
+
+def _digest_to_proto(digest: StateDigest | None) -> quorum_pb2.StateDigest | None:
+    return None if digest is None else quorum_pb2.StateDigest(end_offset=digest.end_offset, digest=digest.digest)
+
+
+def _digest_from_proto(digest: quorum_pb2.StateDigest) -> StateDigest:
+    if len(digest.digest) != STATE_DIGEST_BYTES or digest.end_offset < 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"a state digest has {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
+            f" not {len(digest.digest)} bytes at {digest.end_offset}",
+        )
+    return StateDigest(Offset(digest.end_offset), digest.digest)
 
 
 def _point_to_proto(point: OffsetAndEpoch | None) -> common_pb2.EpochEndOffset | None:
@@ -292,6 +313,7 @@ def fetch_response_to_proto(correlation_id: int, response: FetchResponse, record
         diverging_epoch=_point_to_proto(response.diverging_epoch),
         snapshot_id=_point_to_proto(response.snapshot_id),
         records=records,
+        expected_state_digest=_digest_to_proto(response.expected_state_digest),
     )
 
 
@@ -307,6 +329,9 @@ def fetch_response_from_proto(message: quorum_pb2.FetchResponse) -> FetchRespons
         diverging_epoch=_point_from_proto(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
         snapshot_id=_point_from_proto(message.snapshot_id) if message.HasField("snapshot_id") else None,
         records=decode_batches(message.records) if message.records else (),
+        expected_state_digest=(
+            _digest_from_proto(message.expected_state_digest) if message.HasField("expected_state_digest") else None
+        ),
     )
 
 
@@ -357,6 +382,8 @@ def describe_quorum_response_to_proto(
             log_end_offset=replica.log_end_offset,
             last_fetch_timestamp=timestamp(replica.last_fetch_ms),
             last_caught_up_timestamp=timestamp(replica.last_caught_up_ms),
+            recovering=replica.is_recovering,
+            state_diverged=replica.has_diverged,
         )
 
     return quorum_pb2.DescribeQuorumResponse(
