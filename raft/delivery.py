@@ -79,39 +79,59 @@ class Delivery:
             self._on_fatal(error)
 
 
+class ListenerCursor:
+    """How far one listener has come, and what it gets next. Synchronous, so that any loop can drive it."""
+
+    __slots__ = ("_announced", "_log", "next_offset")
+
+    def __init__(self, log: CommittedLog, start_offset: Offset) -> None:
+        self._log = log
+        self.next_offset = start_offset
+        """Everything below was taken by the listener."""
+        self._announced: LeaderAndEpoch | None = None
+
+    def next_batches(self, committed_end_offset: Offset) -> tuple[Batch, ...]:
+        """Committed batches that go on where the listener stopped; none if it has everything (LI-02)."""
+        if self.next_offset >= committed_end_offset:
+            return ()
+        return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
+
+    def next_leader(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> LeaderAndEpoch | None:
+        """The leader, if the listener is to be told of it now; `epoch_start_offset` is set iff this node leads."""
+        if leader == self._announced:
+            return None
+        if epoch_start_offset is not None and self.next_offset <= epoch_start_offset:
+            return None  # it leads, but this listener has not read up to its epoch yet (LI-05)
+        self._announced = leader
+        return leader
+
+
 class _ListenerLoop:
-    """What one listener was given so far, and the loop that gives it the rest."""
+    """Gives one listener what its cursor says."""
 
     def __init__(self, log: CommittedLog, feed: CommitFeed, listener: Listener, start_offset: Offset) -> None:
-        self._log = log
         self._feed = feed
         self._listener = listener
-        self._next_offset = start_offset
-        self._announced: LeaderAndEpoch | None = None
+        self._cursor = ListenerCursor(log, start_offset)
 
     async def run(self) -> None:
         while True:
             version = self._feed.version
-            while self._next_offset < self._feed.committed_end_offset:
-                await self._deliver_commits()
+            while batches := self._cursor.next_batches(self._feed.committed_end_offset):
+                await self._deliver(batches)
                 await self._announce_leader()
                 await asyncio.sleep(0)  # catching up must not hold up everybody else on the loop (LI-07)
             await self._announce_leader()
             await self._feed.wait(version)
 
-    async def _deliver_commits(self) -> None:
-        batches = self._log.read_batches(self._next_offset, READER_BYTES_MAX, self._feed.committed_end_offset)
+    async def _deliver(self, batches: tuple[Batch, ...]) -> None:
         closed = asyncio.Event()
         reader = BatchReader(batches, closed.set)
         await self._listener.handle_commit(reader)
         await closed.wait()
-        self._next_offset = reader.end_offset
+        self._cursor.next_offset = reader.end_offset
 
     async def _announce_leader(self) -> None:
-        leader, epoch_start_offset = self._feed.leader, self._feed.epoch_start_offset
-        if leader == self._announced:
-            return
-        if epoch_start_offset is not None and self._next_offset <= epoch_start_offset:
-            return  # it leads, but this listener has not read up to its epoch yet (LI-05)
-        self._announced = leader
-        await self._listener.handle_leader_change(leader)
+        leader = self._cursor.next_leader(self._feed.leader, self._feed.epoch_start_offset)
+        if leader is not None:
+            await self._listener.handle_leader_change(leader)

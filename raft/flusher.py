@@ -6,13 +6,11 @@ and fetches. Recent flushes decide.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Final
 
 from raft.core.types import Offset
+from raft.runtime import Runtime
 from raft.storage.segmented_log import SegmentedLog
 
 SLOW_FLUSH_MS: Final = 2.0
@@ -32,12 +30,12 @@ class Flusher:
     def __init__(
         self,
         log: SegmentedLog,
-        executor: Executor,
+        runtime: Runtime,
         on_flushed: Callable[[Offset], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._log = log
-        self._executor = executor
+        self._runtime = runtime
         self._on_flushed = on_flushed
         self._on_fatal = on_fatal
         self.recent_flush_ms = 0.0
@@ -45,14 +43,14 @@ class Flusher:
 
     def request(self) -> None:
         """Flush soon: after what is ready to be sent has been handed to the network."""
-        asyncio.get_running_loop().call_soon(self._flush)
+        self._runtime.call_soon(self._flush)
 
     def _flush(self) -> None:
         try:
             if self.recent_flush_ms < SLOW_FLUSH_MS:
-                started = time.monotonic()
+                started_ms = self._runtime.now_ms()
                 end_offset = self._log.flush()
-                self._note(started)
+                self._note(started_ms)
                 self._on_flushed(end_offset)
             else:
                 self._flush_in_thread()
@@ -60,21 +58,21 @@ class Flusher:
             self._on_fatal(error)
 
     def _flush_in_thread(self) -> None:
-        started = time.monotonic()
+        started_ms = self._runtime.now_ms()
         pending = self._log.start_flush()
-        flushed = asyncio.get_running_loop().run_in_executor(self._executor, pending.run)
 
-        def finish(done: asyncio.Future[None]) -> None:
+        def finish(error: BaseException | None) -> None:
             try:
-                done.result()
+                if error is not None:
+                    raise error
                 end_offset = self._log.finish_flush(pending)
-                self._note(started)
+                self._note(started_ms)
                 self._on_flushed(end_offset)
-            except BaseException as error:
-                self._on_fatal(error)
+            except BaseException as failure:
+                self._on_fatal(failure)
 
-        flushed.add_done_callback(finish)
+        self._runtime.run_on_disk(pending.run, finish)
 
-    def _note(self, started: float) -> None:
-        took_ms = (time.monotonic() - started) * 1000
+    def _note(self, started_ms: float) -> None:
+        took_ms = self._runtime.now_ms() - started_ms
         self.recent_flush_ms += (took_ms - self.recent_flush_ms) * RECENT_WEIGHT

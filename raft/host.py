@@ -27,11 +27,12 @@ from raft.core.errors import ConfigurationError, StorageError
 from raft.core.types import Endpoint, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.listener import Listener
-from raft.node import Identity, Node, end_process, log_listener_fault
+from raft.node import Node, end_process, log_listener_fault
 from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
 from raft.rpc.quorum_service import QuorumService
+from raft.shell import Identity
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from raft.core.errors import FlushFailed
 from raft.core.types import Epoch, Offset
 from raft.flusher import SLOW_FLUSH_MS, Flusher
+from raft.runtime import AsyncioRuntime
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
@@ -28,8 +29,9 @@ class World:
         self.executor = ThreadPoolExecutor(max_workers=1)
         self.flushed: asyncio.Queue[Offset] = asyncio.Queue()
         self.fatal: asyncio.Queue[BaseException] = asyncio.Queue()
-        self.flusher = Flusher(self.log, self.executor, self.flushed.put_nowait, self.fatal.put_nowait)
+        self.flusher = Flusher(self.log, AsyncioRuntime(self.executor), self.flushed.put_nowait, self.fatal.put_nowait)
         self.flushing_threads: list[str] = []
+        self.loop_thread = threading.current_thread()
         self.may_flush = threading.Event()
         self.may_flush.set()
         self.files.before_operation = self._before
@@ -37,6 +39,8 @@ class World:
     def _before(self, operation: str, path: str) -> None:
         if "sync" in operation:
             self.flushing_threads.append(threading.current_thread().name)
+            # On the loop's own thread nobody could set it: fail at once, not when the test's time is up.
+            assert self.may_flush.is_set() or threading.current_thread() is not self.loop_thread
             assert self.may_flush.wait(20)
 
     def append(self) -> None:
@@ -44,7 +48,7 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+async def world() -> AsyncIterator[World]:
     world = World()
     yield world
     world.may_flush.set()

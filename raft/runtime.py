@@ -1,0 +1,78 @@
+"""What the shell asks of the world that it runs in: the time, a wake-up call, and a thread for the disk.
+
+The production runtime is an asyncio event loop; the simulator has one of its own, in virtual time. The promises: every
+callback runs on the one thread (or loop) that the shell lives on, never from within the call that asked for it; what
+`run_on_disk` is given runs in the order in which it was given, one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A wake-up call that can be called off."""
+
+    def cancel(self) -> None:
+        """Call it off; nothing happens if it has been made."""
+        ...
+
+
+class Runtime(Protocol):
+    """See the module for what is promised."""
+
+    def now_ms(self) -> float:
+        """Monotonic time, in milliseconds from some point on."""
+        ...
+
+    def wall_clock_ms(self) -> int:
+        """Milliseconds since 1970 by this machine's clock, which may jump."""
+        ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back when what is ready to run has run."""
+        ...
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call back after `delay_ms`."""
+        ...
+
+    def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` where it may block, then call `on_done` with what it raised, None if it went well."""
+        ...
+
+
+class AsyncioRuntime:
+    """The event loop that runs when it is made, and an executor with one thread."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._executor = executor
+
+    def now_ms(self) -> float:
+        """Monotonic time."""
+        return time.monotonic_ns() / 1_000_000
+
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        return time.time_ns() // 1_000_000
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop's next round."""
+        self._loop.call_soon(callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call back after `delay_ms`."""
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` in the executor's thread."""
+
+        def finish(done: asyncio.Future[None]) -> None:
+            on_done(asyncio.CancelledError() if done.cancelled() else done.exception())
+
+        self._loop.run_in_executor(self._executor, work).add_done_callback(finish)

@@ -1,0 +1,390 @@
+"""The shell around one replica: it carries out the core's actions and feeds it events. Synchronous, without a loop.
+
+What it needs of the world it gets as ports: a `Runtime` for time, wake-ups and the disk thread, an `Outlet` for what
+leaves it. `raft.node` puts it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
+
+- Actions are carried out strictly in order. PersistElectionState holds up what follows until it is on disk.
+- Room for batches is reserved before the core hears of them, so a full disk refuses appends and changes nothing.
+- A violated invariant or a failed fsync is fatal: it goes to the outlet, which ends the process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+import structlog
+
+from raft.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
+from raft.core.actions import (
+    Action,
+    AdvanceHighWatermark,
+    AnnounceLeader,
+    AppendBatches,
+    AppendLeaderChange,
+    AppendRecords,
+    CompleteAppend,
+    FailAppend,
+    FlushLog,
+    PersistElectionState,
+    Reply,
+    Send,
+    TruncateLog,
+)
+from raft.core.config import QuorumConfig
+from raft.core.election import ElectionState
+from raft.core.errors import ErrorCode, OutOfSpace, ProtocolError
+from raft.core.events import (
+    AppendPrepared,
+    AppendsScheduled,
+    Event,
+    LogFlushed,
+    RequestFailed,
+    ResponseReceived,
+    TimePassed,
+)
+from raft.core.log import LogState
+from raft.core.messages import FetchResponse, LogRange, Response
+from raft.core.replica import Replica
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.core.voters import VoterSet
+from raft.flusher import Flusher
+from raft.runtime import Runtime, Timer
+from raft.storage.batch import batch_timestamp, encode_batch
+from raft.storage.control import encode_leader_change
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import SegmentedLog
+
+OUT_OF_SPACE_PAUSE_MS_MAX: Final = 500
+"""How long a follower with a full disk waits before it asks for the same batches again, at most."""
+
+MARKER_IDLE_MS: Final = 100
+"""How long after a flush a burst of appends counts as over: a marker then says that all of it is durable."""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who the node is and whom it knows."""
+
+    cluster_id: str
+    key: ReplicaKey
+    endpoint: Endpoint
+    voters: VoterSet
+    bootstrap_endpoints: tuple[Endpoint, ...] = ()
+
+
+class Outlet(Protocol):
+    """Where what leaves the shell goes. None of it may call back into the shell before it has returned."""
+
+    def send(self, send: Send) -> None:
+        """Send a request to a peer; its outcome comes back by `Shell.outcome`."""
+        ...
+
+    def reply(self, request_id: int, response: Response, records: bytes) -> None:
+        """Answer a request, with the encoded batches that go with it."""
+        ...
+
+    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+        """A prepared append is committed, or leadership was lost before it was."""
+        ...
+
+    def committed(self, committed_end_offset: Offset) -> None:
+        """Everything below is committed and on this node's disk. May be said again."""
+        ...
+
+    def leader_changed(
+        self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
+    ) -> None:
+        """Who leads; `epoch_start_offset` is set iff this node does (LI-05)."""
+        ...
+
+    def shutdown_complete(self) -> None:
+        """The node has handed over. May be said again."""
+        ...
+
+    def fatal(self, error: BaseException) -> None:
+        """The process must end."""
+        ...
+
+
+class Shell:
+    """One replica with its log. Whoever owns it calls `close` and then nothing more."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        config: QuorumConfig,
+        log: SegmentedLog,
+        quorum_state: QuorumStateStore,
+        election_state: ElectionState | None,
+        random: Random,
+        runtime: Runtime,
+        outlet: Outlet,
+    ) -> None:
+        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds."""
+        self.config = config
+        self.log = log
+        self._quorum_state = quorum_state
+        self._runtime = runtime
+        self._outlet = outlet
+        self.replica = Replica(
+            config=config,
+            cluster_id=identity.cluster_id,
+            key=identity.key,
+            endpoint=identity.endpoint,
+            voters=identity.voters,
+            bootstrap_endpoints=identity.bootstrap_endpoints,
+            log=LogState(
+                start_offset=log.log_start_offset,
+                end_offset=log.log_end_offset,
+                flushed_end_offset=log.flushed_end_offset,
+                epochs=log.epochs.copy(),
+            ),
+            election_state=election_state,
+            random=random,
+            now_ms=self._now_ms(),
+        )
+        self.flusher = Flusher(log, runtime, self._log_flushed, self._fatal)
+        self._actions: deque[Action] = deque()
+        self._persisting = False
+        self._unwritten = UnwrittenAppends()
+        self._last_id = 0
+        self._appends_scheduled = False
+        self._timer: Timer | None = None
+        self._timer_at_ms = 0
+        self._marker_timer: Timer | None = None
+        self._last_timestamp_ms = _last_timestamp_ms(log)
+        self._closed = False
+
+    # --- what its owner asks ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up the role that the durable state gives it."""
+        self._take(self.replica.start(self._now_ms()))
+
+    def close(self) -> None:
+        """Stop at once: no events, no actions, no timers."""
+        self._closed = True
+        for timer in (self._timer, self._marker_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def new_id(self) -> int:
+        """A request id or append id that was not used before."""
+        self._last_id += 1
+        return self._last_id
+
+    def prepare_append(self, append_id: int, epoch: Epoch, body: bytes, record_count: int) -> Offset:
+        """Prepare an append of `record_count` records (LI-20) and return its base offset.
+
+        Raises ProtocolError and changes nothing if this node does not lead `epoch`, if the body is too large, or
+        if there is no room on the disk.
+        """
+        refusal = self.replica.refuse_append(epoch, len(body))
+        if refusal is not None:
+            raise ProtocolError(*refusal)
+        try:
+            self._reserve(self._unwritten.byte_count + len(body) + BATCH_OVERHEAD_BYTES)
+        except OutOfSpace as error:
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        base_offset = self.replica.next_append_offset
+        self._unwritten.add(Offset(base_offset + record_count), len(body))
+        self.step(AppendPrepared(append_id, epoch, body, record_count))
+        return base_offset
+
+    def schedule_appends(self) -> None:
+        """Write what was prepared, together with all that is prepared before the runtime calls back."""
+        if not self._appends_scheduled:
+            self._appends_scheduled = True
+            self._runtime.call_soon(self._write_appends)
+
+    def step(self, event: Event) -> None:
+        """Give the replica an event and carry out what it orders."""
+        if self._closed:
+            return
+        try:
+            self._take(self.replica.step(event, self._now_ms()))
+        except BaseException as error:
+            self._fatal(error)
+
+    def outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
+        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause."""
+        match outcome:
+            case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
+                timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
+                pause_ms = min(OUT_OF_SPACE_PAUSE_MS_MAX, timeout_ms / 2)
+                empty = _without_records(outcome)
+                self._runtime.call_later(pause_ms, lambda: self.step(empty))
+            case _:
+                self.step(outcome)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _take(self, actions: Sequence[Action]) -> None:
+        self._actions.extend(actions)
+        self._carry_out()
+        self._set_timer()
+        self._check_shutdown()
+
+    def _check_shutdown(self) -> None:
+        """The replica may go when what it ordered last, such as a granted vote, has left as well."""
+        if self.replica.is_shutdown_complete and not self._actions and not self._persisting:
+            self._outlet.shutdown_complete()
+
+    def _write_appends(self) -> None:
+        self._appends_scheduled = False
+        self.step(AppendsScheduled())
+
+    def _log_flushed(self, end_offset: Offset) -> None:
+        if self._closed:
+            return
+        self.step(LogFlushed(end_offset))
+        self._say_committed()
+        if self._marker_timer is None and not self._closed:
+            self._marker_timer = self._runtime.call_later(MARKER_IDLE_MS, self._close_burst)
+
+    def _close_burst(self) -> None:
+        self._marker_timer = None
+        if self._closed:
+            return
+        try:
+            if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush comes by here again
+                self.log.write_marker()
+        except BaseException as error:
+            self._fatal(error)
+
+    def _has_room(self, batches: Sequence[Batch]) -> bool:
+        try:
+            self._reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
+        except OutOfSpace as error:
+            logger.error("cannot follow the leader: no room for its batches", reason=str(error))
+            return False
+        return True
+
+    def _reserve(self, byte_count: int) -> None:
+        """Make sure of room. Going on to a new segment flushes the last one, so this may fail for good."""
+        try:
+            self.log.reserve(byte_count)
+        except OutOfSpace:
+            raise
+        except BaseException as error:
+            self._fatal(error)
+            raise
+
+    def _set_timer(self) -> None:
+        deadline_ms = self.replica.next_deadline_ms
+        if deadline_ms is None or self._closed:
+            return
+        if self._timer is not None:
+            if self._timer_at_ms <= deadline_ms:
+                return  # it fires early and is set anew then: cheaper than to move it at every step
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._now_ms() + 1)
+        self._timer = self._runtime.call_later(delay_ms, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self.step(TimePassed())
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        while self._actions and not self._persisting and not self._closed:
+            action = self._actions.popleft()
+            match action:
+                case Reply():
+                    self._reply(action)
+                case AppendRecords(base_offset, epoch, body, record_count):
+                    batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
+                    self.log.append((batch,))
+                    self._unwritten.written(batch.end_offset)
+                case FlushLog():
+                    self.flusher.request()
+                case Send():
+                    self._outlet.send(action)
+                case AppendBatches(batches):
+                    self.log.append(batches)
+                    self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
+                case AdvanceHighWatermark():
+                    self._say_committed()
+                case CompleteAppend(append_id):
+                    self._outlet.append_settled(append_id, None)
+                case FailAppend(append_id, error, message):
+                    self._unwritten.clear()
+                    self._outlet.append_settled(append_id, ProtocolError(error, message))
+                case AppendLeaderChange(base_offset, epoch, record):
+                    body = encode_leader_change(record)
+                    self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
+                case TruncateLog(end_offset):
+                    self.log.truncate(end_offset)
+                case AnnounceLeader(leader, epoch_start_offset):
+                    logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
+                    self._outlet.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
+                case PersistElectionState(state):
+                    self._persist(state)
+
+    def _reply(self, reply: Reply) -> None:
+        records = b""
+        response = reply.response
+        if isinstance(response, FetchResponse) and isinstance(response.records, LogRange):
+            records = self.log.read(response.records.start_offset, response.records.max_bytes)
+        self._outlet.reply(reply.request_id, response, records)
+
+    def _say_committed(self) -> None:
+        self._outlet.committed(min(self.replica.high_watermark, self.log.flushed_end_offset))
+
+    def _persist(self, state: ElectionState) -> None:
+        self._persisting = True
+        self._runtime.run_on_disk(lambda: self._quorum_state.save(state), self._persisted)
+
+    def _persisted(self, failure: BaseException | None) -> None:
+        try:
+            if failure is not None:
+                raise failure
+            self._persisting = False
+            if not self._closed:
+                self._carry_out()
+                self._check_shutdown()
+        except BaseException as error:
+            self._fatal(error)
+
+    def _fatal(self, error: BaseException) -> None:
+        if not self._closed:
+            self._outlet.fatal(error)
+
+    def _timestamp_ms(self) -> int:
+        """The wall clock, but never behind the last batch's timestamp."""
+        self._last_timestamp_ms = max(self._last_timestamp_ms, self._runtime.wall_clock_ms())
+        return self._last_timestamp_ms
+
+    def _now_ms(self) -> int:
+        return int(self._runtime.now_ms())
+
+
+def _without_records(outcome: ResponseReceived) -> ResponseReceived:
+    response = outcome.response
+    if not isinstance(response, FetchResponse):
+        return outcome
+    # The leader was heard: no election for want of room. An answer without records is legal (RF-55).
+    return ResponseReceived(
+        outcome.correlation_id,
+        FetchResponse(
+            leader=response.leader,
+            leader_endpoint=response.leader_endpoint,
+            high_watermark=response.high_watermark,
+            log_start_offset=response.log_start_offset,
+        ),
+    )
+
+
+def _last_timestamp_ms(log: SegmentedLog) -> int:
+    if log.log_end_offset == log.log_start_offset:
+        return 0
+    return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
