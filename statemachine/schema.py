@@ -122,6 +122,9 @@ def open_database(path: Path, cluster_id: str) -> Database:
     except sqlite3.Error as error:
         connection.close()
         raise _translated(path, error) from None
+    except UnicodeDecodeError as error:  # SQLite's complaint quotes what is damaged
+        connection.close()
+        raise UnusableDatabase(f"it is damaged: {error}") from None
     except BaseException:
         connection.close()
         raise

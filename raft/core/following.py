@@ -224,7 +224,8 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
             order_flush(context)
     state.has_fetched = True
     state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
-    _take_high_watermark(context, response.high_watermark)
+    if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
+        _take_high_watermark(context, response.high_watermark)
     return True
 
 

@@ -4,8 +4,9 @@ The model: a file is its durable content and the changes made since its last syn
 names and the changes to them since its last sync, in order. `crash` keeps the durable part and, if told so, some of
 the rest; everything that was open before is dead after it.
 
-Faults: `space_limit` makes writes fail for want of room, `failing_syncs` makes syncs of those paths fail, and
-`before_operation` is called before every operation that changes something, and may raise to stop the story there.
+Faults: `space_limit` makes writes fail for want of room, `failing_syncs` makes syncs of those paths fail,
+`failing_reads` makes reads of those paths fail, `damage` rots bytes, and `before_operation` is called before every
+operation that changes something, and may raise to stop the story there.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class _Content:
     current: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     changes: list[_Write | _Resize] = field(default_factory=list)
+    durable_changed_from: int = 0
+    """The durable bytes below this are as they were when somebody last looked."""
 
     def change(self, change: _Write | _Resize) -> None:
         self.changes.append(change)
@@ -43,15 +46,21 @@ class _Content:
 
     def sync(self) -> None:
         for change in self.changes:
+            self._note_change(change)
             _apply(self.durable, change)
         self.changes.clear()
 
-    def crash(self, kept_bytes: int, random: Random | None) -> int:
+    def _note_change(self, change: _Write | _Resize) -> None:
+        start = change.size if isinstance(change, _Resize) else change.position
+        self.durable_changed_from = min(self.durable_changed_from, start, len(self.durable))
+
+    def crash(self, kept_bytes: int, random: Random | None, sector_bytes: int) -> int:
         """Lose changes: keep a prefix of `kept_bytes` written bytes, or sectors by chance. Returns the rest of it."""
         survivor = self.durable
         for change in self.changes:
+            self._note_change(change)
             if random is not None:
-                _apply_some_sectors(survivor, change, random)
+                _apply_some_sectors(survivor, change, random, sector_bytes)
             elif isinstance(change, _Resize):
                 if kept_bytes > 0:
                     _apply(survivor, change)
@@ -76,14 +85,14 @@ def _apply(content: bytearray, change: _Write | _Resize) -> None:
     content[change.position : end] = change.data
 
 
-def _apply_some_sectors(content: bytearray, change: _Write | _Resize, random: Random) -> None:
+def _apply_some_sectors(content: bytearray, change: _Write | _Resize, random: Random, sector_bytes: int) -> None:
     if isinstance(change, _Resize):
         if random.random() < 0.5:
             _apply(content, change)
         return
     position, end = change.position, change.position + len(change.data)
     while position < end:
-        sector_end = min(end, (position // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        sector_end = min(end, (position // sector_bytes + 1) * sector_bytes)
         if random.random() < 0.5:
             _apply(content, _Write(position, change.data[position - change.position : sector_end - change.position]))
         position = sector_end
@@ -121,6 +130,29 @@ class _Directory:
         self.sync()
 
 
+class DurableFile:
+    """The durable bytes of a file, to be looked at, and from where on they changed since that was last asked."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: _Content) -> None:
+        self._content = content
+
+    @property
+    def data(self) -> bytearray:
+        """The bytes; the file's own, not a copy."""
+        return self._content.durable
+
+    def is_same(self, other: DurableFile) -> bool:
+        """Whether both are the same file, under whatever names."""
+        return self._content is other._content
+
+    def take_changed_from(self) -> int:
+        """The position from which on bytes may differ from those at the last call."""
+        changed_from, self._content.durable_changed_from = self._content.durable_changed_from, len(self.data)
+        return changed_from
+
+
 class MemoryFileSystem:
     """Files in memory, with crashes and faults. See the module for the model."""
 
@@ -129,24 +161,49 @@ class MemoryFileSystem:
         """How many bytes all files together may have; None: any number."""
         self.failing_syncs: set[str] = set()
         """Paths of files and directories whose syncs raise FlushFailed, and keep nothing."""
+        self.failing_reads: set[str] = set()
+        """Paths of files whose reads raise StorageError, as for a bad sector."""
         self.before_operation: Callable[[str, str], None] | None = None
         """Called with the operation's name and path before every change and sync."""
         self._directories: dict[str, _Directory] = {".": _Directory(), "/": _Directory()}
         self._locks: dict[str, MemoryLock] = {}
         self._life = 0
+        self.durable_version = 0
+        """Changes whenever something durable may have changed."""
 
-    def crash(self, *, kept_unsynced_bytes: int = 0, random: Random | None = None) -> None:
+    def crash(
+        self, *, kept_unsynced_bytes: int = 0, random: Random | None = None, sector_bytes: int = SECTOR_BYTES
+    ) -> None:
         """Lose what was not synced, and everything that is open.
 
         `kept_unsynced_bytes` of what was written to files stay, in the order of writing within each file. With
         `random` each unsynced sector and resize stays or goes by chance, and of the changes to a directory a prefix.
         """
+        self.durable_version += 1
         self._life += 1
         self._locks.clear()
         for directory in self._directories.values():
             directory.crash(random)
             for content in directory.current.values():
-                kept_unsynced_bytes = content.crash(kept_unsynced_bytes, random)
+                kept_unsynced_bytes = content.crash(kept_unsynced_bytes, random, sector_bytes)
+
+    def end_process(self) -> None:
+        """Whoever has files open is gone; nothing is lost, and nothing more is durable than before."""
+        self._life += 1
+        self._locks.clear()
+
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Bytes of a file rot, on the disk and for whoever reads it; `data` lies within what is durable."""
+        directory, name = self._locate(path)
+        content = directory.current[name]
+        self.durable_version += 1
+        content.durable_changed_from = min(content.durable_changed_from, position)
+        for image in (content.durable, content.current):
+            image[position : position + len(data)] = data
+
+    def durable_files(self, path: str) -> dict[str, DurableFile]:
+        """What would be left of a directory's files if everything that is not synced were lost."""
+        return {name: DurableFile(content) for name, content in self._directories[path].durable.items()}
 
     def used_bytes(self) -> int:
         """How many bytes all files together have."""
@@ -211,6 +268,7 @@ class MemoryFileSystem:
         if path not in self._directories:
             raise StorageError(f"cannot open the directory {path}: there is none")
         self._begin_sync("fsync_directory", path)
+        self.durable_version += 1
         self._directories[path].sync()
 
     def try_lock(self, path: str) -> MemoryLock | None:
@@ -263,6 +321,8 @@ class MemoryFile:
 
     def read_at(self, position: int, byte_count: int) -> bytes:
         """The bytes from `position`; fewer than `byte_count` only where the file ends."""
+        if self._path in self._files.failing_reads:
+            raise StorageError(f"cannot read {self._path}: input/output error: injected")
         return bytes(self._alive().current[position : position + byte_count])
 
     def write_at(self, position: int, data: bytes) -> None:
@@ -304,6 +364,7 @@ class MemoryFile:
     def _sync(self, operation: str) -> None:
         content = self._alive()
         self._files._begin_sync(operation, self._path)
+        self._files.durable_version += 1
         content.sync()
 
     def _begin(self, operation: str) -> _Content:

@@ -120,6 +120,17 @@ def test_rf51_a_log_may_be_cut_at_the_high_watermark() -> None:
     assert TruncateLog(Offset(5)) in diverging(harness, 1, 7)
 
 
+def test_rf51_an_answer_that_cuts_says_nothing_of_what_is_committed() -> None:
+    """What is left after the first cut may diverge still: the leader's high watermark is for its own log there."""
+    harness = follower(6, log=[(1, 5), (3, 4), (5, 2)])
+    answer = fetch_response(2, 6, diverging_epoch=point(4, 9), high_watermark=12)
+    actions = harness.answer(the_fetch(harness), answer)
+    assert kinds(actions) == [TruncateLog, Send]
+    assert harness.replica.high_watermark == -1
+    answer = fetch_response(2, 6, diverging_epoch=point(2, 7), high_watermark=12)
+    assert TruncateLog(Offset(5)) in harness.answer(the_fetch(harness), answer)
+
+
 def test_rf51_a_log_is_never_cut_below_the_high_watermark() -> None:
     harness = follower(5, log=[(1, 5), (3, 4)])
     harness.context.high_watermark = Offset(6)
