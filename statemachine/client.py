@@ -209,6 +209,7 @@ class AdminClient:
             return self._stream
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(_retrieve)
         try:
             async with asyncio.timeout_at(deadline):
                 return await asyncio.shield(self._connecting)
@@ -284,6 +285,12 @@ class AdminClient:
 
     def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
         return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))
+
+
+def _retrieve(search: asyncio.Task[OperationStream]) -> None:
+    """Whoever waited for the search may have given up: then its failure is nobody's, and not worth a warning."""
+    if not search.cancelled():
+        search.exception()
 
 
 def _references(names: Iterable[str], topic_ids: Iterable[str]) -> list[admin_pb2.TopicReference]:

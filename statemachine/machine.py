@@ -22,7 +22,8 @@ import structlog
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import LeaderAndEpoch, Offset
 from raft.listener import BatchReader, CommittedBatch, Listener
-from statemachine.store import MetadataStore, StoreUnavailable
+from statemachine.store import MetadataStore
+from statemachine.tables import StoreUnavailable
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
 """Up to about 800 records: what is applied in a few milliseconds."""

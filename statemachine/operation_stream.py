@@ -57,6 +57,8 @@ class OperationStream:
         self._is_retired = False
         self._quiet_since = 0.0
         """Since when, by the clock of the event loop, answers are pending and none has come."""
+        self._is_hung = False
+        """An operation's time was up, and not even that was answered; nothing has come since."""
         self._something_to_send = asyncio.Event()
         self._sending = asyncio.create_task(self._send())
         self._receiving = asyncio.create_task(self._receive())
@@ -87,7 +89,9 @@ class OperationStream:
 
     @property
     def _is_stalled(self) -> bool:
-        return bool(self._pending) and asyncio.get_running_loop().time() - self._quiet_since > STALL_SECONDS
+        return self._is_hung or (
+            bool(self._pending) and asyncio.get_running_loop().time() - self._quiet_since > STALL_SECONDS
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -127,6 +131,7 @@ class OperationStream:
             async with asyncio.timeout(timeout_ms / 1000 + ANSWER_GRACE_SECONDS):
                 return await answer
         except TimeoutError:
+            self._is_hung = True
             raise self._no_answer(correlation_id, "there was no answer in time") from None
         finally:
             self._pending.pop(correlation_id, None)
@@ -190,6 +195,7 @@ class OperationStream:
         try:
             async for message in self._call:
                 self._quiet_since = asyncio.get_running_loop().time()
+                self._is_hung = False
                 for result in message.results:
                     answer = self._pending.get(result.correlation_id)
                     if answer is not None and not answer.done():

@@ -95,6 +95,13 @@ _TABLES: Final = (
 )
 
 
+def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
+    """Make the present tables, empty, in a database that has none: one in memory, say."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    MIGRATIONS.apply(Database(connection, strict=True, execute_plugins=False))
+    connection.execute("INSERT INTO applied VALUES (1, ?, 0, 0, ?)", (cluster_id, EMPTY_DIGEST))
+
+
 def open_database(path: Path, cluster_id: str) -> Database:
     """The database at `path` with the present tables, made if there is none. The caller closes its connection.
 

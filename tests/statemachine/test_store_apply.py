@@ -14,7 +14,8 @@ from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.changes import ReplayError
 from statemachine.ids import id_to_text
-from statemachine.store import MetadataStore, StoreUnavailable
+from statemachine.store import MetadataStore
+from statemachine.tables import StoreUnavailable
 from tests.statemachine.builders import (
     BROKER,
     CLUSTER_ID,
@@ -221,7 +222,7 @@ def test_a_lock_that_somebody_holds_is_told_and_changes_nothing(store: MetadataS
 def test_a_full_disk_is_told_and_changes_nothing(store: MetadataStore, rows: Query) -> None:
     store.apply([batch(0, [topic("a", 1)])])
     pages = rows("PRAGMA page_count")[0][0]
-    writer = store._database.conn
+    writer = store._tables.connection
     writer.execute(f"PRAGMA max_page_count = {pages}")
     big = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(5_000)]
     with pytest.raises(StoreUnavailable, match="full"):

@@ -41,9 +41,9 @@ def copies_of_every_moment(store: MetadataStore, apply: int, directory: Path) ->
                 shutil.copy(source, moment / source.name)
         moments.append(moment)
 
-    store._writer.set_trace_callback(copy)
+    store._tables.connection.set_trace_callback(copy)
     store.apply([log_of(RUNS)[apply]])
-    store._writer.set_trace_callback(None)
+    store._tables.connection.set_trace_callback(None)
     copy("after")
     return moments
 

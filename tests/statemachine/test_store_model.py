@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.changes import ReplayError
-from statemachine.store import Applied, MetadataStore
+from statemachine.store import MetadataStore
+from statemachine.tables import Applied
 from tests.statemachine.builders import (
     BROKER,
     CLUSTER_ID,
