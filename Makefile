@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test check format generate lock bench clean
+.PHONY: demo test check format generate lock bench sim chaos clean
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -46,6 +46,12 @@ bench: $(INSTALLED)  ## every figure in the README
 	$(BIN)/kraftlog bench throughput
 	$(BIN)/kraftlog bench catch-up
 	$(BIN)/kraftlog bench failover
+
+sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
+	$(BIN)/python -m sim --minutes 10 --at-least 2000 --json sim.json
+
+chaos: $(INSTALLED)  ## ten minutes of faults on real processes; as root with namespaces for partitions and a full disk
+	$(BIN)/python -m chaos --minutes 10 --json chaos.json
 
 clean:  ## everything that was generated or installed
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -85,12 +85,18 @@ class ClusterDirectory:
 
 
 def open_or_create(
-    path: Path, *, voters: int | None = None, observers: int | None = None, settings: Mapping[str, object] | None = None
+    path: Path,
+    *,
+    voters: int | None = None,
+    observers: int | None = None,
+    settings: Mapping[str, object] | None = None,
+    endpoints: Sequence[Endpoint] | None = None,
 ) -> ClusterDirectory:
     """The cluster in `path`, made if the directory is empty or not there.
 
     `voters` (3 if None) and `observers` (0) count the nodes of a new cluster and must fit an existing one. `settings`
-    are added to a new cluster's configuration files. Raises DirectoryError for a directory that holds something else,
+    are added to a new cluster's configuration files, and its nodes listen at `endpoints`, one each (free ports of
+    loopback if None). Raises DirectoryError for a directory that holds something else,
     ConfigurationError for counts that do not fit.
     """
     path = path.resolve()
@@ -99,7 +105,7 @@ def open_or_create(
         _check_counts(cluster, voters, observers)
     else:
         _check_empty(path)
-        cluster = _plan(path, 3 if voters is None else voters, 0 if observers is None else observers)
+        cluster = _plan(path, 3 if voters is None else voters, 0 if observers is None else observers, endpoints)
     if not cluster.is_complete:
         cluster = _make(cluster, {**LOCAL_SETTINGS, **(settings or {})})
     _check_data(cluster)
@@ -135,12 +141,12 @@ def _check_data(cluster: ClusterDirectory) -> None:
             )
 
 
-def _plan(path: Path, voters: int, observers: int) -> ClusterDirectory:
+def _plan(path: Path, voters: int, observers: int, wanted: Sequence[Endpoint] | None) -> ClusterDirectory:
     for count, low, high, what in ((voters, 1, VOTERS_MAX, "voters"), (observers, 0, OBSERVERS_MAX, "observers")):
         if not low <= count <= high:
             raise ConfigurationError(f"{count} {what}; a local cluster has from {low} to {high}")
     node_ids = [NodeId(number) for number in range(1, voters + observers + 1)]
-    endpoints = dict(zip(node_ids, free_endpoints(len(node_ids)), strict=True))
+    endpoints = dict(zip(node_ids, wanted or free_endpoints(len(node_ids)), strict=True))
     return ClusterDirectory(path, random_cluster_id(), endpoints, frozenset(node_ids[:voters]), is_complete=False)
 
 

@@ -76,7 +76,8 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
 
         def add_admin_service(server: grpc.aio.Server, node: Node) -> Sequence[str]:
             client = RaftClient(node)
-            store.rebuild_if_ahead(node.log.log_end_offset, node.log.epochs)
+            if node.log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
+                store.rebuild_if_ahead(node.log.log_end_offset, node.log.epochs)
             controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
             client.register(machine, start_offset=store.applied_end_offset)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)

@@ -24,7 +24,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.errors import ConfigurationError, StorageError
-from raft.core.types import Endpoint, Offset, ReplicaKey
+from raft.core.types import Endpoint, Epoch, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
@@ -74,26 +74,38 @@ async def hosted_node(
     It votes if its id is in `voters`, else it observes. `applied_end_offset` tells what the program's state machine has
     applied, for who asks; without it that is what is committed. `minimum_durable_offset` is an offset that the log was
     known to be flushed up to, such as what that state machine had applied when it was opened: a log that ends before
-    it has lost committed records, and is refused. Raises StorageError, CorruptLog or ConfigurationError
-    if it cannot start.
+    it has lost committed records. A log that was damaged is fetched again from the others, a sole voter's is refused.
+    Raises StorageError, CorruptLog or ConfigurationError if it cannot start.
     """
     quorum_state = QuorumStateStore(directory.files, directory.path)
     with contextlib.closing(quorum_state):
         election_state = quorum_state.load()
+        key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
+        epoch = Epoch(0) if election_state is None else election_state.epoch
         log = SegmentedLog.open(
             directory.files,
             directory.log_path,
             config=log_config or LogConfig(),
             minimum_durable_offset=minimum_durable_offset,
+            # What damage took can be fetched again, unless there is nobody to fetch it from.
+            accept_damage_in_epoch=None if voters.is_only_voter(key) else epoch,
         )
         with contextlib.closing(log):
             _check_vote_is_known(directory, log, election_state)
             log.reserve(0)  # the room that control batches need is there before anybody needs it
             logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
+            if log.recovering is not None:
+                logger.error(
+                    "durable records were damaged; this replica neither votes nor counts until it has fetched them again",
+                    node=directory.identity.node_id,
+                    reason=log.recovering.reason,
+                    from_offset=log.log_end_offset,
+                    until_offset=log.recovering.until_offset,
+                )
             node = Node(
                 identity=Identity(
                     cluster_id=directory.identity.cluster_id,
-                    key=ReplicaKey(directory.identity.node_id, directory.identity.directory_id),
+                    key=key,
                     endpoint=endpoint,
                     voters=voters,
                     bootstrap_endpoints=bootstrap_endpoints,

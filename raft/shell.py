@@ -27,6 +27,7 @@ from raft.core.actions import (
     AppendLeaderChange,
     AppendRecords,
     CompleteAppend,
+    EndRecovering,
     FailAppend,
     FlushLog,
     PersistElectionState,
@@ -147,6 +148,7 @@ class Shell:
                 epochs=log.epochs.copy(),
             ),
             election_state=election_state,
+            recovering=log.recovering,
             random=random,
             now_ms=self._now_ms(),
         )
@@ -324,6 +326,9 @@ class Shell:
                     self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
                 case TruncateLog(end_offset):
                     self.log.truncate(end_offset)
+                case EndRecovering():
+                    self.log.end_recovering()
+                    logger.info("everything that was damaged is fetched again", log_end_offset=self.log.log_end_offset)
                 case AnnounceLeader(leader, epoch_start_offset):
                     logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
                     self._outlet.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)

@@ -16,6 +16,8 @@ PACKAGES = (
     "pyspark_kraftlog",
     "kraftlog",
     "bench",
+    "sim",
+    "chaos",
     "examples",
     "tools",
 )

@@ -69,6 +69,11 @@ class TruncateLog:
 
 
 @dataclass(frozen=True, slots=True)
+class EndRecovering:
+    """Everything that damage had taken from the log is there again, and durable: forget that it was not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send `request`; say ResponseReceived or RequestFailed with this correlation id, at most once."""
 
@@ -127,6 +132,7 @@ Action: TypeAlias = (
     | AppendBatches
     | FlushLog
     | TruncateLog
+    | EndRecovering
     | Send
     | Reply
     | CompleteAppend

@@ -15,7 +15,7 @@ from raft.core.election import ElectionState
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, RecoveringLog, ReplicaKey
 from raft.core.voters import VoterSet
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Context:
     persisted: ElectionState | None
     """The last election state that was ordered to be made durable."""
     announced: LeaderAndEpoch
+    recovering: RecoveringLog | None = None
+    """Set while the log lacks what it once had: the replica neither votes nor counts."""
     actions: list[Action] = field(default_factory=list)
     is_flushing: bool = False
     """Whether a FlushLog was ordered and has not finished."""
@@ -64,6 +66,11 @@ class Context:
     def is_voter(self) -> bool:
         """Whether this replica is in the voter set (RF-01)."""
         return self.key is not None and self.voters.is_voter(self.key)
+
+    @property
+    def may_be_elected(self) -> bool:
+        """Whether it may ask for votes."""
+        return self.is_voter and self.recovering is None
 
     @property
     def is_only_voter(self) -> bool:

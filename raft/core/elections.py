@@ -19,7 +19,7 @@ def become_unattached(
     """Enter Unattached. The rest of a running election timeout is kept, unless a vote was granted (RF-09, RF-18)."""
     state = context.state
     deadline_ms = None
-    if context.is_voter and not context.is_shutting_down:
+    if context.may_be_elected and not context.is_shutting_down:
         deadline_ms = context.now_ms + context.election_timeout_ms()
         if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
             deadline_ms = state.election_deadline_ms or deadline_ms
@@ -199,6 +199,8 @@ def _is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
 
 
 def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
+    if context.recovering is not None:
+        return False  # its log is shorter than what it has acknowledged
     match context.state:
         case Leader():
             return False
@@ -213,6 +215,8 @@ def _grants_vote(context: Context, request: VoteRequest) -> bool:
     # Also a vote that was granted before asks for the log again: the candidate may have crashed and lost its end.
     if not isinstance(state, Unattached | Prospective) or not _is_log_up_to_date(context, request):
         return False
+    if context.recovering is not None:
+        return False  # its log is shorter than what it has acknowledged
     voted = state.voted_key
     if voted is None:
         return state.leader_id is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core.actions import AdvanceHighWatermark, AppendBatches, TruncateLog
+from raft.core.actions import AdvanceHighWatermark, AppendBatches, EndRecovering, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
@@ -164,7 +164,8 @@ def on_common_response(context: Context, response: Response) -> bool | None:
 def drive(context: Context) -> None:
     """Start an election when the leader is silent, else keep one fetch under way (RF-30, RF-63, RF-64)."""
     state = context.state
-    if isinstance(state, Follower) and state.fetch_deadline_ms <= context.now_ms and context.is_voter:
+    _check_recovered(context)
+    if isinstance(state, Follower) and state.fetch_deadline_ms <= context.now_ms and context.may_be_elected:
         become_prospective(context)
         return
     if not isinstance(state, Follower | Unattached) or context.connections.has_fetch_under_way:
@@ -174,6 +175,26 @@ def drive(context: Context) -> None:
     destination = _whom_to_ask(context, state)
     if destination is not None:
         context.send(destination, _fetch_request(context))
+
+
+def _check_recovered(context: Context) -> None:
+    """Take part again once everything is back that this replica may have acknowledged.
+
+    That is so when the log reaches as far as it once did, or as far as anything is committed by a leader of a later
+    epoch than the damage was found in. In the same epoch the leader may still count a fetch from before the damage.
+    """
+    recovering, state, flushed = context.recovering, context.state, context.log.flushed_end_offset
+    if recovering is None:
+        return
+    is_past = flushed >= recovering.until_offset
+    if isinstance(state, Follower) and state.epoch > recovering.epoch and state.leader_high_watermark >= 0:
+        is_past = is_past or flushed >= state.leader_high_watermark
+    if not is_past:
+        return
+    context.recovering = None
+    context.order(EndRecovering())
+    if isinstance(state, Unattached) and context.is_voter and not context.is_shutting_down:
+        state.election_deadline_ms = context.now_ms + context.election_timeout_ms()
 
 
 def _whom_to_ask(context: Context, state: Follower | Unattached) -> Endpoint | None:
@@ -199,6 +220,7 @@ def _fetch_request(context: Context) -> FetchRequest:
         max_wait_ms=config.fetch_max_wait_ms,
         max_bytes=config.fetch_max_bytes,
         high_watermark=context.high_watermark if config.fetch_version >= 18 else HIGH_WATERMARK_NOT_SENT,
+        recovering=context.recovering is not None,
     )
 
 
@@ -226,6 +248,7 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
     if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
         _take_high_watermark(context, response.high_watermark)
+    state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
     return True
 
 

@@ -27,7 +27,7 @@ from raft.core.purgatory import Purgatory
 from raft.core.quorum import majority_end_offset
 from raft.core.states import Candidate, Leader, ReplicaProgress, Resigned
 from raft.core.transitions import transition
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Epoch, ReplicaKey
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, Epoch, ReplicaKey
 from raft.core.validation import refuse_cluster
 
 
@@ -133,7 +133,9 @@ def advance_high_watermark(context: Context) -> bool:
     leader = context.state
     if not isinstance(leader, Leader):
         return False
-    end_offsets = [progress.end_offset for progress in leader.voters.values()]
+    end_offsets = [
+        UNKNOWN_OFFSET if progress.is_recovering else progress.end_offset for progress in leader.voters.values()
+    ]
     if context.is_voter:
         end_offsets.append(context.log.flushed_end_offset)
     reached = min(majority_end_offset(end_offsets), context.log.end_offset)
@@ -158,6 +160,8 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
     """A voter fetched: with enough others the leader may go on for another check-quorum timeout (RF-32)."""
     if key.node_id not in leader.voters or not context.voters.is_voter(key):
         return
+    if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms:
+        return  # it is over, say after a pause: one late fetch must not add up to a majority with those before
     leader.fetched_since_check[key.node_id] = None
     needed = context.voters.majority - (1 if context.is_voter else 0)
     if len(leader.fetched_since_check) >= needed:
@@ -200,7 +204,10 @@ def resign(context: Context) -> None:
     leader = context.state
     if not isinstance(leader, Leader):
         return
-    by_progress = sorted(leader.voters.values(), key=lambda progress: (-progress.end_offset, progress.key.node_id))
+    by_progress = sorted(
+        leader.voters.values(),
+        key=lambda progress: (progress.is_recovering, -progress.end_offset, progress.key.node_id),
+    )
     transition(
         context,
         Resigned(
@@ -276,4 +283,5 @@ def _describe(context: Context, progress: ReplicaProgress) -> ReplicaDescription
         log_end_offset=progress.end_offset,
         last_fetch_ms=progress.last_fetch_ms,
         last_caught_up_ms=progress.last_caught_up_ms,
+        is_recovering=progress.is_recovering,
     )

@@ -54,6 +54,7 @@ from raft.core.types import (
     Epoch,
     LeaderAndEpoch,
     Offset,
+    RecoveringLog,
     ReplicaKey,
 )
 from raft.core.voters import VoterSet
@@ -76,6 +77,7 @@ class Replica:
         bootstrap_endpoints: tuple[Endpoint, ...],
         log: LogState,
         election_state: ElectionState | None,
+        recovering: RecoveringLog | None = None,
         random: Random,
         now_ms: int,
     ) -> None:
@@ -105,6 +107,7 @@ class Replica:
             now_ms=now_ms,
             persisted=election_state,
             announced=LeaderAndEpoch(None, Epoch(0)),
+            recovering=recovering,
         )
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -123,6 +126,11 @@ class Replica:
     def is_leader(self) -> bool:
         """Whether it leads and has not resigned."""
         return isinstance(self._context.state, Leader)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether its log lacks what it once had: it neither votes nor counts."""
+        return self._context.recovering is not None
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
@@ -164,7 +172,7 @@ class Replica:
             case Unattached() | Prospective() | Resigned() | Candidate():
                 deadlines.append(state.election_deadline_ms)
             case Follower():
-                deadlines.append(state.fetch_deadline_ms if self._context.is_voter else None)
+                deadlines.append(state.fetch_deadline_ms if self._context.may_be_elected else None)
             case Leader():
                 deadlines += [
                     state.check_quorum_deadline_ms,

@@ -106,6 +106,7 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
             return
         progress = _observer(context, leader, key)
     progress.key = key
+    progress.is_recovering = request.recovering
     progress.fetched(request.fetch_offset, context.log.end_offset, context.now_ms)
     leading.note_contact(context, leader, key)
 

@@ -26,7 +26,7 @@ def initial_state(context: Context, found: ElectionState | None) -> State:
                 unacknowledged=dict.fromkeys(others),
                 preferred_candidates=tuple(key for key in context.voters.replica_keys() if key.node_id != own_id),
             )
-        if found.leader_id is None and found.voted_key == context.key:
+        if found.leader_id is None and found.voted_key == context.key and context.may_be_elected:
             return candidate_again(context)
     if found.leader_id is not None and found.leader_id != own_id:
         endpoint = context.endpoint_of(found.leader_id)
@@ -46,5 +46,5 @@ def _unattached(context: Context, found: ElectionState | None) -> Unattached:
         epoch=context.epoch,
         leader_id=None if found is None or found.leader_id == context.own_id else found.leader_id,
         voted_key=None if found is None else found.voted_key,
-        election_deadline_ms=context.now_ms + context.election_timeout_ms() if context.is_voter else None,
+        election_deadline_ms=context.now_ms + context.election_timeout_ms() if context.may_be_elected else None,
     )

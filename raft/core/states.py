@@ -70,6 +70,8 @@ class ReplicaProgress:
     last_fetch_ms: int | None = None
     last_caught_up_ms: int | None = None
     leader_end_offset_at_last_fetch: Offset = UNKNOWN_OFFSET
+    is_recovering: bool = False
+    """It fetches again what damage took from its disk: it does not count, whatever its end offset."""
 
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
@@ -117,6 +119,8 @@ class Follower:
     fetch_deadline_ms: int
     has_fetched: bool = False
     """Whether one fetch from this leader in this epoch succeeded: no pre-vote is granted then (KIP-996)."""
+    leader_high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
+    """The leader's own, as its last answer said: it may be above this replica's log."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -81,6 +81,17 @@ class StateDigest(NamedTuple):
     """16 bytes."""
 
 
+class RecoveringLog(NamedTuple):
+    """A log that lost durable data to damage: the replica neither votes nor counts until it has it back."""
+
+    until_offset: Offset
+    """Everything below may have been acknowledged and must be fetched again."""
+    epoch: Epoch
+    """The epoch that the replica was in when the damage was found."""
+    reason: str
+    """What was found, for people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One encoded batch: the unit of replication, storage and delivery. The bytes are the same on every replica.

@@ -3,8 +3,8 @@
 The promises are weak on purpose, so that code written against them is right on any disk:
 
 - What is written to a file is there for readers at once, and survives a crash only after a `fdatasync` or `fsync` that
-  was called after the write has returned. Until then a crash may keep any part of it and leave zeros, or what was there
-  before, in place of the rest.
+  was called after the write has returned. Until then a crash may keep any part of it. In place of the rest is what was
+  there before, or zeros where nothing was: writing the same bytes once more puts nothing at risk.
 - A name made by `open`, changed by `rename` or taken away by `remove` survives a crash only after `fsync_directory`.
 - Bytes that were never written read as zeros, whatever else a crash lost.
 

@@ -7,7 +7,8 @@ below `durable_before` of any valid frame, also of those behind damage, and belo
 - a torn tail, which is cut, when nothing there is certainly durable and either no valid frame follows, or the disk
   evidently lost a write there: a stretch up to a sector's border that still reads as zeros. A disk may write the
   sectors of one unflushed stretch in any order, so what follows a hole was not flushed either.
-- damage to durable data otherwise: CorruptLog, and no byte of any file is changed.
+- damage to durable data otherwise: CorruptLog, and no byte of any file is changed; or, if the caller accepts a damaged
+  log because others have its data, the undamaged part before it, and word that it recovers (`raft.storage.recovering`).
 
 A crash, together with bits that rot in the last burst before any frame vouches for it, looks like a torn tail: a double
 fault that this format accepts.
@@ -24,16 +25,29 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from raft.core.epochs import EpochCache
-from raft.core.errors import CorruptLog
-from raft.core.types import Offset
+from raft.core.errors import CorruptLog, StorageError
+from raft.core.types import Epoch, Offset, RecoveringLog
 from raft.storage.files import SECTOR_BYTES, FileSystem, join
 from raft.storage.frame import NO_CRC, Frame, decode_frame, find_frames
+from raft.storage.recovering import begin_recovering, read_recovering
 from raft.storage.segment import Segment, parse_segment_name, segment_name
 
 _ADVICE = (
-    "Nothing was changed. Keep this directory as it is, and do not start this node from it: while a majority of the"
-    " other voters is healthy, remove this replica and add a new one with a directory of its own"
+    "Nothing was changed. There is no other voter to fetch it from: bring the directory back from a backup, or set it"
+    " aside and begin a new cluster"
 )
+
+
+class DamagedLog(CorruptLog):
+    """Durable data is damaged from byte `position` of the segment `base_offset` on; below it the log is whole."""
+
+    def __init__(self, message: str, *, base_offset: Offset, position: int, durable_offset: Offset) -> None:
+        super().__init__(f"{message}. {_ADVICE}")
+        self.finding = message
+        self.base_offset = base_offset
+        self.position = position
+        self.durable_offset = durable_offset
+        """Offsets below this were certainly durable, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +82,50 @@ class RecoveredLog:
     vouched_offset: Offset
     """The largest `durable_before` of any frame."""
     report: RecoveryReport
+    recovering: RecoveringLog | None
+    """Set while data that was durable once is missing."""
 
 
-def recover(files: FileSystem, directory: str, minimum_durable_offset: Offset) -> RecoveredLog:
-    """Open the log in `directory`, which is made if it is missing. Raises CorruptLog, then nothing changed."""
+def recover(
+    files: FileSystem, directory: str, minimum_durable_offset: Offset, accept_damage_in_epoch: Epoch | None = None
+) -> RecoveredLog:
+    """Open the log in `directory`, which is made if it is missing.
+
+    Raises CorruptLog if it is damaged, then nothing changed; with `accept_damage_in_epoch`, the replica's durable
+    epoch, it opens what is undamaged and says that it recovers.
+    """
     files.make_directories(directory)
+    if read_recovering(files, directory) is not None:
+        minimum_durable_offset = Offset(0)  # it is known that less is there
+    try:
+        return _read(files, directory, minimum_durable_offset)
+    except DamagedLog as damage:
+        if accept_damage_in_epoch is None:
+            raise
+        begin_recovering(
+            files,
+            directory,
+            epoch=accept_damage_in_epoch,
+            reason=damage.finding,
+            durable_offset=damage.durable_offset,
+            base_offset=damage.base_offset,
+            position=damage.position,
+        )
+    return _read(files, directory, Offset(0))
+
+
+def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset) -> RecoveredLog:
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
     if not bases and minimum_durable_offset == 0:
         bases = [Offset(0)]
         _create_first_segment(files, directory)
     elif not bases or bases[0] != 0:
-        durable = max(minimum_durable_offset, bases[0] if bases else 0)
-        raise CorruptLog(
-            f"{join(directory, segment_name(Offset(0)))} is missing; offsets below {durable} were durable. {_ADVICE}"
+        durable_offset = max(minimum_durable_offset, bases[0] if bases else Offset(0))
+        raise DamagedLog(
+            f"{join(directory, segment_name(Offset(0)))} is missing; offsets below {durable_offset} were durable",
+            base_offset=Offset(0),
+            position=0,
+            durable_offset=durable_offset,
         )
     recovery = _Recovery(files, directory, minimum_durable_offset)
     try:
@@ -91,7 +136,8 @@ def recover(files: FileSystem, directory: str, minimum_durable_offset: Offset) -
             segment.file.close()
         raise
     files.fsync_directory(directory)
-    return RecoveredLog(recovery.segments, recovery.epochs, recovery.vouched_offset, recovery.report())
+    recovering = read_recovering(files, directory)
+    return RecoveredLog(recovery.segments, recovery.epochs, recovery.vouched_offset, recovery.report(), recovering)
 
 
 def _create_first_segment(files: FileSystem, directory: str) -> None:
@@ -120,7 +166,11 @@ class _Recovery:
         last_crc = self.segments[-1].last_crc if self.segments else NO_CRC
         segment = Segment(self._files.open(join(self._directory, segment_name(base_offset))), base_offset, last_crc)
         self.segments.append(segment)
-        data = segment.file.read_at(0, segment.file.size())
+        try:
+            data = segment.file.read_at(0, segment.file.size())
+        except StorageError as error:
+            durable_offset = max(self._durable_offset, base_offset, next_base_offset or Offset(0))
+            raise DamagedLog(str(error), base_offset=base_offset, position=0, durable_offset=durable_offset) from None
         segment.reserved_size = len(data)
         self._frame_ends.clear()
         path = segment.file.path
@@ -180,10 +230,13 @@ class _Recovery:
             segment.file.write_at(rewritten_from, data[rewritten_from : segment.end_position])
         segment.file.fsync()
 
-    def _corrupt(self, segment: Segment, evidence: str) -> CorruptLog:
-        return CorruptLog(
+    def _corrupt(self, segment: Segment, evidence: str) -> DamagedLog:
+        return DamagedLog(
             f"{segment.file.path} is damaged at byte {segment.end_position}: no valid frame with offset"
-            f" {segment.end_offset} is there, but {evidence}. {_ADVICE}"
+            f" {segment.end_offset} is there, but {evidence}",
+            base_offset=segment.base_offset,
+            position=segment.end_position,
+            durable_offset=self._durable_offset,
         )
 
     def report(self) -> RecoveryReport:

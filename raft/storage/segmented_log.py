@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from raft.core.checks import check
 from raft.core.epochs import EpochCache
 from raft.core.errors import ConfigurationError, ErrorCode, OutOfSpace, ProtocolError
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch, Epoch, Offset, RecoveringLog
 from raft.storage.files import File, FileSystem, join
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, framed_bytes_max
-from raft.storage.recovery import RecoveryReport, recover
+from raft.storage.recovering import end_recovering
+from raft.storage.recovery import RecoveredLog, RecoveryReport, recover
 from raft.storage.segment import Segment, segment_name
 from raft.storage.tail_cache import TailCache
 
@@ -73,13 +74,14 @@ class PendingFlush:
 class SegmentedLog:
     """A log of batches in a directory of its own. See the module for what is durable when."""
 
-    def __init__(self, files: FileSystem, directory: str, config: LogConfig, minimum_durable_offset: Offset) -> None:
+    def __init__(self, files: FileSystem, directory: str, config: LogConfig, recovered: RecoveredLog) -> None:
         """Use `open`."""
-        recovered = recover(files, directory, minimum_durable_offset)
         self.epochs: EpochCache = recovered.epochs
         """At which offset each epoch starts. Changed by appends and truncations only."""
         self.recovery: RecoveryReport = recovered.report
         """What opening the log found and did."""
+        self.recovering: RecoveringLog | None = recovered.recovering
+        """Set while data that was durable once is missing: see `end_recovering`."""
         self._files = files
         self._directory = directory
         self._config = config
@@ -99,13 +101,17 @@ class SegmentedLog:
         *,
         config: LogConfig | None = None,
         minimum_durable_offset: Offset = Offset(0),
+        accept_damage_in_epoch: Epoch | None = None,
     ) -> SegmentedLog:
         """Open the log in `directory`, or make it. A torn tail is cut; when it returns, everything is durable.
 
         `minimum_durable_offset` is an offset that the caller knows the log was flushed up to. Raises CorruptLog when
-        durable data is damaged or missing, naming file, byte and offset; then no file was changed.
+        durable data is damaged or missing, naming file, byte and offset; then no file was changed. With
+        `accept_damage_in_epoch`, the replica's durable epoch, it opens what is undamaged, and `recovering` says what
+        must be fetched again.
         """
-        return cls(files, directory, config or LogConfig(), minimum_durable_offset)
+        recovered = recover(files, directory, minimum_durable_offset, accept_damage_in_epoch)
+        return cls(files, directory, config or LogConfig(), recovered)
 
     @property
     def log_start_offset(self) -> Offset:
@@ -248,6 +254,12 @@ class SegmentedLog:
             segment = self._segments[bisect_right(self._base_offsets, start_offset) - 1]
             batches = segment.read(start_offset, max_bytes, end)
         return tuple(batches)
+
+    def end_recovering(self) -> None:
+        """Everything that was lost is here again, and durable. Raises FlushFailed."""
+        if self.recovering is not None:
+            end_recovering(self._files, self._directory)
+            self.recovering = None
 
     def close(self) -> None:
         """Give back reserved room and close the files. Flushes nothing. Once is enough."""

@@ -11,6 +11,7 @@ import pytest
 from kraftlog import cluster_directory
 from kraftlog.cluster_directory import free_endpoints, open_or_create
 from raft.core.errors import ConfigurationError, DirectoryError
+from raft.core.types import Endpoint
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
 
@@ -25,6 +26,13 @@ def test_a_new_cluster_has_three_voters_one_id_and_a_formatted_directory_each(tm
         directory = DataDirectory.open(PosixFileSystem(), str(config.directory))
         assert (directory.identity.cluster_id, directory.identity.node_id) == (cluster.cluster_id, node_id)
         directory.close()
+
+
+def test_the_nodes_listen_where_they_are_told_to(tmp_path: Path) -> None:
+    endpoints = [Endpoint("198.18.0.1", 9090), Endpoint("198.18.0.2", 9090), Endpoint("198.18.0.3", 9091)]
+    cluster = open_or_create(tmp_path, voters=2, observers=1, endpoints=endpoints)
+    assert list(cluster.endpoints.values()) == endpoints
+    assert [config.listener for config in cluster.load_configs().values()] == endpoints
 
 
 def test_opening_again_gives_the_same_cluster(tmp_path: Path) -> None:

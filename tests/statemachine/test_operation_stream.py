@@ -12,7 +12,7 @@ import pytest_asyncio
 from raft.core.types import Endpoint
 from statemachine.channels import open_channel
 from statemachine.client import AdminClient
-from statemachine.operation_stream import NotSent, OperationStream
+from statemachine.operation_stream import NotSent, OperationStream, OutcomeUnknown
 from tests.statemachine.builders import create
 from tests.statemachine.scripted_node import ScriptedNode, carried_out, scripted_nodes
 from tests.statemachine.waiting import turns, until
@@ -64,6 +64,23 @@ async def test_a_stream_that_waits_for_nothing_is_open_however_long_it_was_quiet
     go_on.set()
     await pending
     assert stream.is_open
+    await stream.close()
+
+
+async def test_after_an_operation_without_any_answer_new_ones_go_around_the_node_until_it_says_something(
+    nodes: Sequence[ScriptedNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short the callers' timeouts are: one after the other they would never wait long enough to see a stall."""
+    monkeypatch.setattr("statemachine.operation_stream.ANSWER_GRACE_SECONDS", 0)
+    _, go_on = hang(nodes[0])
+    stream = await OperationStream.open(nodes[0].endpoint, open_channel(nodes[0].endpoint))
+    with pytest.raises(OutcomeUnknown):
+        await stream.execute(create("a"), 50)
+    assert not stream.is_open
+    with pytest.raises(NotSent, match="stalled"):
+        await stream.execute(create("b"), 20_000)
+    go_on.set()
+    await until(lambda: stream.is_open)
     await stream.close()
 
 

@@ -140,6 +140,14 @@ def test_rf32_among_five_voters_two_others_are_enough_and_then_counted_anew() ->
     assert harness.role is Role.RESIGNED, "one voter alone is not counted together with those before"
 
 
+def test_rf32_a_fetch_after_the_timeout_comes_too_late() -> None:
+    """A leader that was paused hears old fetches before its timer: they must not keep it."""
+    harness = replica().make_leader()
+    harness.now_ms += CHECK_QUORUM_MS
+    harness.ask(fetch(2, 1))
+    assert harness.role is Role.RESIGNED
+
+
 def test_rf32_the_fetches_of_observers_do_not_count() -> None:
     harness = replica().make_leader()
     harness.advance(2_000)

@@ -1,0 +1,209 @@
+"""What faults act on: the processes, links and disks of one cluster, with the truth about them and a journal.
+
+Several faults may be under way at once. A node is started, killed or stopped by one of them at a time; whatever else
+overlaps is meant to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from chaos.disk import SmallDisk
+from chaos.network import Network
+from chaos.truth import Truth
+from kraftlog.cluster import POLL_SECONDS, START_TIMEOUT_SECONDS, LocalCluster, NodeDied
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import NodeId
+
+LEADER_TIMEOUT_SECONDS: Final = 3.0
+WATCH_SECONDS: Final = 0.2
+LOG_TAIL_LINES: Final = 8
+
+
+class Arena:
+    """One cluster at the mercy of faults."""
+
+    def __init__(self, cluster: LocalCluster, network: Network, disk: SmallDisk | None, journal: Path) -> None:
+        """`disk` is the one that can be filled, if there is one. The journal is a new file."""
+        self.cluster = cluster
+        self.network = network
+        self.disk = disk
+        self.truth = Truth(frozenset(cluster.voter_ids), time.monotonic)
+        self.counts: Counter[str] = Counter()
+        """Kills, pauses and so on, by name."""
+        self.deaths: list[str] = []
+        """What to say of each node that ended although nobody ended it."""
+        self._began = time.monotonic()
+        self._journal = journal
+        self._locks: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def note(self, text: str) -> None:
+        """One line in the journal."""
+        with self._journal.open("a", encoding="utf-8") as journal:
+            journal.write(f"{self.elapsed_seconds:9.3f} {text}\n")
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def kill(self, node_id: NodeId) -> bool:
+        """SIGKILL, running or paused. Returns whether there was something to kill."""
+        async with self._locks[node_id]:
+            if not self.cluster.is_running(node_id):
+                return False
+            self._ended(node_id)
+            self.note(f"kill {node_id}")
+            await self.cluster.kill(node_id)
+            self.counts["kills"] += 1
+            return True
+
+    async def terminate(self, node_id: NodeId) -> None:
+        """SIGTERM: the node resigns if it leads, and stops by itself; SIGKILL if it does not within 10 s."""
+        async with self._locks[node_id]:
+            if self.cluster.is_running(node_id):
+                self._ended(node_id)
+                self.note(f"terminate {node_id}")
+                self.cluster.send_signal(node_id, signal.SIGCONT)
+                await self.cluster.stop([node_id])
+                self.counts["graceful restarts"] += 1
+
+    async def start(self, node_id: NodeId) -> None:
+        """Start a node unless it runs, and wait until it answers. One whose disk is full may not come up.
+
+        Cancelled while it waits, it leaves the process running.
+        """
+        async with self._locks[node_id]:
+            if self.cluster.is_running(node_id) and node_id in self.truth.running:
+                return
+            self.note(f"start {node_id}")
+            try:
+                await self._start(node_id)
+            except NodeDied as death:
+                self._died(node_id, str(death))
+                return
+            except TimeoutError:
+                self.deaths.append(f"node {node_id} was started and does not answer after {START_TIMEOUT_SECONDS:g} s")
+                return
+            self.truth.running.add(node_id)
+            self.truth.changed()
+            self.note(f"up {node_id}")
+
+    async def _start(self, node_id: NodeId) -> None:
+        if not self.cluster.is_running(node_id):
+            try:
+                await self.cluster.start([node_id])
+                return
+            except NodeDied:
+                raise
+            except ProtocolError as error:  # a connection broke while the node came up; its process runs
+                self.note(f"{node_id} does not answer yet: {error}")
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            while self.cluster.is_running(node_id):
+                with suppress(ProtocolError):
+                    await self.cluster.describe(node_id)
+                    return
+                await asyncio.sleep(POLL_SECONDS)
+        last_lines = " / ".join(self._last_lines(node_id))
+        raise NodeDied(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} ended while it came up: {last_lines}")
+
+    def pause(self, node_id: NodeId) -> None:
+        """SIGSTOP."""
+        if self.cluster.is_running(node_id):
+            self.truth.paused.add(node_id)
+            self.truth.changed()
+            self.note(f"pause {node_id}")
+            self.cluster.send_signal(node_id, signal.SIGSTOP)
+            self.counts["pauses"] += 1
+
+    def resume(self, node_id: NodeId) -> None:
+        """SIGCONT."""
+        if node_id in self.truth.paused:
+            self.cluster.send_signal(node_id, signal.SIGCONT)
+            self.note(f"resume {node_id}")
+            self.truth.paused.discard(node_id)
+            self.truth.changed()
+
+    async def watch(self) -> None:
+        """Notice nodes that end by themselves, until cancelled; they are started again."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for node_id in sorted(self.truth.running):
+                if not self.cluster.is_running(node_id) and not self._locks[node_id].locked():
+                    self._ended(node_id)
+                    self._died(node_id, f"node {node_id} ended: {' / '.join(self._last_lines(node_id))}")
+                    await self.start(node_id)
+
+    async def leader(self) -> NodeId | None:
+        """Who leads, as far as can be learned within a while."""
+        with suppress(ProtocolError):
+            return await self.cluster.wait_for_leader(LEADER_TIMEOUT_SECONDS)
+        return None
+
+    # --- links and disks ----------------------------------------------------------------------------------------------
+
+    async def cut(self, source: NodeId, target: NodeId) -> None:
+        """Nothing more reaches `target` from `source`."""
+        self.truth.cuts.add((source, target))
+        self.truth.changed()
+        await self.network.cut(source, target)
+
+    async def mend(self, source: NodeId, target: NodeId) -> None:
+        """Undo `cut`."""
+        await self.network.mend(source, target)
+        self.truth.cuts.discard((source, target))
+        self.truth.changed()
+
+    async def fill_disk(self) -> None:
+        """Leave no room on the small disk."""
+        if self.disk is not None:
+            self.truth.full.add(self.disk.node_id)
+            self.truth.changed()
+            self.note(f"fill the disk of {self.disk.node_id}")
+            await asyncio.to_thread(self.disk.fill)
+            self.counts["disks filled"] += 1
+
+    async def free_disk(self) -> None:
+        """Give the room back."""
+        if self.disk is not None:
+            await asyncio.to_thread(self.disk.free)
+            self.note(f"free the disk of {self.disk.node_id}")
+            self.truth.full.discard(self.disk.node_id)
+            self.truth.changed()
+
+    async def heal(self) -> None:
+        """Everything is repaired and every node runs. Raises ProtocolError if one does not answer."""
+        self.note("heal")
+        for source, target in sorted(self.truth.cuts):
+            await self.mend(source, target)
+        for node_id in self.cluster.node_ids:
+            await self.network.restore(node_id)
+            self.resume(node_id)
+        await self.free_disk()
+        await asyncio.gather(*(self.start(node_id) for node_id in self.cluster.node_ids))
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _ended(self, node_id: NodeId) -> None:
+        self.truth.running.discard(node_id)
+        self.truth.paused.discard(node_id)
+        self.truth.changed()
+
+    def _died(self, node_id: NodeId, story: str) -> None:
+        self.note(f"died {node_id}: {story}")
+        if node_id in self.truth.full:
+            self.counts["ended on a full disk"] += 1
+        else:
+            self.deaths.append(f"at {self.elapsed_seconds:.1f} s nobody ended node {node_id}, but {story}")
+
+    def _last_lines(self, node_id: NodeId) -> list[str]:
+        text = self.cluster.directory.log_path(node_id).read_text(encoding="utf-8", errors="replace")
+        return text.splitlines()[-LOG_TAIL_LINES:]

@@ -1,0 +1,127 @@
+"""What must hold when all faults are over. Each check returns what is wrong, in words; an empty list is good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from sim.linearizability import Verdict, check_history
+
+from chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
+from chaos.committed import CommittedLog, committed_log
+from kraftlog.cluster import LocalCluster
+from raft.core.errors import ProtocolError
+from raft.core.types import NodeId, Offset
+from raft.storage.directory import METADATA_DATABASE_NAME
+from sim.history import History, Kind, Operation, Outcome
+from sim.oracle import HistoryViolation, OffsetOracle
+from statemachine.queries import applied_end_offset, digest
+from statemachine.schema import open_reader
+
+LEVEL_TIMEOUT_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.1
+STEPS_MAX: Final = 2_000_000
+"""A register whose search for an order takes more steps is undecided."""
+
+STORIES_MAX: Final = 20
+"""So many violations of one kind are told; the others are counted."""
+
+
+async def until_level(cluster: LocalCluster) -> Offset:
+    """Wait until every node has committed and applied the same, and return its end. Raises ProtocolError."""
+    await cluster.wait_for_leader(LEVEL_TIMEOUT_SECONDS)
+    async with asyncio.timeout(LEVEL_TIMEOUT_SECONDS):
+        while True:
+            nodes = [await cluster.describe(node_id) for node_id in cluster.node_ids]
+            ends = {(node.log_end_offset, node.high_watermark, node.applied_end_offset) for node in nodes}
+            if len(ends) == 1 and len(set(ends.copy().pop())) == 1:
+                return Offset(nodes[0].log_end_offset)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def logs_agree(cluster: LocalCluster, followed: CommittedLog, end_offset: Offset) -> list[str]:
+    """Every node has the same committed bytes as the follower saw while it all happened."""
+    wrong = [f"the follower of the log got gaps: {gap}" for gap in followed.gaps[:STORIES_MAX]]
+    if followed.end_offset != end_offset:
+        wrong.append(f"the follower is at offset {followed.end_offset}, the nodes are at {end_offset}")
+    for node_id in cluster.node_ids:
+        try:
+            log = await committed_log(cluster.endpoint(node_id), end_offset, cluster.cluster_id)
+        except ProtocolError as error:
+            wrong.append(f"node {node_id} does not hand out its log: {error}")
+            continue
+        if log.digest != followed.digest:
+            wrong.append(
+                f"node {node_id} has another committed log below {end_offset}: {_first_difference(log, followed)}"
+            )
+    return wrong
+
+
+def _first_difference(log: CommittedLog, followed: CommittedLog) -> str:
+    for own, other in zip(log.writes, followed.writes, strict=False):
+        if own != other:
+            return f"{own} instead of {other}"
+    return f"{len(log.writes)} writes instead of {len(followed.writes)}, or batches that hold none differ"
+
+
+def databases_agree(cluster: LocalCluster) -> list[str]:
+    """Every node's state machine came to the same, at the same offset."""
+    found = {node_id: _state(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}
+    return [] if len(set(found.values())) == 1 else [f"the nodes' databases differ: {_listed(found)}"]
+
+
+def _state(data_directory: Path) -> tuple[int, str]:
+    with closing(open_reader(data_directory / METADATA_DATABASE_NAME)) as connection:
+        return applied_end_offset(connection), digest(connection)
+
+
+def _listed(found: Mapping[NodeId, tuple[int, str]]) -> str:
+    return ", ".join(f"node {node_id} at offset {end} {value}" for node_id, (end, value) in found.items())
+
+
+def nothing_lost(operations: Iterable[Operation], log: CommittedLog) -> list[str]:
+    """What was acknowledged is where the answer said that it is."""
+    at = {write.offset: write for write in log.writes}
+    lost = []
+    for operation in operations:
+        if operation.kind is Kind.WRITE and operation.outcome is Outcome.ACKNOWLEDGED:
+            write = at.get(operation.offset if operation.offset is not None else -1)
+            if write is None or (write.key, write.value) != (operation.key, operation.value):
+                lost.append(f"acknowledged and lost: {operation}; the log has {write} there")
+    return lost
+
+
+def answers_agree(history: History, log: CommittedLog) -> list[str]:
+    """Every answer is what the log says that it must be, by the offset that it names: what was read, in which order."""
+    oracle = OffsetOracle(history)
+    try:
+        oracle.committed(log.writes, log.end_offset)
+        oracle.at_end()
+    except HistoryViolation as violation:
+        return [f"an answer and the log contradict each other: {violation}"]
+    return []
+
+
+def linearizable(history: History) -> tuple[Counter[Verdict], list[str]]:
+    """Each register's operations have an order, whatever the log says: how many verdicts, and what is wrong."""
+    verdicts: Counter[Verdict] = Counter()
+    wrong = []
+    for key, (verdict, story) in check_history(history, STEPS_MAX).items():
+        verdicts[verdict] += 1
+        if verdict is Verdict.NOT_LINEARIZABLE:
+            wrong.append(f"the operations on {key} have no order: {story}")
+    return verdicts, wrong
+
+
+def windows_served(windows: Sequence[Window], began: float) -> list[str]:
+    """Every window in which service was owed was served."""
+    return [
+        f"only {window.acknowledged} writes were acknowledged in the {WINDOW_SECONDS:g} s from"
+        f" {window.start - began:.1f} s, although a majority was up and connected; {ACKNOWLEDGED_MIN} are owed"
+        for window in windows
+        if not window.is_served
+    ]

@@ -1,0 +1,58 @@
+"""What is really the case in the cluster, as the harness made it: who runs, who is paused, which links are cut.
+
+From this follows when the cluster owes its clients service: while a majority of the voters runs, is not paused, has
+room on its disk, and is connected in both directions, each with each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from raft.core.types import NodeId
+
+
+@dataclass(slots=True)
+class Truth:
+    """The state, and since when the cluster has owed service."""
+
+    voter_ids: frozenset[NodeId]
+    now: Callable[[], float]
+    """Seconds on any clock that does not go back."""
+    running: set[NodeId] = field(default_factory=set)
+    """Nodes that answered after their start and were not ended since."""
+    paused: set[NodeId] = field(default_factory=set)
+    full: set[NodeId] = field(default_factory=set)
+    """Nodes whose disk has no room."""
+    cuts: set[tuple[NodeId, NodeId]] = field(default_factory=set)
+    """Directed links that carry nothing."""
+    intervals: list[tuple[float, float]] = field(default_factory=list)
+    """When service was owed, from and to, in order; the one that lasts is not among them."""
+    _since: float | None = None
+
+    def changed(self) -> None:
+        """Call after each change, before a fault and after a repair, so that doubtful moments are not owed."""
+        if self.owes_service:
+            if self._since is None:
+                self._since = self.now()
+        elif self._since is not None:
+            self.intervals.append((self._since, self.now()))
+            self._since = None
+
+    def finish(self) -> list[tuple[float, float]]:
+        """All intervals; the one that lasts ends now."""
+        if self._since is not None:
+            self.intervals.append((self._since, self.now()))
+            self._since = None
+        return self.intervals
+
+    @property
+    def owes_service(self) -> bool:
+        """Whether some majority of the voters is well and fully connected."""
+        well = sorted(self.voter_ids & self.running - self.paused - self.full)
+        majority = len(self.voter_ids) // 2 + 1
+        return any(self._is_connected(group) for group in itertools.combinations(well, majority))
+
+    def _is_connected(self, group: Iterable[NodeId]) -> bool:
+        return not any(pair in self.cuts for pair in itertools.permutations(group, 2))

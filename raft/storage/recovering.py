@@ -1,0 +1,134 @@
+"""A log that lost durable data to damage, and is getting it back from the leader (docs/formats/log.md).
+
+What is behind the damage is set aside and the log goes on with the undamaged part before it. First of all a file says
+that, durably: a replica that started from the shorter log as if nothing were wrong might vote for one that lacks what
+it had acknowledged. The file goes when everything is there again.
+
+Whatever step a crash hits, the next start finds the file and finishes, or finds the damage once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from raft.core.errors import OutOfSpace, StorageError
+from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.storage.checksum import crc32c
+from raft.storage.files import FileSystem, join, read_whole, write_new_file
+from raft.storage.frame import find_frames
+from raft.storage.segment import parse_segment_name, segment_name
+
+RECOVERING_NAME = "recovering"
+DAMAGED_SUFFIX = ".damaged"
+"""At the end of the name of a file that holds what was set aside, for an operator to look at."""
+
+FORMAT_VERSION = 1
+_CRC_KEY = "crc32c"
+
+
+def encode_recovering(recovering: RecoveringLog) -> bytes:
+    """The content of the file: lines of `key=value`, the last one the CRC-32C of the lines before."""
+    reason = recovering.reason.replace("\n", " ")
+    lines = (
+        f"version={FORMAT_VERSION}\nuntil.offset={recovering.until_offset}\nepoch={recovering.epoch}\nreason={reason}\n"
+    ).encode()
+    return lines + f"{_CRC_KEY}={crc32c(lines):08x}\n".encode("ascii")
+
+
+def decode_recovering(data: bytes, path: str) -> RecoveringLog:
+    """What the file says. Raises StorageError naming `path` when it is damaged or of an unknown version."""
+    lines, found, crc_text = data.rpartition(f"{_CRC_KEY}=".encode("ascii"))
+    if not found or crc_text != f"{crc32c(lines):08x}\n".encode("ascii"):
+        raise StorageError(
+            f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log anew. Nothing was"
+            " changed. Remove this replica and add a new one with a directory of its own"
+        )
+    values = dict(line.split("=", 1) for line in lines.decode("utf-8", "replace").splitlines() if "=" in line)
+    if values.get("version") != str(FORMAT_VERSION):
+        raise StorageError(
+            f"{path} has format version {values.get('version')}; this program knows version {FORMAT_VERSION}. Use the"
+            " program that wrote it"
+        )
+    return RecoveringLog(Offset(int(values["until.offset"])), Epoch(int(values["epoch"])), values["reason"])
+
+
+def read_recovering(files: FileSystem, directory: str) -> RecoveringLog | None:
+    """What the log in `directory` is recovering from; None if it is not. Raises StorageError."""
+    path = join(directory, RECOVERING_NAME)
+    return decode_recovering(read_whole(files, path), path) if files.exists(path) else None
+
+
+def begin_recovering(
+    files: FileSystem,
+    directory: str,
+    *,
+    epoch: Epoch,
+    reason: str,
+    durable_offset: Offset,
+    base_offset: Offset,
+    position: int,
+) -> None:
+    """Say that the log recovers, then set aside what is not undamaged: from byte `position` of one segment on.
+
+    `epoch` is the replica's durable epoch, `durable_offset` what is known to have been durable, `base_offset` names the
+    segment. Raises StorageError, OutOfSpace, FlushFailed.
+    """
+    before = read_recovering(files, directory)
+    until_offset = max(durable_offset, _last_offset_seen(files, directory))
+    if before is not None:
+        until_offset, epoch = max(until_offset, before.until_offset), max(epoch, before.epoch)
+    if before is None or (before.until_offset, before.epoch) != (until_offset, epoch):
+        recovering = RecoveringLog(until_offset, epoch, reason)
+        write_new_file(files, join(directory, RECOVERING_NAME), encode_recovering(recovering))
+    bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
+    for base in reversed([base for base in bases if base > base_offset or (base == base_offset and position == 0)]):
+        _set_aside(files, directory, segment_name(base))
+    if position > 0:
+        _cut(files, directory, segment_name(base_offset), position)
+
+
+def end_recovering(files: FileSystem, directory: str) -> None:
+    """Everything is there again: take the file away, durably, and then what was set aside. Raises FlushFailed."""
+    files.remove(join(directory, RECOVERING_NAME))
+    files.fsync_directory(directory)
+    for name in files.list_directory(directory):
+        if name.endswith(DAMAGED_SUFFIX):
+            files.remove(join(directory, name))
+    files.fsync_directory(directory)
+
+
+def _last_offset_seen(files: FileSystem, directory: str) -> Offset:
+    """The end of the furthest valid frame anywhere, damage before it or not."""
+    last = Offset(0)
+    for name in files.list_directory(directory):
+        base_offset = parse_segment_name(name)
+        if base_offset is None:
+            continue
+        last = max(last, base_offset)
+        path = join(directory, name)
+        try:
+            data = read_whole(files, path)
+        except StorageError:
+            continue  # what cannot be read says nothing
+        for frame in find_frames(data, 0, path=path):
+            end_offset = frame.batch.end_offset if frame.batch is not None else frame.durable_before
+            last = max(last, end_offset, frame.durable_before)
+    return last
+
+
+def _set_aside(files: FileSystem, directory: str, name: str) -> None:
+    files.rename(join(directory, name), join(directory, name + DAMAGED_SUFFIX))
+    files.fsync_directory(directory)
+
+
+def _cut(files: FileSystem, directory: str, name: str, position: int) -> None:
+    """Keep a copy of the segment if there is room, then cut it."""
+    path = join(directory, name)
+    with contextlib.suppress(OutOfSpace):  # the copy is a help for an operator, no more
+        write_new_file(files, path + DAMAGED_SUFFIX, read_whole(files, path))
+    file = files.open(path)
+    try:
+        file.truncate(position)
+        file.fsync()
+    finally:
+        file.close()

@@ -1,0 +1,65 @@
+"""The fault atlas: whose durable data faults have taken, so that they never take the last good copy.
+
+A machine is harmed from when bytes on its disk rot or its disk is wiped until it has everything back that was committed
+then. Faults may harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt
+rather than lie.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.core.types import Offset
+from sim.observation import Step
+
+if TYPE_CHECKING:
+    from sim.machine import Machine
+    from sim.world import World
+
+
+class Atlas:
+    """One world's."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._harmed: dict[int, Offset] = {}
+        """By node id: what was committed when the harm was done."""
+        self._lost: set[int] = set()
+        """Voters whose disk was wiped: they are voters no more."""
+
+    def is_harmed(self, machine: Machine) -> bool:
+        """Whether a fault took durable data from it that it has not got back."""
+        return machine.node_id in self._harmed or machine.node_id in self._lost
+
+    def may_harm(self, machine: Machine) -> bool:
+        """Whether durable data may be taken from it now."""
+        world = self._world
+        if machine.node_id in self._harmed:
+            return False  # one at a time: damage to a log and to what vouches for it is a double fault
+        if not machine.view.is_voter or world.parameters.may_lose_quorum:
+            return True
+        harmed = {node_id for node_id in self._harmed if node_id in world.voter_ids} | self._lost
+        return len(harmed) + 1 <= len(world.voter_ids) - world.majority
+
+    def harm(self, machine: Machine) -> None:
+        """Note that durable data was taken from it."""
+        self._harmed[machine.node_id] = self._world.committed_end_offset
+        machine.view.has_lost_data = True
+
+    def lose(self, machine: Machine) -> None:
+        """Note that its disk was wiped; a voter's is lost to the quorum for good."""
+        self.harm(machine)
+        if machine.view.is_voter:
+            self._lost.add(machine.node_id)
+            machine.view.is_voter = False
+
+    def after_step(self, step: Step) -> None:
+        """Note when a harmed machine has everything back."""
+        node = step.node
+        if node.node_id not in self._harmed or node.replica is None or node.replica.is_recovering:
+            return
+        if self._world.machines[node.node_id].disk.files.failing_reads:
+            return
+        if node.durable_log.end_offset >= self._harmed[node.node_id]:
+            del self._harmed[node.node_id]
+            node.has_lost_data = False

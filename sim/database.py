@@ -1,0 +1,112 @@
+"""A machine's metadata database: production tables on an in-memory SQLite connection, with images that outlive it.
+
+SQLite is derived data and is written without waiting for the disk, so a power cut may bring back any earlier commit, and
+the file may be gone or damaged. The log fills it again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from random import Random
+from typing import Final
+
+from raft.storage.segmented_log import SegmentedLog
+from sim.disk import Crash
+from sim.marks import Marks
+from sim.service import CONFIG_NAME
+from statemachine.resources import ResourceType
+from statemachine.schema import create_in
+from statemachine.tables import MetadataTables
+
+IMAGE_RATE: Final = 0.05
+"""How often a commit is remembered as one that a power cut may bring back."""
+
+_IMAGES_MAX: Final = 4
+_templates: dict[str, bytes] = {}
+
+
+class Database:
+    """What is on the disk is an image; a process works on a connection."""
+
+    def __init__(self, cluster_id: str, random: Random, marks: Marks) -> None:
+        self._cluster_id = cluster_id
+        self._random = random
+        self._marks = marks
+        self._images: deque[bytes] = deque(maxlen=_IMAGES_MAX)
+        self._open: sqlite3.Connection | None = None
+
+    def open(self) -> MetadataTables:
+        """The tables as the last process left them, new ones if the image is gone or cannot be used."""
+        image = self._images[-1] if self._images else self._template()
+        connection = _connect(image)
+        try:
+            is_sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+        except (sqlite3.Error, UnicodeDecodeError):  # the complaint quotes what is damaged
+            is_sound = False
+        if not is_sound:
+            self._marks.hit("recovery: a damaged database was made anew")
+            self.lose()
+            connection = _connect(self._template())
+        self._open = connection
+        return MetadataTables(connection)
+
+    def made_anew_if_ahead(self, tables: MetadataTables, log: SegmentedLog) -> MetadataTables:
+        """The tables, or new ones if these hold what the log does not."""
+        if tables.is_in(log.log_end_offset, log.epochs):
+            return tables
+        self._marks.hit("recovery: a database ahead of its log was made anew")
+        self.lose()
+        return self.open()
+
+    def committed(self, tables: MetadataTables) -> None:
+        """A transaction was committed."""
+        if self._open is not None and self._random.random() < IMAGE_RATE:
+            self._images.append(self._open.serialize())
+
+    def crash(self, crash: Crash) -> None:
+        """The process is gone. After a power cut one of the last commits is what the file holds."""
+        if self._open is None:
+            return
+        self._images.append(self._open.serialize())
+        self._open.close()
+        self._open = None
+        if crash is not Crash.KILLED:
+            for _ in range(self._random.randrange(len(self._images))):
+                self._images.pop()
+
+    def value(self, tables: MetadataTables, key: str) -> str | None:
+        """What the tables hold for a client's key."""
+        row = tables.connection.execute(
+            "SELECT value FROM configs WHERE resource_type = ? AND resource_name = ? AND name = ?",
+            (int(ResourceType.TOPIC), key, CONFIG_NAME),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def lose(self) -> None:
+        """The file is gone."""
+        self._images.clear()
+
+    def damage(self) -> None:
+        """Bytes in the file rot."""
+        if self._images:
+            image = bytearray(self._images.pop())
+            for _ in range(20):
+                image[self._random.randrange(len(image))] ^= 1 << self._random.randrange(8)
+            self._images.append(bytes(image))
+
+    def _template(self) -> bytes:
+        """An empty database: made once, because making tables takes longer than a simulated minute."""
+        if self._cluster_id not in _templates:
+            connection = sqlite3.connect(":memory:", isolation_level=None)
+            connection.execute("PRAGMA page_size = 512")
+            create_in(connection, self._cluster_id)
+            _templates[self._cluster_id] = connection.serialize()
+            connection.close()
+        return _templates[self._cluster_id]
+
+
+def _connect(image: bytes) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(image)
+    return connection

@@ -1,0 +1,202 @@
+"""Faults of disks: slow, full, failing, rotting, replaced. What rots stays within what the atlas allows."""
+
+from __future__ import annotations
+
+from random import Random
+
+from raft.storage.directory import META_NAME
+from raft.storage.files import SECTOR_BYTES, join
+from raft.storage.frame import HEAD_BYTES, Frame, find_frames
+from raft.storage.quorum_state import COPY_NAMES, decode_copy
+from raft.storage.segment import parse_segment_name
+from sim.disk import DIRECTORY, Crash
+from sim.faults.fault import any_machine, downtime_us, duration_us, fault
+from sim.machine import Machine
+from sim.world import World
+
+LOG = join(DIRECTORY, "log")
+
+
+@fault("disk: slow")
+def slow(world: World, random: Random) -> str | None:
+    """Syncs take from milliseconds to seconds."""
+    machine = any_machine(world, random)
+    disk = machine.disk
+    before = disk.sync_us
+    disk.sync_us = random.choice([(10_000, 60_000), (100_000, 500_000), (1_000_000, 10_000_000)])
+
+    def end() -> None:
+        disk.sync_us = before
+
+    world.agenda.after(duration_us(random), end)
+    return f"{machine.node_id}: {disk.sync_us[0] // 1_000} to {disk.sync_us[1] // 1_000} ms"
+
+
+@fault("disk: full")
+def fill(world: World, random: Random) -> str | None:
+    """There is room for a few hundred bytes more, later again for everything."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    files.space_limit = files.used_bytes() + random.choice([0, 50, 300, 2_000])
+
+    def end() -> None:
+        files.space_limit = None
+
+    world.agenda.after(duration_us(random), end)
+    return str(machine.node_id)
+
+
+@fault("disk: syncs fail")
+def fail_syncs(world: World, random: Random) -> str | None:
+    """Every sync of a file of the log, or of the quorum state, fails; the process must end, and starts again later."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    names = [join(LOG, name) for name in files.durable_files(LOG)] if files.exists(LOG) else []
+    copies = [join(DIRECTORY, name) for name in COPY_NAMES]
+    files.failing_syncs.update(random.choice([names, copies, [*names, *copies, LOG]]))
+    world.agenda.after(duration_us(random, 100, 5_000), files.failing_syncs.clear)
+    return str(machine.node_id)
+
+
+@fault("disk: reads fail")
+def fail_reads(world: World, random: Random) -> str | None:
+    """A file of the log cannot be read; that segment counts as damaged if the process starts meanwhile."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    if not files.exists(LOG) or not world.atlas.may_harm(machine):
+        return None
+    names = sorted(name for name in files.durable_files(LOG) if parse_segment_name(name) is not None)
+    if not names:
+        return None
+    world.atlas.harm(machine)
+    name = random.choice(names)
+    files.failing_reads.add(join(LOG, name))
+    world.agenda.after(duration_us(random), files.failing_reads.clear)
+    return f"{machine.node_id}: {name}"
+
+
+def _vouched_frames(machine: Machine) -> list[tuple[str, Frame]]:
+    """The frames on a disk that later ones say were flushed: damage there is damage, whatever else happens."""
+    files = machine.disk.files
+    if not files.exists(LOG):
+        return []
+    found = [
+        (name, frame)
+        for name, file in sorted(files.durable_files(LOG).items())
+        if parse_segment_name(name) is not None
+        for frame in find_frames(bytes(file.data), 0)
+    ]
+    vouched = max((frame.durable_before for _, frame in found), default=0)
+    return [(name, frame) for name, frame in found if frame.batch is not None and frame.batch.end_offset <= vouched]
+
+
+def _damage_log(world: World, random: Random, *, sector: bool) -> str | None:
+    machine = any_machine(world, random)
+    frames = _vouched_frames(machine)
+    if not frames or not world.atlas.may_harm(machine):
+        return None
+    name, frame = random.choice(frames)
+    path = join(LOG, name)
+    files = machine.disk.files
+    data = files.durable_files(LOG)[name].data
+    if sector:
+        start = random.randrange(frame.position, frame.end_position) // SECTOR_BYTES * SECTOR_BYTES
+        changed = bytes(min(SECTOR_BYTES, len(data) - start))
+        if changed == data[start : start + SECTOR_BYTES]:
+            return None
+    else:
+        start = random.choice(
+            [random.randrange(frame.position, frame.end_position), frame.position + random.randrange(HEAD_BYTES)]
+        )
+        changed = bytes([data[start] ^ 1 << random.randrange(8)])
+    world.atlas.harm(machine)
+    files.damage(path, start, changed)
+    if random.random() < 0.5:
+        world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
+    return f"{machine.node_id}: {name} byte {start}"
+
+
+@fault("disk: a bit of the log flips")
+def flip_log_bit(world: World, random: Random) -> str | None:
+    """A bit of what was flushed long ago changes, in a frame's head or in its batch."""
+    return _damage_log(world, random, sector=False)
+
+
+@fault("disk: a sector of the log is lost")
+def lose_log_sector(world: World, random: Random) -> str | None:
+    """A sector that was written and synced reads as zeros: a write that went astray, or never happened."""
+    return _damage_log(world, random, sector=True)
+
+
+@fault("disk: a copy of the quorum state rots")
+def damage_quorum_state(world: World, random: Random) -> str | None:
+    """A bit of one of the two copies flips; the process starts from the other and mends it."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    named = files.durable_files(DIRECTORY)
+    if any(name not in named or not named[name].data for name in COPY_NAMES) or machine.process is not None:
+        return None
+    name = random.choice(COPY_NAMES)
+    if not _is_whole(machine, COPY_NAMES[1 - COPY_NAMES.index(name)]):
+        return None
+    position = random.randrange(len(named[name].data))
+    files.damage(join(DIRECTORY, name), position, bytes([named[name].data[position] ^ 1 << random.randrange(8)]))
+    return f"{machine.node_id}: {name}"
+
+
+def _is_whole(machine: Machine, name: str) -> bool:
+    return decode_copy(bytes(machine.disk.files.durable_files(DIRECTORY)[name].data), name) is not None
+
+
+@fault("disk: the meta file rots")
+def damage_meta(world: World, random: Random) -> str | None:
+    """Nobody can tell whose directory it is: the node must not start, until the file is brought back."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    named = files.durable_files(DIRECTORY)
+    if META_NAME not in named or not world.atlas.may_harm(machine):
+        return None
+    world.atlas.harm(machine)
+    path = join(DIRECTORY, META_NAME)
+    position = random.randrange(len(named[META_NAME].data))
+    right = named[META_NAME].data[position]
+    files.damage(path, position, bytes([right ^ 1 << random.randrange(8)]))
+    world.kill(machine, Crash.KILLED, restart_after_us=1_000)
+
+    def bring_back() -> None:
+        if machine.disk.files is files:
+            files.damage(path, position, bytes([right]))
+
+    machine.repairs.append(bring_back)
+    world.agenda.after(duration_us(random), bring_back)
+    return str(machine.node_id)
+
+
+@fault("disk: wiped, a new directory id")
+def wipe(world: World, random: Random) -> str | None:
+    """The disk is replaced by an empty one: another replica, which a voter set that names directories can tell."""
+    machine = any_machine(world, random)
+    if machine.view.is_voter and not (world.parameters.voters_know_directories and world.atlas.may_harm(machine)):
+        return None
+    world.atlas.lose(machine)
+    world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
+    machine.replace_disk()
+    return str(machine.node_id)
+
+
+@fault("database: lost")
+def lose_database(world: World, random: Random) -> str | None:
+    """The state machine's file is gone; the log fills a new one."""
+    machine = any_machine(world, random)
+    world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
+    machine.database.lose()
+    return str(machine.node_id)
+
+
+@fault("database: damaged")
+def damage_database(world: World, random: Random) -> str | None:
+    """Bits of the state machine's file flip."""
+    machine = any_machine(world, random)
+    world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
+    machine.database.damage()
+    return str(machine.node_id)

@@ -1,0 +1,95 @@
+"""Requests that no right replica sends: every one must be refused, and change nothing."""
+
+from __future__ import annotations
+
+from random import Random
+
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Request,
+    VoteRequest,
+)
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from sim.faults.fault import fault, running
+from sim.machine import Machine
+from sim.world import World
+
+FAR_EPOCHS = (Epoch(-1), Epoch(2**31 - 1), Epoch(2_000_000_000))
+
+
+def _requests(cluster_id: str | None, epoch: Epoch, replica_key: ReplicaKey, offset: int) -> list[Request]:
+    return [
+        VoteRequest(
+            cluster_id=cluster_id,
+            voter_key=None,
+            replica_key=replica_key,
+            replica_epoch=epoch,
+            last_epoch=epoch,
+            last_offset=Offset(offset),
+            pre_vote=False,
+        ),
+        BeginQuorumEpochRequest(
+            cluster_id=cluster_id,
+            voter_key=None,
+            leader_id=replica_key.node_id,
+            leader_epoch=epoch,
+            leader_endpoint=None,
+        ),
+        EndQuorumEpochRequest(
+            cluster_id=cluster_id,
+            leader_id=replica_key.node_id,
+            leader_epoch=epoch,
+            preferred_candidates=(),
+            leader_endpoint=None,
+        ),
+        FetchRequest(
+            cluster_id=cluster_id,
+            replica_key=replica_key,
+            current_leader_epoch=epoch,
+            fetch_offset=Offset(offset),
+            last_fetched_epoch=Epoch(0),
+            max_wait_ms=0,
+            max_bytes=0,
+            high_watermark=Offset(-1),
+        ),
+        FetchSnapshotRequest(
+            cluster_id=cluster_id,
+            replica_key=replica_key,
+            current_leader_epoch=epoch,
+            snapshot_id=OffsetAndEpoch(epoch=Epoch(0), offset=Offset(offset)),
+            position=0,
+            max_bytes=-1,
+        ),
+    ]
+
+
+def _send(world: World, random: Random, machine: Machine, requests: list[Request]) -> str:
+    for request in requests:
+        world.send_foreign(machine, request)
+    return str(machine.node_id)
+
+
+@fault("input: another cluster's requests")
+def send_foreign(world: World, random: Random) -> str | None:
+    """A node of another cluster has the wrong address."""
+    machines = running(world)
+    if not machines:
+        return None
+    machine = random.choice(machines)
+    voter = ReplicaKey(NodeId(random.choice(world.voter_ids)))
+    return _send(world, random, machine, _requests("AAAAAAAAAAAAAAAAAAAAAA", Epoch(7), voter, 10**6))
+
+
+@fault("input: malformed requests")
+def send_malformed(world: World, random: Random) -> str | None:
+    """Epochs and offsets that cannot be."""
+    machines = running(world)
+    if not machines:
+        return None
+    machine = random.choice(machines)
+    nobody = ReplicaKey(NodeId(-5))
+    requests = [*_requests(None, random.choice(FAR_EPOCHS), nobody, -7)]
+    return _send(world, random, machine, requests)

@@ -1,0 +1,163 @@
+"""Faults of processes: killed anywhere, paused, started again and again; and leaders that are asked to go."""
+
+from __future__ import annotations
+
+from random import Random
+
+from raft.core.events import ResignRequested
+from sim.agenda import MICROSECONDS_PER_MS
+from sim.disk import Crash
+from sim.faults.fault import POWER_CUTS, any_machine, downtime_us, duration_us, fault, running
+from sim.machine import Machine
+from sim.world import World
+
+
+def _kill(world: World, random: Random, machine: Machine, crash: Crash) -> str:
+    world.kill(machine, crash, restart_after_us=downtime_us(random))
+    return f"{machine.node_id}: {crash.value}"
+
+
+@fault("process: killed")
+def kill(world: World, random: Random) -> str | None:
+    """The process ends at once; the page cache stays."""
+    return _kill(world, random, any_machine(world, random), Crash.KILLED)
+
+
+@fault("process: the leader is killed")
+def kill_leader(world: World, random: Random) -> str | None:
+    """Whoever leads is killed."""
+    leader = world.leader()
+    return None if leader is None else _kill(world, random, leader, Crash.KILLED)
+
+
+@fault("power: cut, nothing unsynced kept")
+def cut_power_keep_nothing(world: World, random: Random) -> str | None:
+    """What was not synced is lost."""
+    return _kill(world, random, any_machine(world, random), Crash.NOTHING_KEPT)
+
+
+@fault("power: cut, a torn write kept")
+def cut_power_keep_prefix(world: World, random: Random) -> str | None:
+    """What was not synced is kept up to some byte."""
+    return _kill(world, random, any_machine(world, random), Crash.PREFIX_KEPT)
+
+
+@fault("power: cut, sectors kept in any order")
+def cut_power_keep_sectors(world: World, random: Random) -> str | None:
+    """Of what was not synced any sectors of 512 bytes are kept, and of new names the first few."""
+    return _kill(world, random, any_machine(world, random), Crash.SECTORS_KEPT)
+
+
+@fault("power: cut, pages kept in any order")
+def cut_power_keep_pages(world: World, random: Random) -> str | None:
+    """Of what was not synced any pages of 4096 bytes are kept, and of new names the first few."""
+    return _kill(world, random, any_machine(world, random), Crash.PAGES_KEPT)
+
+
+@fault("power: cut everywhere at once")
+def cut_power_everywhere(world: World, random: Random) -> str | None:
+    """Every machine loses what it had not synced, in the same moment."""
+    for machine in list(world.machines.values()):
+        _kill(world, random, machine, random.choice(POWER_CUTS))
+    return "all"
+
+
+@fault("power: cut at a majority")
+def cut_power_of_a_majority(world: World, random: Random) -> str | None:
+    """A majority of the voters loses what it had not synced, in the same moment."""
+    chosen = random.sample(world.voter_ids, world.majority)
+    for node_id in chosen:
+        _kill(world, random, world.machines[node_id], random.choice(POWER_CUTS))
+    return str(sorted(chosen))
+
+
+@fault("process: killed between two operations")
+def kill_between_operations(world: World, random: Random) -> str | None:
+    """Killed before some file operation, message or apply that it is about to do, wherever it is in its work."""
+    candidates = running(world)
+    if not candidates:
+        return None
+    machine = random.choice(candidates)
+    process = machine.process
+    if process is None:
+        return None
+    process.crash_after = random.choice([0, 1, 2, 5, 20, 100])
+    process.crash = random.choice([Crash.KILLED, *POWER_CUTS])
+    return f"{machine.node_id} after {process.crash_after} more"
+
+
+@fault("process: killed after granting a vote")
+def kill_after_vote(world: World, random: Random) -> str | None:
+    """Whoever next grants a vote knows no more than its disk does."""
+    for machine in running(world):
+        if machine.process is not None:
+            machine.process.killed_after_vote = random.choice(POWER_CUTS)
+    return "whoever votes next"
+
+
+@fault("process: restarted again and again")
+def restart_storm(world: World, random: Random) -> str | None:
+    """The same process is killed as soon as it is up."""
+    machine = any_machine(world, random)
+    for number in range(8):
+        world.agenda.after(
+            number * random.randrange(1, 900) * MICROSECONDS_PER_MS,
+            lambda: world.kill(machine, random.choice([Crash.KILLED, *POWER_CUTS]), restart_after_us=1_000),
+        )
+    return str(machine.node_id)
+
+
+def _pause(world: World, random: Random, machine: Machine) -> str | None:
+    process = machine.process
+    if process is None or machine.view.is_paused:
+        return None
+    machine.view.is_paused = True
+
+    def resume() -> None:
+        if machine.process is process:
+            machine.view.is_paused = False
+            process.resume()
+
+    world.agenda.after(duration_us(random, 50, 30_000), resume)
+    return str(machine.node_id)
+
+
+@fault("process: paused")
+def pause(world: World, random: Random) -> str | None:
+    """A process stands still for a while, and then goes on as if nothing had been."""
+    return _pause(world, random, any_machine(world, random))
+
+
+@fault("process: the leader is paused")
+def pause_leader(world: World, random: Random) -> str | None:
+    """The leader stands still for a while, and then goes on as if it still led."""
+    leader = world.leader()
+    return None if leader is None else _pause(world, random, leader)
+
+
+@fault("process: shut down")
+def shut_down(world: World, random: Random) -> str | None:
+    """A process hands over and ends; it is killed if that takes long."""
+    machine = any_machine(world, random)
+    process = machine.process
+    if process is None:
+        return None
+    process.run("shut down", process.shut_down)
+
+    def lose_patience() -> None:
+        if machine.process is process:
+            world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
+
+    world.agenda.after(5_000 * MICROSECONDS_PER_MS, lose_patience)
+    return str(machine.node_id)
+
+
+@fault("process: the leader is asked to resign")
+def resign(world: World, random: Random) -> str | None:
+    """The leader gives up its epoch."""
+    leader = world.leader()
+    if leader is None or leader.process is None:
+        return None
+    process = leader.process
+    process.run("resign", lambda: process.shell.step(ResignRequested(process.shell.replica.leader_and_epoch.epoch)))
+    return str(leader.node_id)

@@ -1,0 +1,91 @@
+"""All invariants, and the checker that runs them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.invariants.bounds import Bounds
+from sim.invariants.check_quorum import CheckQuorum
+from sim.invariants.committed_immutable import CommittedImmutable
+from sim.invariants.committed_on_quorum import CommittedOnQuorum
+from sim.invariants.durability import Durability
+from sim.invariants.election_safety import ElectionSafety
+from sim.invariants.epoch_cache import EpochCache
+from sim.invariants.epochs_bounded import EpochsBounded
+from sim.invariants.flushed_is_durable import FlushedIsDurable
+from sim.invariants.invariant import Invariant
+from sim.invariants.key_offsets import KeyOffsets
+from sim.invariants.leader_completeness import LeaderCompleteness
+from sim.invariants.listener_contract import ListenerContract
+from sim.invariants.log_matching import LogMatching
+from sim.invariants.log_start import LogStart
+from sim.invariants.monotonic_epoch import MonotonicEpoch
+from sim.invariants.monotonic_high_watermark import MonotonicHighWatermark
+from sim.invariants.one_answer import OneAnswer
+from sim.invariants.one_fetch import OneFetch
+from sim.invariants.one_vote import OneVote
+from sim.invariants.own_epoch import OwnEpoch
+from sim.invariants.pair_rule import PairRule
+from sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
+from sim.invariants.recovering import RecoveringStaysOut
+from sim.invariants.roles import Roles
+from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
+from sim.invariants.state_ordering import StateOrdering
+from sim.invariants.timers import Timers
+from sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
+from sim.observation import Observed, Step
+
+ALL: Final[tuple[type[Invariant], ...]] = (
+    CommittedImmutable,
+    ElectionSafety,
+    OneVote,
+    LogMatching,
+    LeaderCompleteness,
+    CommittedOnQuorum,
+    OwnEpoch,
+    Durability,
+    Roles,
+    PreVoteLeavesNoTrace,
+    EpochsBounded,
+    MonotonicEpoch,
+    MonotonicHighWatermark,
+    StateOrdering,
+    LogStart,
+    CommittedIsKept,
+    LeaderNeverCuts,
+    EpochCache,
+    OneFetch,
+    Timers,
+    PairRule,
+    Bounds,
+    RecoveringStaysOut,
+    StateMachineSafety,
+    AppliedOnce,
+    KeyOffsets,
+    ListenerContract,
+    FlushedIsDurable,
+    CheckQuorum,
+    OneAnswer,
+)
+"""In the order in which they run. The first one keeps the committed log that others look at."""
+
+
+class Checker:
+    """Runs every invariant after every step."""
+
+    def __init__(self, world: Observed) -> None:
+        self._invariants = [invariant(world) for invariant in ALL]
+        self._after_step = [invariant.after_step for invariant in self._invariants]
+        self.checks = 0
+        """How often an invariant was checked."""
+
+    def after_step(self, step: Step) -> None:
+        """Check all of them. Raises Violation."""
+        for check in self._after_step:
+            check(step)
+        self.checks += len(self._after_step)
+
+    def at_end(self) -> None:
+        """Check all of them once more, at the end of a run. Raises Violation."""
+        for invariant in self._invariants:
+            invariant.at_end()

@@ -1,0 +1,59 @@
+"""Listeners are told what they were promised, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft.core.types import Offset
+from sim.invariants.invariant import Invariant
+from sim.observation import Delivery, Observed, Step
+
+
+@dataclass(slots=True)
+class _Told:
+    life: int
+    next_offset: Offset | None = None
+    epoch: int = 0
+
+
+class ListenerContract(Invariant):
+    """Batches are committed, contiguous, each once; leaders' epochs never go back; the leader's own listener hears that it
+    leads only after it was given everything before its epoch (LI-02 to LI-05).
+
+    No false positives: a new process has a new listener.
+    """
+
+    number = 32
+    title = "listeners are told in order"
+    source = "Kafka RaftClient.Listener"
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._told: dict[int, _Told] = {}
+
+    def after_step(self, step: Step) -> None:
+        """Follow what the listener of the node is told."""
+        for delivery in step.deliveries:
+            told = self._told.get(step.node.node_id)
+            if told is None or told.life != step.node.life:
+                told = self._told[step.node.node_id] = _Told(step.node.life)
+            self._judge(step.node.node_id, told, delivery)
+
+    def _judge(self, node_id: int, told: _Told, delivery: Delivery) -> None:
+        for batch in delivery.batches:
+            if told.next_offset is not None and batch.base_offset != told.next_offset:
+                self.violated(f"the listener of node {node_id} is given {batch.base_offset} after {told.next_offset}")
+            if self.world.committed_at(batch.base_offset) != batch:
+                self.violated(f"the listener of node {node_id} is given {batch.base_offset}, which is not committed")
+            told.next_offset = batch.end_offset
+        if delivery.leader is None:
+            return
+        if delivery.leader.epoch < told.epoch:
+            self.violated(f"the listener of node {node_id} hears of epoch {delivery.leader.epoch} after {told.epoch}")
+        told.epoch = delivery.leader.epoch
+        start = delivery.epoch_start_offset
+        if start is not None and told.next_offset is not None and told.next_offset <= start:
+            self.violated(
+                f"the listener of node {node_id} hears that it leads from {start} on, and was given up to"
+                f" {told.next_offset}"
+            )

@@ -1,0 +1,70 @@
+"""One machine: a disk, clocks, a database file, and at most one process at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+from raft.core.types import Endpoint, NodeId, ReplicaKey
+from raft.storage.directory import DataDirectory
+from sim.clock import Clock
+from sim.database import Database
+from sim.disk import DIRECTORY, Disk
+from sim.marks import Marks
+from sim.observation import NodeView
+from sim.process import Process
+
+PORT = 9090
+
+
+class Machine:
+    """Survives its processes."""
+
+    def __init__(self, node_id: int, *, is_voter: bool, cluster_id: str, random: Random, marks: Marks) -> None:
+        self.node_id = node_id
+        self.endpoint = endpoint_of(node_id)
+        self.cluster_id = cluster_id
+        self._random = random
+        self.disk = Disk(Random(random.random()))
+        self.database = Database(cluster_id, Random(random.random()), marks)
+        self.clock = Clock(offset_ms=random.randrange(1_000_000))
+        self.process: Process | None = None
+        self.restart_at_us: int | None = None
+        """When its process is to be started again; None: it runs, or stays down."""
+        self.repairs: list[Callable[[], None]] = []
+        """What an operator does to bring files back that faults have damaged."""
+        self.key = ReplicaKey(NodeId(node_id), UUID(int=random.getrandbits(128) | 1))
+        self.view = NodeView(node_id, self.key, is_voter)
+        self._format()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs, paused or not."""
+        return self.process is not None
+
+    def new_random(self) -> Random:
+        """A source of chance for one process."""
+        return Random(self._random.random())
+
+    def replace_disk(self) -> None:
+        """A new, empty disk under a directory id of its own."""
+        self.disk.wipe()
+        self.database.lose()
+        self.key = ReplicaKey(NodeId(self.node_id), UUID(int=self._random.getrandbits(128) | 1))
+        self.view.key = self.key
+        self._format()
+
+    def _format(self) -> None:
+        DataDirectory.format(
+            self.disk.files,
+            DIRECTORY,
+            cluster_id=self.cluster_id,
+            node_id=self.key.node_id,
+            directory_id=self.key.directory_id,
+        )
+
+
+def endpoint_of(node_id: int) -> Endpoint:
+    """Where a node listens."""
+    return Endpoint(f"node-{node_id}", PORT)

@@ -1,0 +1,85 @@
+"""Coverage marks: what must have happened somewhere in a sweep, or the sweep proves less than it says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final, get_args
+from unittest import mock
+
+from raft.core import actions, events, transitions
+from raft.core.errors import ErrorCode
+from raft.core.states import ROLES, Role
+
+ERRORS: Final = (
+    ErrorCode.NONE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.INVALID_VOTER_KEY,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.SNAPSHOT_NOT_FOUND,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""What the quorum answers with. The controller's errors are its own tests' business."""
+
+
+class Marks:
+    """Counts what happened, by name."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def hit(self, name: str) -> None:
+        """It happened once more."""
+        self.counts[name] += 1
+
+    def add(self, other: Marks) -> None:
+        """Take over what another run has hit."""
+        self.counts.update(other.counts)
+
+
+def edge_name(left: Role, entered: Role, relation: str) -> str:
+    """The mark of an edge of the transition table."""
+    return f"edge: {left.value} to {entered.value} in {relation}"
+
+
+def required(fault_kinds: tuple[str, ...]) -> list[str]:
+    """Every mark that a sweep must hit."""
+    names = [kind.__name__ for kind in (*get_args(actions.Action), *get_args(events.Event))]
+    names += [f"error: {code.name}" for code in ERRORS]
+    names += [
+        edge_name(left, entered, relation)
+        for left, targets in transitions.EDGES.items()
+        for entered, relations in targets.items()
+        for relation in relations
+    ]
+    names += [f"fault: {kind}" for kind in fault_kinds]
+    return names
+
+
+def missing(marks: Marks, fault_kinds: tuple[str, ...]) -> list[str]:
+    """The marks that were not hit."""
+    return [name for name in required(fault_kinds) if not marks.counts[name]]
+
+
+@contextlib.contextmanager
+def marking_edges(marks: Marks) -> Iterator[None]:
+    """Mark the edges of the transition table that replicas take, for as long as this lasts."""
+    check_edge = transitions._check_edge
+
+    def marked(context: Any, old: Any, new: Any) -> None:
+        check_edge(context, old, new)
+        allowed = transitions.EDGES[ROLES[type(old)]][ROLES[type(new)]]
+        relation = transitions.SAME
+        if new.epoch > old.epoch:
+            relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
+        marks.hit(edge_name(ROLES[type(old)], ROLES[type(new)], relation))
+
+    with mock.patch.object(transitions, "_check_edge", marked):
+        yield

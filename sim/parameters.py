@@ -1,0 +1,126 @@
+"""What a run is made of, drawn from its seed: some runs have many faults of few kinds, some few of many (swarm testing).
+
+A run is the same whenever its seed and this program are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+from typing import Any
+
+from raft.core.config import QuorumConfig
+from raft.storage.segmented_log import LogConfig
+from sim.network import NetworkConditions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """One run's."""
+
+    seed: int
+    voters: int
+    observers: int
+    clients: int
+    keys: int
+    voters_know_directories: bool
+    """Whether the voter set names directory ids, so that a wiped disk is known for another replica's (KIP-853)."""
+    safety_seconds: int
+    """How long faults happen; after that the cluster must recover."""
+    fault_interval_ms: int
+    """How much time passes from one fault to the next, on average."""
+    think_time_ms: int
+    """How long a client waits between operations, on average."""
+    operations_max: int
+    """How many operations all clients together begin at most while faults happen."""
+    client_timeout_ms: int
+    fault_kinds: tuple[str, ...]
+    """The kinds that may happen in this run."""
+    network: NetworkConditions
+    quorum: QuorumConfig
+    log: LogConfig
+    through_codec: bool
+    """Whether messages go through the wire format."""
+    may_lose_quorum: bool = False
+    """Whether faults may destroy more than a minority can: then the cluster must halt, not lie."""
+
+    def describe(self) -> dict[str, Any]:
+        """For people and files."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Overrides:
+    """What a run is told to do otherwise than its seed says, to find out what it takes to fail."""
+
+    safety_seconds: int | None = None
+    without_faults: Sequence[str] = field(default_factory=tuple)
+    voters: int | None = None
+    observers: int | None = None
+
+
+def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = None) -> Parameters:
+    """The parameters of the run with that seed, of which faults any of `fault_kinds` may be."""
+    random = Random(seed)
+    overrides = overrides or Overrides()
+    voters = random.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 5])
+    observers = random.choice([0, 0, 1, 1, 2])
+    how_many = random.choice([1, 3, 6, 12, len(fault_kinds)])
+    kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))))
+    is_busy = random.random() < 0.25
+    parameters = Parameters(
+        seed=seed,
+        voters=overrides.voters or voters,
+        observers=observers if overrides.observers is None else overrides.observers,
+        clients=random.choice([1, 2, 4]),
+        keys=random.choice([1, 2, 4]),
+        voters_know_directories=random.random() < 0.5,
+        safety_seconds=random.choice([20, 60, 60, 120]) if is_busy else random.choice([120, 240, 360]),
+        fault_interval_ms=random.choice([700, 2_000]) if is_busy else random.choice([3_000, 10_000, 30_000]),
+        think_time_ms=random.choice([20, 100, 300]) if is_busy else random.choice([500, 2_000, 5_000]),
+        operations_max=600,
+        client_timeout_ms=random.choice([500, 3_000, 10_000]),
+        fault_kinds=tuple(kinds),
+        network=_draw_network(random),
+        quorum=_draw_quorum(random),
+        log=LogConfig(
+            segment_bytes=random.choice([20_000, 1_000_000] if is_busy else [1_500, 6_000, 1_000_000]),
+            preallocate_bytes=random.choice([1, 4_096]),
+            reserve_bytes=1_024,
+            tail_cache_bytes=random.choice([0, 20_000, 100_000, 100_000]),
+        ),
+        through_codec=random.random() < 0.3,
+        may_lose_quorum=random.random() < 0.03,
+    )
+    without = set(overrides.without_faults)
+    changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
+    if overrides.safety_seconds is not None:
+        changes["safety_seconds"] = overrides.safety_seconds
+    return replace(parameters, **changes)
+
+
+def _draw_network(random: Random) -> NetworkConditions:
+    return NetworkConditions(
+        delay_us=random.choice([(100, 500), (200, 2_000), (1_000, 40_000)]),
+        drop_rate=random.choice([0.0, 0.0, 0.0, 0.01, 0.05]),
+        duplicate_rate=random.choice([0.0, 0.0, 0.05, 0.5]),
+        late_rate=random.choice([0.0, 0.0, 0.02, 0.2]),
+        late_us_max=random.choice([50_000, 5_000_000]),
+    )
+
+
+def _draw_quorum(random: Random) -> QuorumConfig:
+    fetch_timeout_ms = random.choice([600, 2_000, 2_000])
+    return QuorumConfig(
+        election_timeout_ms=random.choice([100, 500, 1_000]),
+        fetch_timeout_ms=fetch_timeout_ms,
+        election_backoff_max_ms=random.choice([100, 1_000]),
+        request_timeout_ms=random.choice([fetch_timeout_ms, 2_000]),
+        fetch_max_wait_ms=random.choice([200, 500]) if fetch_timeout_ms == 600 else random.choice([500, 1_500]),
+        fetch_max_bytes=random.choice([1, 500, 1_000_000]),
+        fetch_version=random.choice([17, 18, 18, 18]),
+        retry_backoff_ms=random.choice([20, 100, 200]),
+        parked_fetches_max=random.choice([20, 10_000]),
+        pending_append_bytes_max=random.choice([400, 1_000_000, 1_000_000]),
+    )

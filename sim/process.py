@@ -1,0 +1,353 @@
+"""One life of a node: the production shell, log, quorum state and state machine on a simulated machine.
+
+Everything that happens to it is a step: one callback, from beginning to end. It may be killed at any point of a step:
+before each operation on its files, each message that it sends, each apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from raft.core.actions import Action, Send
+from raft.core.errors import ProtocolError
+from raft.core.events import (
+    Event,
+    RequestCancelled,
+    RequestFailed,
+    RequestReceived,
+    ShutdownRequested,
+)
+from raft.core.messages import Request, Response, VoteResponse
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset
+from raft.delivery import ListenerCursor
+from raft.listener import CommittedBatch
+from raft.shell import Identity, Shell
+from raft.storage.directory import DataDirectory
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import SegmentedLog
+from sim.agenda import Appointment
+from sim.disk import DIRECTORY, Crash
+from sim.observation import AppliedState, Delivery, Step
+from sim.runtime import SimulatedRuntime
+from sim.service import Service
+
+if TYPE_CHECKING:
+    from sim.machine import Machine
+    from sim.world import World
+
+SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
+
+
+class ProcessKilled(BaseException):
+    """Raised at the point where a process is killed; nothing of it runs on."""
+
+
+class _Waiting(NamedTuple):
+    """Who waits for the answer to a request."""
+
+    request: Request
+    source: Process
+    correlation_id: int
+
+
+class ObservedShell(Shell):
+    """The production shell; the simulator reads along what the core is told and orders."""
+
+    def __init__(self, process: Process, **settings: object) -> None:
+        self._process = process
+        super().__init__(**settings)  # type: ignore[arg-type]
+
+    def step(self, event: Event) -> None:
+        """Note the event, then let the shell have it."""
+        self._process.step.events.append(event)
+        super().step(event)
+
+    @property
+    def has_pending_actions(self) -> bool:
+        """Whether actions wait for the quorum state to be on disk."""
+        return bool(self._actions)
+
+    def _take(self, actions: Sequence[Action]) -> None:
+        self._process.note_actions(actions)
+        super()._take(actions)
+
+
+class Process:
+    """See the module. It is the outlet of its shell (`raft.shell.Outlet`)."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        self.world = world
+        self.machine = machine
+        self.ended = False
+        self.stalled_us = 0
+        """How long the present step has kept the loop waiting for the disk."""
+        self.is_on_disk_thread = False
+        self.crash_after: int | None = None
+        """It is killed at the point after that many more."""
+        self.crash = Crash.KILLED
+        """How it ends when it is killed at a point."""
+        self.killed_after_vote: Crash | None = None
+        """If set: it is killed like that as soon as a vote that it granted has left."""
+        self.step = Step(0, machine.view, "")
+        self.committed_end_offset = Offset(0)
+        self.leader: tuple[LeaderAndEpoch, Endpoint | None, Offset | None] | None = None
+        self._busy_until_us = 0
+        self._backlog: list[tuple[str, Callable[[], None], Appointment | None]] = []
+        self._waiting: dict[int, _Waiting] = {}
+        self._delivery_scheduled = False
+        self._is_leaving = False
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def after(self, delay_us: int, label: str, callback: Callable[[], None]) -> Appointment:
+        """Let `callback` be a step of this process in `delay_us`."""
+
+        def run() -> None:
+            self.run(label, callback, appointment)
+
+        appointment = self.world.agenda.after(delay_us, run)
+        return appointment
+
+    def run(self, label: str, callback: Callable[[], None], appointment: Appointment | None = None) -> None:
+        """Let `callback` be a step now, or as soon as the process is neither paused nor waiting for its disk."""
+        if self.ended or (appointment is not None and appointment.is_cancelled):
+            return
+        if self.machine.view.is_paused:
+            self._backlog.append((label, callback, appointment))
+            return
+        now_us = self.world.agenda.now_us
+        if self._busy_until_us > now_us:
+            self.world.agenda.after(self._busy_until_us - now_us, lambda: self.run(label, callback, appointment))
+            return
+        self.stalled_us = 0
+        self.step = Step(now_us, self.machine.view, label)
+        try:
+            callback()
+        except BaseException as error:
+            self.fatal(error)
+        self._busy_until_us = now_us + self.stalled_us
+        self.machine.view.is_behind = not self.ended and self.shell.has_pending_actions
+        self.world.finish_step(self.step)
+
+    def resume(self) -> None:
+        """It was paused and goes on: everything that came meanwhile comes now."""
+        backlog, self._backlog = self._backlog, []
+        for label, callback, appointment in backlog:
+            self.run(label, callback, appointment)
+
+    def crash_point(self) -> None:
+        """A point at which the process may be killed."""
+        if self.ended:
+            raise ProcessKilled
+        if self.crash_after is not None:
+            self.crash_after -= 1
+            if self.crash_after < 0:
+                self.world.marks.hit("fault: killed between two operations")
+                raise ProcessKilled
+
+    def _before_operation(self, operation: str, path: str) -> None:
+        self.crash_point()
+        if operation in SYNCS and not self.is_on_disk_thread:
+            self.stalled_us += self.machine.disk.draw_sync_us()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open what is on the disk and take up the role that it gives."""
+        self.step.started = True
+        machine, world = self.machine, self.world
+        files = machine.disk.files
+        files.before_operation = self._before_operation
+        directory = DataDirectory.open(files, DIRECTORY, cluster_id=world.cluster_id, node_id=machine.key.node_id)
+        quorum_state = QuorumStateStore(files, directory.path)
+        election_state = quorum_state.load()
+        self.tables = machine.database.open()
+        is_alone = world.voters.is_only_voter(machine.key)
+        self.log = SegmentedLog.open(
+            files,
+            directory.log_path,
+            config=world.parameters.log,
+            minimum_durable_offset=self.tables.applied.end_offset if machine.view.is_voter else Offset(0),
+            accept_damage_in_epoch=None if is_alone else Epoch(0) if election_state is None else election_state.epoch,
+        )
+        self.log.reserve(0)
+        if self.log.recovering is None:
+            self.tables = machine.database.made_anew_if_ahead(self.tables, self.log)
+        else:
+            world.marks.hit("recovery: a damaged log is fetched again")
+        self._cursor = ListenerCursor(self.log, self.tables.applied.end_offset)
+        self.runtime = SimulatedRuntime(self)
+        self.service = Service(self)
+        self.shell = ObservedShell(
+            self,
+            identity=Identity(
+                cluster_id=world.cluster_id,
+                key=machine.key,
+                endpoint=machine.endpoint,
+                voters=world.voters,
+                bootstrap_endpoints=world.bootstrap_endpoints,
+            ),
+            config=world.parameters.quorum,
+            log=self.log,
+            quorum_state=quorum_state,
+            election_state=election_state,
+            random=machine.new_random(),
+            runtime=self.runtime,
+            outlet=self,
+        )
+        view = machine.view
+        view.replica, view.log = self.shell.replica, self.log
+        self._note_applied()
+        self.shell.start()
+
+    def shut_down(self) -> None:
+        """Ask it to hand over and end."""
+        self._is_leaving = True
+        self.shell.step(ShutdownRequested())
+
+    def end(self, reason: str, crash: Crash) -> None:
+        """The process is gone, and the disk keeps what such an end leaves it."""
+        if self.ended:
+            return
+        self.ended = True
+        self.step.ended = reason
+        if hasattr(self, "shell"):
+            self.shell.close()
+        self.machine.disk.files.before_operation = None
+        self.machine.disk.crash(crash)
+        self.machine.database.crash(crash)
+        view = self.machine.view
+        view.replica, view.log, view.applied = None, None, None
+        view.is_paused = view.is_behind = False
+        for waiting in self._waiting.values():
+            self._break_connection(waiting)
+        self._waiting.clear()
+        self.world.process_ended(self, reason)
+
+    def _break_connection(self, waiting: _Waiting) -> None:
+        """Who waits for an answer learns that the connection broke, if the news gets through."""
+        source = waiting.source
+        self.world.network.send(
+            self.machine.node_id,
+            source.machine.node_id,
+            lambda: source.run("connection broke", lambda: source.shell.outcome(RequestFailed(waiting.correlation_id))),
+        )
+
+    def forget_requests_of(self, source: Process) -> None:
+        """A peer is gone; whoever waits in its name waits no more."""
+        gone = [request_id for request_id, waiting in self._waiting.items() if waiting.source is source]
+        for request_id in gone:
+            del self._waiting[request_id]
+            self.after(1_000, "caller gone", partial(self._forget, request_id))
+
+    def _forget(self, request_id: int) -> None:
+        self.shell.step(RequestCancelled(request_id))
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def receive(self, request: Request, source: Process, correlation_id: int) -> None:
+        """A request arrived."""
+        request_id = self.shell.new_id()
+        self._waiting[request_id] = _Waiting(request, source, correlation_id)
+        self.shell.step(RequestReceived(request_id, request))
+
+    def receive_foreign(self, request: Request) -> None:
+        """A request arrived that nobody waits for the answer to."""
+        self.shell.step(RequestReceived(self.shell.new_id(), request))
+
+    def send(self, send: Send) -> None:
+        """Send a request to a peer."""
+        self.crash_point()
+        self.world.send_request(self, send)
+
+    def reply(self, request_id: int, response: Response, records: bytes) -> None:
+        """Answer a request."""
+        self.crash_point()
+        waiting = self._waiting.pop(request_id, None)
+        self.world.marks.hit(f"error: {response.error.name}")
+        if waiting is None:
+            return
+        self.step.replies.append((waiting.request, response))
+        self.world.send_response(self, waiting.source, waiting.correlation_id, response, records)
+        if self.killed_after_vote is not None and isinstance(response, VoteResponse) and _counts(response):
+            self.crash = self.killed_after_vote
+            raise ProcessKilled
+
+    # --- what the shell says (raft.shell.Outlet) ----------------------------------------------------------------------
+
+    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+        """An append of the service's is settled."""
+        self.service.append_settled(append_id, error)
+
+    def committed(self, committed_end_offset: Offset) -> None:
+        """More is committed."""
+        if committed_end_offset > self.committed_end_offset:
+            self.committed_end_offset = committed_end_offset
+            self._schedule_delivery()
+
+    def leader_changed(
+        self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
+    ) -> None:
+        """There is another leader, or none."""
+        self.leader = (leader, leader_endpoint, epoch_start_offset)
+        self._schedule_delivery()
+
+    def shutdown_complete(self) -> None:
+        """It has handed over and ends, not from within its own shell."""
+        if self._is_leaving:
+            self._is_leaving = False
+            self.after(0, "end", lambda: self.end("shut down", Crash.KILLED))
+
+    def fatal(self, error: BaseException) -> None:
+        """The process must end, or is being killed."""
+        if isinstance(error, ProcessKilled):
+            self.end("killed", self.crash)
+        elif not self.ended:
+            self.world.process_failed(self, error)
+            self.end(f"stopped itself: {error}", Crash.KILLED)
+
+    def note_actions(self, actions: Sequence[Action]) -> None:
+        """Read along what the core orders."""
+        self.step.actions.extend(actions)
+        for action in actions:
+            self.world.marks.hit(type(action).__name__)
+
+    # --- the state machine --------------------------------------------------------------------------------------------
+
+    def _schedule_delivery(self) -> None:
+        if not self._delivery_scheduled:
+            self._delivery_scheduled = True
+            self.runtime.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        self._delivery_scheduled = False
+        while batches := self._cursor.next_batches(self.committed_end_offset):
+            self.crash_point()
+            self.step.deliveries.append(Delivery(batches))
+            self.tables.apply([CommittedBatch(batch) for batch in batches])
+            self.machine.database.committed(self.tables)
+            self._cursor.next_offset = batches[-1].end_offset
+            self._note_applied()
+            self.crash_point()
+            self.service.applied(batches)
+            self._announce_leader()
+        self._announce_leader()
+
+    def _announce_leader(self) -> None:
+        if self.leader is None:
+            return
+        leader, _, epoch_start_offset = self.leader
+        announced = self._cursor.next_leader(leader, epoch_start_offset)
+        if announced is not None:
+            self.step.deliveries.append(Delivery(leader=announced, epoch_start_offset=epoch_start_offset))
+            self.service.leader_changed(announced)
+
+    def _note_applied(self) -> None:
+        applied = self.tables.applied
+        self.machine.view.applied = AppliedState(applied.end_offset, applied.digest)
+
+
+def _counts(response: VoteResponse) -> bool:
+    return response.vote_granted and not response.pre_vote

@@ -1,0 +1,56 @@
+"""The runtime that a simulated process runs in (`raft.runtime.Runtime`): virtual time, a stalled loop, a disk thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from raft.runtime import Timer
+
+if TYPE_CHECKING:
+    from sim.process import Process
+
+
+class SimulatedRuntime:
+    """Every callback is one step of the process. A sync on the loop stalls the loop for as long as the disk takes."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._disk_free_at_us = 0
+
+    def now_ms(self) -> float:
+        """Monotonic time, with what the present step has taken so far."""
+        process = self._process
+        return process.machine.clock.now_ms(process.world.agenda.now_us + process.stalled_us)
+
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        return self._process.machine.clock.wall_clock_ms(self._process.world.agenda.now_us)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in a step of its own, as soon as the process is free."""
+        self._process.after(0, "soon", callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call back after `delay_ms` of the machine's time."""
+        delay_us = self._process.machine.clock.world_delay_us(delay_ms)
+        return self._process.after(delay_us + self._process.stalled_us, "timer", callback)
+
+    def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` when the disk has had time for it, in the order in which it was asked for."""
+        process = self._process
+        now_us = process.world.agenda.now_us + process.stalled_us
+        self._disk_free_at_us = max(now_us, self._disk_free_at_us) + process.machine.disk.draw_sync_us()
+
+        def finish() -> None:
+            error: BaseException | None = None
+            process.is_on_disk_thread = True
+            try:
+                work()
+            except BaseException as failure:
+                error = failure
+            finally:
+                process.is_on_disk_thread = False
+            on_done(error)
+
+        process.after(self._disk_free_at_us - process.world.agenda.now_us, "disk", finish)

@@ -1,0 +1,263 @@
+"""The world: machines, a network and clients in virtual time, all from one seed, watched after every step."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from uuid import UUID
+
+from raft.core.actions import Send
+from raft.core.errors import (
+    FlushFailed,
+    KraftlogError,
+    OutOfSpace,
+    ProtocolError,
+)
+from raft.core.events import RequestFailed, ResponseReceived
+from raft.core.messages import FetchResponse, Request, Response
+from raft.core.types import Endpoint, NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.storage.identifiers import uuid_to_text
+from sim.agenda import MICROSECONDS_PER_MS, Agenda
+from sim.atlas import Atlas
+from sim.client import Client
+from sim.disk import DIRECTORY, Crash
+from sim.history import History
+from sim.invariants.catalogue import Checker
+from sim.invariants.invariant import Violation
+from sim.machine import Machine, endpoint_of
+from sim.marks import Marks
+from sim.network import Network
+from sim.observation import Observed, Step, durable_election_state
+from sim.oracle import OffsetOracle
+from sim.parameters import Parameters
+from sim.process import Process
+from sim.service import committed_writes
+from sim.trace import Trace
+from sim.wire import carry_request, carry_response, flip_a_bit
+
+FIRST_OBSERVER_ID = 11
+FIRST_CLIENT_ID = 101
+
+
+class World(Observed):
+    """A cluster and its clients. `let_pass` lets time pass; faults and workload are on its agenda like all else."""
+
+    def __init__(self, parameters: Parameters, *, echo: bool = False, marks: Marks | None = None) -> None:
+        self.parameters = parameters
+        random = Random(f"world {parameters.seed}")
+        self.agenda = Agenda()
+        self.marks = marks or Marks()
+        self.trace = Trace(echo=echo)
+        self.violation: Violation | None = None
+        self.corrupt_rate = 0.0
+        """How often a fetched batch arrives with a bit flipped."""
+        self.cluster_id = uuid_to_text(UUID(int=random.getrandbits(128) | 1))
+        self.network = Network(self.agenda, Random(random.random()), parameters.network, self.marks)
+        self._wire_random = Random(random.random())
+        voter_ids = range(1, parameters.voters + 1)
+        node_ids = [*voter_ids, *range(FIRST_OBSERVER_ID, FIRST_OBSERVER_ID + parameters.observers)]
+        self.machines = {
+            node_id: Machine(
+                node_id,
+                is_voter=node_id in voter_ids,
+                cluster_id=self.cluster_id,
+                random=Random(random.random()),
+                marks=self.marks,
+            )
+            for node_id in node_ids
+        }
+        super().__init__([machine.view for machine in self.machines.values()], list(voter_ids))
+        self._by_endpoint = {endpoint_of(node_id): machine for node_id, machine in self.machines.items()}
+        self.voters = VoterSet(Voter(self._voter_key(node_id), endpoint_of(node_id)) for node_id in voter_ids)
+        self.bootstrap_endpoints: tuple[Endpoint, ...] = tuple(endpoint_of(node_id) for node_id in voter_ids)
+        self.reachable_since_us = self.network.cut  # type: ignore[assignment]
+        self.faults_may_lose_quorum = parameters.may_lose_quorum
+        self.history = History()
+        self.oracle = OffsetOracle(self.history)
+        self._told_oracle = 0
+        self.atlas = Atlas(self)
+        self.checker = Checker(self)
+        self.clients = [
+            Client(self, FIRST_CLIENT_ID + number, Random(random.random())) for number in range(parameters.clients)
+        ]
+        self._seen_versions: dict[int, tuple[int, int]] = {}
+
+    def _voter_key(self, node_id: int) -> ReplicaKey:
+        return self.machines[node_id].key if self.parameters.voters_know_directories else ReplicaKey(NodeId(node_id))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def let_pass(self, duration_us: int) -> None:
+        """Let time pass. Raises Violation."""
+        end_us = self.agenda.now_us + duration_us
+        while self.agenda.run_next(end_us):
+            if self.violation is not None:
+                raise self.violation
+
+    def finish_step(self, step: Step) -> None:
+        """Something happened to a node: look at its disk if that changed, and check everything."""
+        if self.violation is not None:
+            return
+        machine = self.machines[step.node.node_id]
+        self._look_at_disk(machine, step)
+        self.now_us = self.agenda.now_us
+        self.trace.step(step)
+        for event in step.events:
+            self.marks.hit(type(event).__name__)
+        try:
+            self.atlas.after_step(step)
+            self.checker.after_step(step)
+            self._tell_oracle()
+        except Violation as violation:
+            self.violation = violation
+
+    def _look_at_disk(self, machine: Machine, step: Step) -> None:
+        files = machine.disk.files
+        version = (id(files), files.durable_version)
+        if self._seen_versions.get(machine.node_id) != version:
+            self._seen_versions[machine.node_id] = version
+            step.disk_changed = True
+            machine.view.durable_log.refresh(files, f"{DIRECTORY}/log")
+            machine.view.durable_election = durable_election_state(files, DIRECTORY)
+
+    def _tell_oracle(self) -> None:
+        """The oracle hears of every committed write, in the order of the log."""
+        for batch in self.committed[self._told_oracle :]:
+            self.oracle.committed(committed_writes(batch), batch.end_offset)
+        self._told_oracle = len(self.committed)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def start(self, machine: Machine) -> None:
+        """Start a process on a machine that has none."""
+        if machine.process is not None:
+            return
+        machine.restart_at_us = None
+        machine.view.life += 1
+        process = machine.process = Process(self, machine)
+        process.run("start", process.start)
+
+    def start_all(self) -> None:
+        """Start a process on every machine."""
+        for machine in self.machines.values():
+            self.start(machine)
+
+    def kill(self, machine: Machine, crash: Crash, *, restart_after_us: int | None) -> None:
+        """End the process of a machine now; start another one later, unless None is said."""
+        process = machine.process
+        if process is None:
+            return
+        process.step = Step(self.agenda.now_us, machine.view, "kill")
+        process.end(crash.value, crash)
+        self.finish_step(process.step)
+        self.restart(machine, restart_after_us)
+
+    def restart(self, machine: Machine, delay_us: int | None) -> None:
+        """Start a machine's process in `delay_us`, if it is still down then; None: never."""
+        if delay_us is None:
+            machine.restart_at_us = None
+            return
+        machine.restart_at_us = self.agenda.now_us + delay_us
+        self.agenda.after(delay_us, partial(self._restart_if_due, machine))
+
+    def _restart_if_due(self, machine: Machine) -> None:
+        if machine.restart_at_us is not None and machine.restart_at_us <= self.agenda.now_us:
+            self.start(machine)
+
+    def process_ended(self, process: Process, reason: str) -> None:
+        """A process is gone: machines that held its requests notice; an operator or supervisor starts it again."""
+        machine = process.machine
+        if machine.process is process:
+            machine.process = None
+        for other in self.machines.values():
+            if other.process is not None:
+                other.process.forget_requests_of(process)
+        if machine.restart_at_us is None or machine.restart_at_us <= self.agenda.now_us:
+            self.restart(machine, self._wire_random.randrange(10, 3_000) * MICROSECONDS_PER_MS)
+
+    def process_failed(self, process: Process, error: BaseException) -> None:
+        """A process stopped itself: fine if a fault of its disk made it, else the end of the run."""
+        machine = process.machine
+        files = machine.disk.files
+        match error:
+            case FlushFailed():
+                is_expected = bool(files.failing_syncs)
+            case OutOfSpace():
+                is_expected = files.space_limit is not None
+            case KraftlogError():
+                is_expected = self.atlas.is_harmed(machine) or bool(files.failing_reads)
+            case _:
+                is_expected = False
+        self.marks.hit(f"process stopped itself: {type(error).__name__}")
+        if not is_expected and self.violation is None:
+            self.violation = Violation(f"node {machine.node_id} stopped itself: {type(error).__name__}: {error}")
+            self.violation.__cause__ = error
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def send_request(self, source: Process, send: Send) -> None:
+        """A replica's request goes on its way."""
+        target = self._by_endpoint[send.destination]
+        node_id = source.machine.node_id
+        through_codec = self.parameters.through_codec
+        request = carry_request(send.request, through_codec=through_codec)
+        label = f"{type(request).__name__.removesuffix('Request')} from {node_id}"
+
+        def arrive() -> None:
+            if target.process is not None:
+                receiver = target.process
+                receiver.run(label, lambda: receiver.receive(request, source, send.correlation_id))
+            else:
+                self._fail(source, target, send.correlation_id)
+
+        self.network.send(node_id, target.node_id, arrive, sent_after_us=source.stalled_us)
+
+    def _fail(self, source: Process, target: Machine, correlation_id: int) -> None:
+        self.network.send(
+            target.node_id,
+            source.machine.node_id,
+            lambda: source.run("refused", lambda: source.shell.outcome(RequestFailed(correlation_id))),
+        )
+
+    def send_response(
+        self, replier: Process, source: Process, correlation_id: int, response: Response, records: bytes
+    ) -> None:
+        """The answer to `source`'s request goes on its way."""
+        if isinstance(response, FetchResponse) and records and self._wire_random.random() < self.corrupt_rate:
+            self.marks.hit("network: a batch was corrupted")
+            records = flip_a_bit(records, self._wire_random)
+        outcome: ResponseReceived | RequestFailed
+        try:
+            arrived = carry_response(response, records, through_codec=self.parameters.through_codec)
+            outcome = ResponseReceived(correlation_id, arrived)
+        except ProtocolError:
+            outcome = RequestFailed(correlation_id)
+        label = f"{type(response).__name__.removesuffix('Response')} answer"
+        self.network.send(
+            replier.machine.node_id,
+            source.machine.node_id,
+            lambda: source.run(label, lambda: source.shell.outcome(outcome)),
+            sent_after_us=replier.stalled_us,
+        )
+
+    def send_foreign(self, machine: Machine, request: Request) -> None:
+        """Somebody who is no replica of this cluster sends a request."""
+        process = machine.process
+        if process is not None:
+            process.run("foreign request", lambda: process.receive_foreign(request))
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    def leader(self) -> Machine | None:
+        """Who leads the highest epoch that anybody leads."""
+        leading = [
+            (machine.view.replica.leader_and_epoch.epoch, node_id)
+            for node_id, machine in self.machines.items()
+            if machine.view.replica is not None and machine.view.replica.is_leader
+        ]
+        return self.machines[max(leading)[1]] if leading else None
+
+    def voters_up(self) -> list[Machine]:
+        """The voters whose process runs."""
+        return [machine for machine in self.machines.values() if machine.view.is_voter and machine.process is not None]

@@ -1,0 +1,53 @@
+"""The hunt: run each bug of the zoo, seed by seed, until an invariant catches it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from sim.parameters import Overrides
+from sim.run import run_seed
+from sim.zoo.catalogue import NAMES
+from sim.zoo.mutation import MUTATIONS
+
+SEEDS_MAX: Final = 500
+"""A bug that so many seeds do not catch counts as not caught."""
+
+SAFETY_SECONDS: Final = 60
+"""Runs of the hunt are short: bugs show early or not at all, and there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catch:
+    """What became of one bug."""
+
+    name: str
+    seeds: int
+    """How many seeds were run, the one that caught it included."""
+    caught_by: str | None
+    """What the invariant said; None if nothing caught it."""
+
+    @property
+    def invariant(self) -> str:
+        """The invariant's name and number, or what else ended the run."""
+        return "" if self.caught_by is None else self.caught_by.partition(":")[0]
+
+
+def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterator[Catch]:
+    """Hunt every bug of `names`, on all processors, in the order in which they are caught."""
+    with multiprocessing.Pool(os.cpu_count()) as pool:
+        yield from pool.imap_unordered(partial(hunt, seeds_max=seeds_max), names, chunksize=1)
+
+
+def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
+    """Hunt one bug."""
+    with MUTATIONS[name].put_in():
+        for seed in range(seeds_max):
+            outcome = run_seed(seed, overrides=Overrides(safety_seconds=SAFETY_SECONDS))
+            if outcome.violation is not None:
+                return Catch(name, seed + 1, outcome.violation)
+    return Catch(name, seeds_max, None)
