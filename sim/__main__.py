@@ -13,10 +13,13 @@ from rich.console import Console
 from sim.faults.catalogue import KINDS
 from sim.invariants.catalogue import ALL
 from sim.parameters import Overrides, draw
-from sim.report import show_failure, show_missing_marks, show_run, show_total
+from sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total
 from sim.run import run
 from sim.shrink import shrink
 from sim.sweep import Total, sweep
+from sim.zoo.catalogue import NAMES
+from sim.zoo.hunt import SEEDS_MAX, hunt_all
+from sim.zoo.mutation import MUTATIONS
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console()
@@ -31,9 +34,7 @@ def main(
     at_least: Annotated[int, typer.Option(help="with --minutes: fewer seeds than this are a failure")] = 0,
     seed: Annotated[int | None, typer.Option(help="run this one seed")] = None,
     trace: Annotated[bool, typer.Option(help="with --seed: print every step")] = False,
-    shrink_seed: Annotated[
-        int | None, typer.Option("--shrink", help="find what it takes for this seed to fail")
-    ] = None,
+    shrink_seed: Annotated[int | None, typer.Option("--shrink", help="what it takes for it to fail")] = None,
     safety_seconds: Annotated[int | None, typer.Option(help="with --seed: faults for so long")] = None,
     voters: Annotated[int | None, typer.Option(help="with --seed: so many voters")] = None,
     observers: Annotated[int | None, typer.Option(help="with --seed: so many observers")] = None,
@@ -52,6 +53,24 @@ def main(
         numbers = itertools.count(first) if minutes is not None else range(first, first + seeds)
         total = sweep(numbers, minutes=minutes, count=None if minutes is not None else seeds)
         _conclude(total, json_file, at_least=at_least, must_cover=minutes is not None or seeds >= 300)
+
+
+@app.command()
+def zoo(
+    names: Annotated[list[str] | None, typer.Argument(help="hunt only these")] = None,
+    seeds: Annotated[int, typer.Option(help="how many seeds a bug may take", min=1)] = SEEDS_MAX,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write what it came to into this file")] = None,
+) -> None:
+    """Put known bugs into the simulated nodes, one at a time, and see which invariant catches them."""
+    unknown = [name for name in names or () if name not in MUTATIONS]
+    if unknown:
+        console.print(f"error: no such bug: {', '.join(unknown)}; there are: {', '.join(MUTATIONS)}", highlight=False)
+        raise typer.Exit(2)
+    catches = show_hunt(console, hunt_all(names or NAMES, seeds), len(names or NAMES))
+    if json_file is not None:
+        json_file.write_text(json.dumps([catch.summary() for catch in catches], indent=2) + "\n")
+    if any(catch.caught_by is None for catch in catches):
+        raise typer.Exit(1)
 
 
 def _run_one(seed: int, overrides: Overrides, *, echo: bool, json_file: Path | None) -> None:

@@ -40,7 +40,7 @@ class Agenda:
         return appointment
 
     def run_next(self, end_us: int) -> bool:
-        """Let time pass to the next appointment and keep it; False if there is none until `end_us`, which it is then."""
+        """Let time pass to the next appointment and keep it; False, and it is `end_us`, if there is none until then."""
         while self._queue:
             if self._queue[0][0] > end_us:
                 break

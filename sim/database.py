@@ -1,7 +1,7 @@
 """A machine's metadata database: production tables on an in-memory SQLite connection, with images that outlive it.
 
-SQLite is derived data and is written without waiting for the disk, so a power cut may bring back any earlier commit, and
-the file may be gone or damaged. The log fills it again.
+SQLite is derived data and is written without waiting for the disk, so a power cut may bring back any earlier commit,
+and the file may be gone or damaged. The log fills it again.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ class Machine:
 
     def __init__(self, node_id: int, *, is_voter: bool, cluster_id: str, random: Random, marks: Marks) -> None:
         self.node_id = node_id
-        self.endpoint = endpoint_of(node_id)
+        self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
+        self.endpoint = self.possible_endpoints[0]
+        """Where it says that it listens; it is reached at any of those that are possible."""
         self.cluster_id = cluster_id
         self._random = random
         self.disk = Disk(Random(random.random()))
@@ -54,6 +56,10 @@ class Machine:
         self.key = ReplicaKey(NodeId(self.node_id), UUID(int=self._random.getrandbits(128) | 1))
         self.view.key = self.key
         self._format()
+
+    def move(self) -> None:
+        """The next process says that it listens at another address, or at the first one again."""
+        self.endpoint = self.possible_endpoints[self.endpoint == self.possible_endpoints[0]]
 
     def _format(self) -> None:
         DataDirectory.format(

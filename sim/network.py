@@ -27,7 +27,7 @@ class Network:
 
     def __init__(self, agenda: Agenda, random: Random, conditions: NetworkConditions, marks: Marks) -> None:
         self.conditions = conditions
-        self.cut: dict[tuple[int, int], int] = {}
+        self.cut_since_us: dict[tuple[int, int], int] = {}
         """Links that lose everything, by (source, destination), and since when."""
         self.clogged_until_us: dict[tuple[int, int], int] = {}
         """Links that keep everything back until then."""
@@ -38,7 +38,7 @@ class Network:
     def send(self, source: int, destination: int, arrive: Callable[[], None], *, sent_after_us: int = 0) -> None:
         """Send a message: `arrive` happens there never, once or more often. It leaves in `sent_after_us`."""
         conditions, random = self.conditions, self._random
-        if (source, destination) in self.cut:
+        if (source, destination) in self.cut_since_us:
             self._marks.hit("network: lost on a cut link")
             return
         if conditions.drop_rate and random.random() < conditions.drop_rate:
@@ -65,15 +65,15 @@ class Network:
     def cut_links(self, links: Iterable[tuple[int, int]]) -> None:
         """Lose everything that is sent over these from now on."""
         for link in links:
-            self.cut.setdefault(link, self._agenda.now_us)
+            self.cut_since_us.setdefault(link, self._agenda.now_us)
 
     def heal_links(self, links: Iterable[tuple[int, int]]) -> None:
         """Let messages pass again."""
         for link in links:
-            self.cut.pop(link, None)
+            self.cut_since_us.pop(link, None)
 
     def heal(self) -> None:
         """Mend everything: nothing is lost, repeated or late any more."""
-        self.cut.clear()
+        self.cut_since_us.clear()
         self.clogged_until_us.clear()
         self.conditions = NetworkConditions()

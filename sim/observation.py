@@ -7,7 +7,7 @@ the node says of itself. Only what changed since the last look is decoded again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -144,7 +144,7 @@ class NodeView:
     applied: AppliedState | None = None
     """None while no process runs."""
     is_behind: bool = False
-    """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica takes it for."""
+    """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica thinks."""
     is_paused: bool = False
     durable_log: DurableLog = field(default_factory=DurableLog)
     durable_election: ElectionState | None = None
@@ -207,7 +207,7 @@ class Step:
 
 
 class Observed:
-    """What is known of the whole cluster: the base class of the world, and of synthetic worlds in the checkers' tests."""
+    """What is known of the whole cluster: the base class of the world, and of small worlds in the checkers' tests."""
 
     def __init__(self, nodes: Sequence[NodeView], voter_ids: Sequence[int]) -> None:
         self.now_us = 0
@@ -221,8 +221,8 @@ class Observed:
         """Of every operation that a client was told is done: where its record ends."""
         self.operations: list[Operation] = []
         """Every operation that clients began, with what they were told."""
-        self.reachable_since_us: dict[tuple[int, int], int | None] = {}
-        """For each pair of nodes that is cut, one way: since when messages pass not at all (None or missing: they do)."""
+        self.cut_since_us: Mapping[tuple[int, int], int] = {}
+        """For each link that is cut, one way: since when no message passes."""
         self.faults_may_lose_quorum = False
         """The run destroys more than a minority can: then the cluster must halt, and what it holds may be lost."""
 

@@ -1,4 +1,4 @@
-"""What a run is made of, drawn from its seed: some runs have many faults of few kinds, some few of many (swarm testing).
+"""What a run is made of, drawn from its seed: many faults of few kinds, or few of many (swarm testing).
 
 A run is the same whenever its seed and this program are the same.
 """
@@ -79,7 +79,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
         safety_seconds=random.choice([20, 60, 60, 120]) if is_busy else random.choice([120, 240, 360]),
         fault_interval_ms=random.choice([700, 2_000]) if is_busy else random.choice([3_000, 10_000, 30_000]),
         think_time_ms=random.choice([20, 100, 300]) if is_busy else random.choice([500, 2_000, 5_000]),
-        operations_max=600,
+        operations_max=300,
         client_timeout_ms=random.choice([500, 3_000, 10_000]),
         fault_kinds=tuple(kinds),
         network=_draw_network(random),
@@ -104,7 +104,7 @@ def _draw_network(random: Random) -> NetworkConditions:
     return NetworkConditions(
         delay_us=random.choice([(100, 500), (200, 2_000), (1_000, 40_000)]),
         drop_rate=random.choice([0.0, 0.0, 0.0, 0.01, 0.05]),
-        duplicate_rate=random.choice([0.0, 0.0, 0.05, 0.5]),
+        duplicate_rate=random.choice([0.0, 0.0, 0.0, 0.05, 0.2]),
         late_rate=random.choice([0.0, 0.0, 0.02, 0.2]),
         late_us_max=random.choice([50_000, 5_000_000]),
     )
@@ -117,10 +117,10 @@ def _draw_quorum(random: Random) -> QuorumConfig:
         fetch_timeout_ms=fetch_timeout_ms,
         election_backoff_max_ms=random.choice([100, 1_000]),
         request_timeout_ms=random.choice([fetch_timeout_ms, 2_000]),
-        fetch_max_wait_ms=random.choice([200, 500]) if fetch_timeout_ms == 600 else random.choice([500, 1_500]),
+        fetch_max_wait_ms=random.choice([200, 500]) if fetch_timeout_ms == 600 else random.choice([500, 1_500, 1_500]),
         fetch_max_bytes=random.choice([1, 500, 1_000_000]),
         fetch_version=random.choice([17, 18, 18, 18]),
-        retry_backoff_ms=random.choice([20, 100, 200]),
+        retry_backoff_ms=random.choice([20, 100, 200, 200]),
         parked_fetches_max=random.choice([20, 10_000]),
-        pending_append_bytes_max=random.choice([400, 1_000_000, 1_000_000]),
+        pending_append_bytes_max=random.choice([100, 1_000_000, 1_000_000]),
     )

@@ -275,6 +275,14 @@ class Process:
             self.crash = self.killed_after_vote
             raise ProcessKilled
 
+    def append_too_much(self) -> None:
+        """A client appends more than a batch may hold: that must be refused."""
+        too_much = bytes(self.shell.config.batch_bytes_max + 1)
+        try:
+            self.shell.prepare_append(self.shell.new_id(), self.shell.replica.leader_and_epoch.epoch, too_much, 1)
+        except ProtocolError as error:
+            self.world.marks.hit(f"error: {error.code.name}")
+
     # --- what the shell says (raft.shell.Outlet) ----------------------------------------------------------------------
 
     def append_settled(self, append_id: int, error: ProtocolError | None) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sim.parameters import Overrides
 from sim.run import Outcome
 from sim.sweep import Total
+from sim.zoo.catalogue import NAMES
+from sim.zoo.hunt import Catch
+from sim.zoo.mutation import MUTATIONS
 
 MARKS_SHOWN_MAX: Final = 40
 
@@ -75,6 +79,22 @@ def show_total(console: Console, total: Total, invariant_count: int) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
+
+
+def show_hunt(console: Console, catches: Iterable[Catch], count: int) -> list[Catch]:
+    """The hunt as it goes, then its table."""
+    found: list[Catch] = []
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), transient=True) as progress:
+        bar = progress.add_task("bugs", total=count)
+        for catch in catches:
+            found.append(catch)
+            progress.update(bar, advance=1, description=catch.name)
+    table = Table("bug", "known from", "caught by", "seeds", title="zoo")
+    for catch in sorted(found, key=lambda catch: NAMES.index(catch.name)):
+        caught_by = catch.invariant if catch.caught_by is not None else "[bold red]not caught"
+        table.add_row(catch.name, MUTATIONS[catch.name].origin, caught_by, str(catch.seeds))
+    console.print(table)
+    return found
 
 
 def show_missing_marks(console: Console, total: Total) -> None:

@@ -16,7 +16,8 @@ from sim.faults.fault import FAULTS
 from sim.invariants.invariant import Violation
 from sim.linearizability import Verdict, check_history
 from sim.machine import Machine
-from sim.marks import Marks
+from sim.marks import Marks, marking_edges
+from sim.oracle import HistoryViolation
 from sim.parameters import Overrides, Parameters, draw
 from sim.silence import silenced
 from sim.trace import describe
@@ -104,8 +105,9 @@ def run_seed(seed: int, *, overrides: Overrides | None = None, kinds: Sequence[s
 
 def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
     """One run from beginning to end. A violation is in the outcome, not raised."""
-    with silenced():
-        world = World(parameters, echo=echo)
+    marks = Marks()
+    with silenced(), marking_edges(marks):
+        world = World(parameters, echo=echo, marks=marks)
         undecided = 0
         violation: str | None = None
         try:
@@ -120,7 +122,9 @@ def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
     return _outcome(world, violation, undecided)
 
 
-def _explain(found: BaseException) -> str:
+def _explain(found: Violation) -> str:
+    if isinstance(found, HistoryViolation):
+        return f"history (33 to 35): {found}"
     cause = found.__cause__
     if cause is None:
         return str(found)

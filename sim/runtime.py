@@ -1,4 +1,4 @@
-"""The runtime that a simulated process runs in (`raft.runtime.Runtime`): virtual time, a stalled loop, a disk thread."""
+"""What a simulated process runs in (`raft.runtime.Runtime`): virtual time, a loop that stalls, a disk thread."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord, NoOpRecord
 from raft.core.errors import ProtocolError
-from raft.core.types import Batch, Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import UNKNOWN_OFFSET, Batch, Epoch, LeaderAndEpoch, NodeId, Offset
 from raft.storage.batch import batch_body
 from sim.history import Kind
 from sim.oracle import CommittedWrite
@@ -60,7 +60,7 @@ class ClientReply:
     """The value that was there just before."""
     swapped: bool = False
     """Whether a compare-and-set took place."""
-    end_offset: Offset = Offset(-1)
+    end_offset: Offset = UNKNOWN_OFFSET
     """Where the operation's record ends in the log."""
     leader_id: NodeId | None = None
     """Refused by a node that does not lead: who does."""

@@ -1,4 +1,4 @@
-"""The production code's log lines, switched off for as long as a simulation runs: thousands of nodes say nothing new."""
+"""The production code's log lines, switched off while a simulation runs: thousands of nodes say nothing new."""
 
 from __future__ import annotations
 

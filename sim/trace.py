@@ -55,10 +55,9 @@ def describe(node: NodeView) -> str:
         return f"{'down':<11} {'':>36} D{node.durable_log.end_offset:<5}"
     leader_id, epoch = replica.leader_and_epoch
     applied = node.applied.end_offset if node.applied is not None else -1
-    return (
-        f"{replica.role.value:<11} E{epoch:<4} L{'-' if leader_id is None else leader_id!s:<3} H{replica.high_watermark:<5}"
-        f" O{log.log_end_offset:<5} F{log.flushed_end_offset:<5} A{applied:<5} D{node.durable_log.end_offset:<5}"
-    )
+    ends = f"H{replica.high_watermark:<5} O{log.log_end_offset:<5} F{log.flushed_end_offset:<5}"
+    leader = "-" if leader_id is None else str(leader_id)
+    return f"{replica.role.value:<11} E{epoch:<4} L{leader:<3} {ends} A{applied:<5} D{node.durable_log.end_offset:<5}"
 
 
 def _actions(step: Step | None) -> str:

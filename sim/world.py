@@ -43,11 +43,11 @@ FIRST_CLIENT_ID = 101
 class World(Observed):
     """A cluster and its clients. `let_pass` lets time pass; faults and workload are on its agenda like all else."""
 
-    def __init__(self, parameters: Parameters, *, echo: bool = False, marks: Marks | None = None) -> None:
+    def __init__(self, parameters: Parameters, *, echo: bool = False, marks: Marks) -> None:
         self.parameters = parameters
         random = Random(f"world {parameters.seed}")
         self.agenda = Agenda()
-        self.marks = marks or Marks()
+        self.marks = marks
         self.trace = Trace(echo=echo)
         self.violation: Violation | None = None
         self.corrupt_rate = 0.0
@@ -68,10 +68,12 @@ class World(Observed):
             for node_id in node_ids
         }
         super().__init__([machine.view for machine in self.machines.values()], list(voter_ids))
-        self._by_endpoint = {endpoint_of(node_id): machine for node_id, machine in self.machines.items()}
+        self._by_endpoint = {
+            endpoint: machine for machine in self.machines.values() for endpoint in machine.possible_endpoints
+        }
         self.voters = VoterSet(Voter(self._voter_key(node_id), endpoint_of(node_id)) for node_id in voter_ids)
         self.bootstrap_endpoints: tuple[Endpoint, ...] = tuple(endpoint_of(node_id) for node_id in voter_ids)
-        self.reachable_since_us = self.network.cut  # type: ignore[assignment]
+        self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
         self.history = History()
         self.oracle = OffsetOracle(self.history)

@@ -83,6 +83,35 @@ def send_foreign(world: World, random: Random) -> str | None:
     return _send(world, random, machine, _requests("AAAAAAAAAAAAAAAAAAAAAA", Epoch(7), voter, 10**6))
 
 
+@fault("input: somebody wants a snapshot")
+def want_snapshot(world: World, random: Random) -> str | None:
+    """A tool asks the leader for a snapshot that there is none of."""
+    leader = world.leader()
+    if leader is None or leader.view.replica is None:
+        return None
+    epoch = leader.view.replica.leader_and_epoch.epoch
+    request = FetchSnapshotRequest(
+        cluster_id=world.cluster_id,
+        replica_key=None,
+        current_leader_epoch=epoch,
+        snapshot_id=OffsetAndEpoch(epoch=Epoch(1), offset=Offset(5)),
+        position=0,
+        max_bytes=1_000,
+    )
+    return _send(world, random, leader, [request])
+
+
+@fault("input: an append that is too large")
+def append_too_much(world: World, random: Random) -> str | None:
+    """A client of the leader appends more than a batch may hold."""
+    leader = world.leader()
+    if leader is None or leader.process is None:
+        return None
+    process = leader.process
+    process.run("oversized append", process.append_too_much)
+    return str(leader.node_id)
+
+
 @fault("input: malformed requests")
 def send_malformed(world: World, random: Random) -> str | None:
     """Epochs and offsets that cannot be."""

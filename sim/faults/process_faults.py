@@ -107,6 +107,14 @@ def restart_storm(world: World, random: Random) -> str | None:
     return str(machine.node_id)
 
 
+@fault("process: restarted at another address")
+def move(world: World, random: Random) -> str | None:
+    """A process comes back under another address than the voter set has; others learn it from the node itself."""
+    machine = any_machine(world, random)
+    machine.move()
+    return _kill(world, random, machine, Crash.KILLED)
+
+
 def _pause(world: World, random: Random, machine: Machine) -> str | None:
     process = machine.process
     if process is None or machine.view.is_paused:

@@ -37,6 +37,6 @@ class EpochsBounded(Invariant):
         for other in world.voter_ids:
             if other == node.node_id:
                 continue
-            since = [world.reachable_since_us.get(link) for link in ((node.node_id, other), (other, node.node_id))]
+            since = [world.cut_since_us.get(link) for link in ((node.node_id, other), (other, node.node_id))]
             reached += not any(cut_us is not None and now_us - cut_us > QUIET_US for cut_us in since)
         return reached < world.majority

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raft.core import elections, leading, startup, transitions
+from raft.core import elections, leading, replica, startup, transitions
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.context import Context
 from raft.core.messages import VoteRequest
@@ -128,11 +128,9 @@ def leads_on() -> list[Any]:
 
     def confident(context: Context, found: Any) -> State:
         own_id = context.own_id
-        if found is not None and found.epoch == context.epoch and found.leader_id == own_id and context.is_voter:
+        if found is not None and found.epoch == context.epoch and found.leader_id == own_id and context.may_be_elected:
             return elections.candidate_again(context)
         return initial_state(context, found)
-
-    from raft.core import replica
 
     return [instead(replica, "initial_state", confident)]
 

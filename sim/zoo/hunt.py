@@ -34,7 +34,11 @@ class Catch:
     @property
     def invariant(self) -> str:
         """The invariant's name and number, or what else ended the run."""
-        return "" if self.caught_by is None else self.caught_by.partition(":")[0]
+        return "" if self.caught_by is None else self.caught_by.partition(": ")[0]
+
+    def summary(self) -> dict[str, str | int | None]:
+        """For a file."""
+        return {"bug": self.name, "seeds": self.seeds, "caught_by": self.caught_by}
 
 
 def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterator[Catch]:

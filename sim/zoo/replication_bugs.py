@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from raft.core import following, leading
-from raft.core.accumulator import Accumulator
 from raft.core.actions import AdvanceHighWatermark
 from raft.core.connections import Connections
 from raft.core.context import Context
@@ -72,17 +71,6 @@ def follower_fetches_unflushed() -> list[Any]:
         self.flushed_end_offset = self.end_offset
 
     return [instead(LogState, "append_batches", hasty)]
-
-
-@mutation("clients are answered before the commit", "etcd #14370")
-def answered_early() -> list[Any]:
-    """Appends are complete when anything is."""
-    take_committed = Accumulator.take_committed
-
-    def hasty(self: Accumulator, high_watermark: Offset) -> list[int]:
-        return take_committed(self, Offset(high_watermark + 5))
-
-    return [instead(Accumulator, "take_committed", hasty)]
 
 
 @mutation("a follower believes a high watermark above its log", "RF-46")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from raft.core import elections
+from raft.core.context import Context
+from raft.core.messages import VoteRequest, VoteResponse
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
+from raft.storage import recovering, recovery
+from raft.storage.files import FileSystem, join
 from raft.storage.memory import MemoryFileSystem
-from raft.storage.segment import Segment
+from raft.storage.recovering import RECOVERING_NAME
 from raft.storage.segmented_log import PendingFlush, SegmentedLog
+from sim.database import Database
+from sim.disk import Crash
 from sim.process import Process
-from sim.service import ClientReply, ClientRequest, Service
+from sim.service import Answer, ClientReply, ClientRequest, Service
 from sim.zoo.mutation import instead, mutation
 from statemachine.tables import MetadataTables
 
@@ -39,17 +48,58 @@ def directory_not_synced() -> list[Any]:
     return [instead(MemoryFileSystem, "fsync_directory", fsync_directory)]
 
 
-@mutation("a cut is not synced", "RF-51")
-def cut_not_synced() -> list[Any]:
-    """What was cut comes back after a power cut."""
+@mutation("damage is taken for a torn tail", "NuRaft #185")
+def damage_cut_off() -> list[Any]:
+    """What is damaged, and everything behind it, is cut off, and the voter goes on with the rest."""
+    begin_recovering = recovering.begin_recovering
 
-    def cut(self: Segment, end_offset: Any, position: int, last_crc: int) -> None:
-        self.file.truncate(position)
-        self.index.truncate(end_offset)
-        self.end_offset, self.end_position, self.reserved_size = end_offset, position, position
-        self.last_crc = last_crc
+    def careless(files: FileSystem, directory: str, **found: Any) -> None:
+        begin_recovering(files, directory, **found)
+        files.remove(join(directory, RECOVERING_NAME))
+        files.fsync_directory(directory)
 
-    return [instead(Segment, "cut", cut)]
+    return [instead(recovery, "begin_recovering", careless)]
+
+
+@mutation("a recovering voter votes", "protocol-aware recovery, FAST'18")
+def recovering_votes() -> list[Any]:
+    """It judges candidates by what is left of its log."""
+    on_vote_request = elections.on_vote_request
+
+    def careless(context: Context, request: VoteRequest) -> VoteResponse:
+        lost, context.recovering = context.recovering, None
+        try:
+            return on_vote_request(context, request)
+        finally:
+            context.recovering = lost
+
+    return [instead(elections, "on_vote_request", careless)]
+
+
+@mutation("the applied offset is saved apart from the data", "etcd #13766")
+def applied_saved_apart() -> list[Any]:
+    """After a crash the offset is newer than the tables."""
+    crash = Database.crash
+
+    def torn(self: Database, how: Crash) -> None:
+        crash(self, how)
+        if len(self._images) > 1:
+            newer, older = self._images.pop(), self._images.pop()
+            self._images.append(_with_applied_of(older, newer))
+
+    return [instead(Database, "crash", torn)]
+
+
+def _with_applied_of(older: bytes, newer: bytes) -> bytes:
+    connections = [sqlite3.connect(":memory:", isolation_level=None) for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        old, new = (stack.enter_context(contextlib.closing(connection)) for connection in connections)
+        old.deserialize(older)
+        new.deserialize(newer)
+        row = new.execute("SELECT * FROM applied").fetchone()
+        old.execute("DELETE FROM applied")
+        old.execute(f"INSERT INTO applied VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 (question marks)
+        return old.serialize()
 
 
 @mutation("a record is not applied on one node", "KAFKA-14275")
@@ -110,8 +160,6 @@ def stale_reads() -> list[Any]:
 
     def hasty(self: Service, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
         if request.kind.value == "read" and self._epoch is not None:
-            from sim.service import Answer
-
             process: Process = self._process
             respond(
                 ClientReply(Answer.DONE, found=self._value(request.key), end_offset=process.tables.applied.end_offset)

@@ -40,6 +40,7 @@ from raft.core.types import (
     LeaderAndEpoch,
     NodeId,
     Offset,
+    RecoveringLog,
     ReplicaKey,
 )
 from raft.core.voters import Voter, VoterSet
@@ -254,6 +255,7 @@ def replica(
     flushed_end_offset: int | None = None,
     seed: int = 0,
     now_ms: int = 1_000,
+    recovering: RecoveringLog | None = None,
     **settings: int,
 ) -> Harness:
     """A replica that has started: voter 1 of three with an empty log, unless told otherwise.
@@ -270,6 +272,7 @@ def replica(
         bootstrap_endpoints=tuple(bootstrap_endpoints),
         log=log_state(log, flushed_end_offset),
         election_state=election_state,
+        recovering=recovering,
         random=Random(seed),
         now_ms=now_ms,
     )

@@ -40,7 +40,7 @@ def stop_everywhere(
         for crash in CRASHES.values():
             files = MemoryFileSystem()
             told = prepare(files)
-            was_stopped = _tell_until(files, told, story, step)
+            was_stopped = tell_until(files, told, story, step)
             crash(files)
             verify(files, told)
         if not was_stopped:
@@ -48,9 +48,7 @@ def stop_everywhere(
         step += 1
 
 
-def _tell_until(
-    files: MemoryFileSystem, told: Told, story: Callable[[MemoryFileSystem, Told], None], step: int
-) -> bool:
+def tell_until(files: MemoryFileSystem, told: Told, story: Callable[[MemoryFileSystem, Told], None], step: int) -> bool:
     """Tell the story, stopping before operation `step`; whether it was stopped."""
     remaining = step
 

@@ -1,0 +1,147 @@
+"""Every state that a crash may leave of a MemoryFileSystem, for stories that are short enough to try them all.
+
+Of what was written to a file and not synced, each piece within a sector is kept or lost, and each change of the size,
+too, independently of all others; where a piece is lost there is what was there before, or, with the file grown all the
+same, zeros. Of the unsynced changes to a directory's names the first few are kept. This is all that
+`raft.storage.files` leaves open.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import TypeVar
+
+from raft.storage.files import SECTOR_BYTES
+from raft.storage.memory import MemoryFileSystem, _apply, _Content, _Directory, _Resize, _Write
+from tests.raft.storage.crash_points import tell_until
+
+Told = TypeVar("Told")
+
+IMAGES_MAX = 4096
+"""A case with more images than this is sampled."""
+
+
+@dataclass
+class Coverage:
+    """What was tried."""
+
+    operations: int = 0
+    images: int = 0
+    sampled: int = 0
+    """How many points of the story had too many images to try all."""
+
+
+def crash_everywhere(
+    prepare: Callable[[MemoryFileSystem], Told],
+    story: Callable[[MemoryFileSystem, Told], None],
+    verify: Callable[[MemoryFileSystem, Told], None],
+    sector_bytes: int = SECTOR_BYTES,
+) -> Coverage:
+    """Stop `story` before each operation and after the last one, and `verify` every image that a crash may leave there.
+
+    `prepare` makes a fresh object in which the story writes down what it was promised; `verify` may change it no more
+    than the files.
+    """
+    coverage = Coverage()
+    while True:
+        files = MemoryFileSystem()
+        told = prepare(files)
+        was_stopped = tell_until(files, told, story, coverage.operations)
+        images = list(itertools.islice(all_images(files, sector_bytes), IMAGES_MAX + 1))
+        if len(images) > IMAGES_MAX:
+            coverage.sampled += 1
+            images = [a_random_image(files, Random(seed), sector_bytes) for seed in range(IMAGES_MAX)]
+        for image in images:
+            coverage.images += 1
+            verify(image, told)
+        if not was_stopped:
+            return coverage
+        coverage.operations += 1
+
+
+def all_images(files: MemoryFileSystem, sector_bytes: int = SECTOR_BYTES) -> Iterator[MemoryFileSystem]:
+    """Every file system that a crash may leave now, each once as far as files' contents and names go."""
+    contents_of = cache(lambda content: sorted(_contents(content, sector_bytes)))
+    prefixes = [
+        [_names_after(directory, kept) for kept in range(len(directory.changes) + 1)]
+        for directory in files._directories.values()
+    ]
+    for names in itertools.product(*prefixes):
+        inodes = list({id(content): content for found in names for content in found.values()}.values())
+        for data in itertools.product(*(contents_of(content) for content in inodes)):
+            yield _image(files, names, {id(inode): bytes_ for inode, bytes_ in zip(inodes, data, strict=True)})
+
+
+def a_random_image(files: MemoryFileSystem, random: Random, sector_bytes: int = SECTOR_BYTES) -> MemoryFileSystem:
+    """One of them."""
+    names = [
+        _names_after(directory, random.randint(0, len(directory.changes))) for directory in files._directories.values()
+    ]
+    data = {id(content): _a_content(content, random, sector_bytes) for found in names for content in found.values()}
+    return _image(files, names, data)
+
+
+def _names_after(directory: _Directory, kept: int) -> dict[str, _Content]:
+    found = dict(directory.durable)
+    for change in directory.changes[:kept]:
+        for name, content in change.items():
+            if content is None:
+                del found[name]
+            else:
+                found[name] = content
+    return found
+
+
+def _contents(content: _Content, sector_bytes: int) -> set[bytes]:
+    """Everything that may be left of a file's content. Stops beyond what anybody would try."""
+    found = {bytes(content.durable)}
+    for piece in _pieces(content, sector_bytes):
+        found |= {outcome for before in found for outcome in _outcomes(before, piece)}
+        if len(found) > 4 * IMAGES_MAX:
+            break
+    return found
+
+
+def _a_content(content: _Content, random: Random, sector_bytes: int) -> bytes:
+    data = bytes(content.durable)
+    for piece in _pieces(content, sector_bytes):
+        data = random.choice([data, *_outcomes(data, piece)])
+    return data
+
+
+def _outcomes(before: bytes, piece: _Write | _Resize) -> Iterator[bytes]:
+    """What a piece may do to a content, besides nothing."""
+    changes = [piece]
+    if isinstance(piece, _Write) and piece.position + len(piece.data) > len(before):
+        changes.append(_Resize(piece.position + len(piece.data)))
+    for change in changes:
+        after = bytearray(before)
+        _apply(after, change)
+        yield bytes(after)
+
+
+def _pieces(content: _Content, sector_bytes: int) -> Iterator[_Write | _Resize]:
+    for change in content.changes:
+        if isinstance(change, _Resize):
+            yield change
+            continue
+        position, end = change.position, change.position + len(change.data)
+        while position < end:
+            sector_end = min(end, (position // sector_bytes + 1) * sector_bytes)
+            yield _Write(position, change.data[position - change.position : sector_end - change.position])
+            position = sector_end
+
+
+def _image(
+    files: MemoryFileSystem, names: tuple[dict[str, _Content], ...] | list[dict[str, _Content]], data: dict[int, bytes]
+) -> MemoryFileSystem:
+    image = MemoryFileSystem()
+    inodes = {key: _Content(current=bytearray(content), durable=bytearray(content)) for key, content in data.items()}
+    for path, found in zip(files._directories, names, strict=True):
+        renewed = {name: inodes[id(content)] for name, content in found.items()}
+        image._directories[path] = _Directory(current=renewed, durable=dict(renewed))
+    return image

@@ -1,0 +1,73 @@
+"""Hundreds of simulated clusters under faults; every invariant, after every step; everything that can happen happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.faults.catalogue import KINDS
+from sim.invariants.catalogue import ALL
+from sim.parameters import Overrides, draw
+from sim.report import replay_command
+from sim.run import run_seed
+from sim.sweep import sweep
+
+SEEDS = 300
+FOUND = Path(__file__).parent.parent / "seeds" / "found.txt"
+
+
+def found_seeds() -> list[int]:
+    lines = [line for line in FOUND.read_text().splitlines() if line and not line.startswith("#")]
+    return [int(line.split()[0]) for line in lines]
+
+
+@pytest.mark.timeout(900)
+def test_all_invariants_hold_in_every_run_and_everything_happens() -> None:
+    total = sweep(range(SEEDS), count=SEEDS)
+    story = "\n".join(f"{failure.violation}\n{replay_command(failure.parameters.seed)}" for failure in total.failures)
+    assert not total.failures, story
+    assert total.seeds == SEEDS
+    assert total.missing_marks == []
+    assert total.acknowledged > total.operations / 3, "the clients are refused too often to find anything"
+
+
+@pytest.mark.parametrize("seed", found_seeds())
+def test_what_was_found_once_stays_mended(seed: int) -> None:
+    assert run_seed(seed).violation is None
+
+
+@pytest.mark.parametrize("seed", [3, 38])
+def test_a_seed_gives_the_same_trace_whatever_the_hash_seed(seed: int) -> None:
+    program = f"from sim.run import run_seed; print(run_seed({seed}).trace_digest)"
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(traces) == 1
+
+
+def test_two_seeds_give_two_traces() -> None:
+    overrides = Overrides(safety_seconds=5)
+    assert run_seed(1, overrides=overrides).trace_digest != run_seed(2, overrides=overrides).trace_digest
+
+
+def test_there_are_as_many_kinds_and_invariants_as_are_said() -> None:
+    assert len(KINDS) >= 30
+    assert len(ALL) >= 28
+
+
+def test_parameters_are_a_function_of_the_seed_and_of_what_is_overridden() -> None:
+    assert draw(5, KINDS) == draw(5, KINDS)
+    smaller = draw(5, KINDS, Overrides(safety_seconds=7, without_faults=("process: paused",), voters=3, observers=0))
+    assert (smaller.safety_seconds, smaller.voters, smaller.observers) == (7, 3, 0)
+    assert "process: paused" not in smaller.fault_kinds

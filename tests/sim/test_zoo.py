@@ -1,0 +1,44 @@
+"""Known bugs are caught: a few here, all of them by `python -m sim zoo`."""
+
+from __future__ import annotations
+
+import pytest
+
+from raft.core import elections, leading
+from raft.core.quorum import majority_end_offset
+from raft.core.types import Offset
+from sim.zoo.catalogue import NAMES
+from sim.zoo.hunt import hunt
+from sim.zoo.mutation import MUTATIONS
+
+QUICK = [
+    "a vote is not made durable",
+    "a vote is given twice in an epoch",
+    "less than a majority commits",
+    "a follower acknowledges what it has not flushed",
+    "a record is not applied on one node",
+    "reads are answered without asking the quorum",
+    "a flush does nothing",
+    "a high watermark goes back",
+]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_known_bug_is_caught(name: str) -> None:
+    catch = hunt(name, seeds_max=20)
+    assert catch.caught_by is not None
+
+
+def test_there_are_bugs_enough_and_each_says_where_it_is_known_from() -> None:
+    assert len(NAMES) >= 18
+    assert all(mutation.origin for mutation in MUTATIONS.values())
+
+
+def test_a_bug_is_gone_when_the_hunt_is_over() -> None:
+    grants_vote = elections._grants_vote
+    with MUTATIONS["a vote is given twice in an epoch"].put_in():
+        assert elections._grants_vote is not grants_vote
+    assert elections._grants_vote is grants_vote
+    with MUTATIONS["less than a majority commits"].put_in():
+        assert leading.majority_end_offset([Offset(1), Offset(2), Offset(3), Offset(4)]) == 3
+    assert leading.majority_end_offset is majority_end_offset
