@@ -21,6 +21,7 @@ REPLICATION_COLUMNS: Final = (
     "LastFetchTimestamp",
     "LastCaughtUpTimestamp",
     "Status",
+    "Condition",
 )
 
 
@@ -41,7 +42,11 @@ def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
 
 
 def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, Any]]:
-    """The rows of `quorum describe --replication`: leader, followers, observers (OT-03)."""
+    """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
+
+    `Condition` is this program's own column: `diverged` if the replica's state machine came to something else than the
+    quorum's, `recovering` if it fetches anew what its disk lost, else empty.
+    """
     leader = _leader(response)
     followers = [voter for voter in response.current_voters if voter is not leader]
     return [
@@ -110,6 +115,11 @@ def _replica(state: quorum_pb2.ReplicaState) -> dict[str, Any]:
     }
 
 
+def _condition(state: quorum_pb2.ReplicaState) -> str:
+    conditions = {"diverged": state.state_diverged, "recovering": state.recovering}
+    return ", ".join(name for name, applies in conditions.items() if applies)
+
+
 def _row(state: quorum_pb2.ReplicaState, leader: quorum_pb2.ReplicaState, status: str) -> dict[str, Any]:
     values = (
         state.replica_key.node_id,
@@ -119,5 +129,6 @@ def _row(state: quorum_pb2.ReplicaState, leader: quorum_pb2.ReplicaState, status
         state.last_fetch_timestamp,
         state.last_caught_up_timestamp,
         status,
+        _condition(state),
     )
     return dict(zip(REPLICATION_COLUMNS, values, strict=True))

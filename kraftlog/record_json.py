@@ -16,6 +16,7 @@ from analytics.payload import bytes_to_text, to_json
 from analytics.rows import record_type
 from analytics.schema import UNKNOWN_RECORD_TYPE
 from kraftpb.v1 import batch_pb2, metadata_pb2
+from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Batch
 from raft.storage.batch import batch_body, batch_timestamp, records
 
@@ -32,7 +33,13 @@ def committed_records(batch: Batch) -> Iterator[dict[str, Any]]:
 
 def _named_records(batch: Batch) -> Iterable[tuple[str, dict[str, Any]]]:
     if batch.is_control:
-        return map(_name, batch_pb2.ControlBody.FromString(batch_body(batch)).records)
+        try:
+            return map(_name, batch_pb2.ControlBody.FromString(batch_body(batch)).records)
+        except DecodeError as error:
+            raise ProtocolError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the body of the control batch at offset {batch.base_offset} is no ControlBody: {error}",
+            ) from None
     return map(_metadata_record, records(batch))
 
 

@@ -79,6 +79,7 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             if node.log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
                 store.rebuild_if_ahead(node.log.log_end_offset, node.log.epochs)
             controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
+            machine.report_state_digests_to(client.report_state_digest)
             client.register(machine, start_offset=store.applied_end_offset)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)
             return (admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,)
@@ -97,5 +98,6 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             # an observer just fetches it again, and its store is made anew.
             minimum_durable_offset=store.applied_end_offset if is_voter else Offset(0),
             on_listener_fault=on_listener_fault,
+            on_state_diverged=machine.fence,
         ) as node:
             yield node

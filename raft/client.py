@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.core.events import StateDigestReported
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
 from raft.storage.batch import encode_body
@@ -119,6 +120,13 @@ class RaftClient:
     def schedule_appends(self) -> None:
         """Let everything that was prepared be written (LI-20)."""
         self._node.schedule_appends()
+
+    def report_state_digest(self, digest: StateDigest) -> None:
+        """Tell the quorum what this node's state machine came to; all nodes must report at the same offsets.
+
+        The state machine of a node that comes to something else than the others' is fenced: see `Node`.
+        """
+        self._node.step(StateDigestReported(digest))
 
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch` (RF-102).

@@ -23,11 +23,11 @@ from grpc_reflection.v1alpha import reflection
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import QuorumConfig
 from raft.core.election import ElectionState
-from raft.core.errors import ConfigurationError, StorageError
-from raft.core.types import Endpoint, Epoch, Offset, ReplicaKey
+from raft.core.errors import ConfigurationError, CorruptLog, StorageError
+from raft.core.types import Endpoint, Offset, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.listener import Listener
-from raft.node import Node, end_process, log_listener_fault
+from raft.node import Node, end_process, log_listener_fault, log_state_divergence
 from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
@@ -66,6 +66,7 @@ async def hosted_node(
     minimum_durable_offset: Offset = Offset(0),
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
+    on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
 ) -> AsyncIterator[Node]:
     """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
 
@@ -81,26 +82,18 @@ async def hosted_node(
     with contextlib.closing(quorum_state):
         election_state = quorum_state.load()
         key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
-        epoch = Epoch(0) if election_state is None else election_state.epoch
-        log = SegmentedLog.open(
-            directory.files,
-            directory.log_path,
-            config=log_config or LogConfig(),
-            minimum_durable_offset=minimum_durable_offset,
-            # What damage took can be fetched again, unless there is nobody to fetch it from.
-            accept_damage_in_epoch=None if voters.is_only_voter(key) else epoch,
-        )
+        has_others = not voters.is_only_voter(key)
+        log = _open_log(directory, log_config or LogConfig(), minimum_durable_offset, election_state, has_others)
         with contextlib.closing(log):
-            _check_vote_is_known(directory, log, election_state)
             log.reserve(0)  # the room that control batches need is there before anybody needs it
             logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
             if log.recovering is not None:
                 logger.error(
-                    "durable records were damaged; this replica neither votes nor counts until it has fetched them again",
+                    "durable records were damaged; this replica neither votes nor counts until they are fetched again",
                     node=directory.identity.node_id,
                     reason=log.recovering.reason,
                     from_offset=log.log_end_offset,
-                    until_offset=log.recovering.until_offset,
+                    until_offset=log.recovering.known_until_offset,
                 )
             node = Node(
                 identity=Identity(
@@ -116,6 +109,7 @@ async def hosted_node(
                 election_state=election_state,
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
+                on_state_diverged=on_state_diverged,
             )
             async with _serving(node, listen_on or endpoint, add_services, applied_end_offset):
                 yield node
@@ -153,13 +147,42 @@ async def _serving(
         await node.close()
 
 
-def _check_vote_is_known(directory: DataDirectory, log: SegmentedLog, election_state: ElectionState | None) -> None:
-    """The quorum state is written before any record: a log without one has lost it, and with it maybe a vote."""
-    if election_state is None and log.log_end_offset > 0:
-        raise StorageError(
-            f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore the"
-            " quorum state, or format a new directory and let the node fetch everything anew"
+def _open_log(
+    directory: DataDirectory,
+    config: LogConfig,
+    minimum_durable_offset: Offset,
+    election_state: ElectionState | None,
+    has_others: bool,
+) -> SegmentedLog:
+    """Open the log. What damage took can be fetched again if there are others to fetch it from.
+
+    The log is made before the quorum state, and that is written before any record: a log without a quorum state has
+    lost it, and with it maybe a vote; a quorum state without a log has lost what may have been acknowledged.
+    """
+    try:
+        log = SegmentedLog.open(
+            directory.files,
+            directory.log_path,
+            config=config,
+            minimum_durable_offset=minimum_durable_offset,
+            accept_damage_in_epoch=election_state.epoch if election_state is not None and has_others else None,
+            may_create=election_state is None,
         )
+    except CorruptLog as error:
+        if election_state is not None:
+            raise
+        raise _vote_lost(directory) from error
+    if election_state is None and (log.log_end_offset > 0 or log.recovering is not None):
+        log.close()
+        raise _vote_lost(directory)
+    return log
+
+
+def _vote_lost(directory: DataDirectory) -> StorageError:
+    return StorageError(
+        f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore the"
+        " quorum state, or format a new directory and let the node fetch everything anew"
+    )
 
 
 def _add_raft_services(

@@ -24,7 +24,7 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
 from raft.rpc.transport import PeerTransport
@@ -49,6 +49,16 @@ def log_listener_fault(listener: Listener, error: Exception) -> None:
     logger.error("a listener failed and gets no more commits", listener=repr(listener), exc_info=error)
 
 
+def log_state_divergence(expected: StateDigest, own: StateDigest) -> None:
+    """Say that this node's state machine differs from the quorum's; the node goes on, and is not elected."""
+    logger.critical(
+        "this node's state machine differs from the quorum's",
+        end_offset=expected.end_offset,
+        expected=expected.digest.hex(),
+        own=own.digest.hex(),
+    )
+
+
 class Node:
     """One replica on one event loop, with its log, its peers and its listeners."""
 
@@ -62,15 +72,18 @@ class Node:
         election_state: ElectionState | None,
         on_fatal: Callable[[BaseException], None] = end_process,
         on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
+        on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
     ) -> None:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
-        `election_state` is what `quorum_state` holds.
+        `election_state` is what `quorum_state` holds. `on_state_diverged` is told, once, what the quorum's state
+        machines came to and what the one of this node did: what it says must not be believed any more.
         """
         self.identity = identity
         self.config = config
         self.log = log
         self._on_fatal = on_fatal
+        self._on_state_diverged = on_state_diverged
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
         self._shell = Shell(
             identity=identity,
@@ -204,6 +217,10 @@ class Node:
     ) -> None:
         """Tell listeners who leads."""
         self.feed.set_leader(leader, leader_endpoint, epoch_start_offset)
+
+    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
+        """Tell whoever owns the state machine."""
+        self._on_state_diverged(expected, own)
 
     def shutdown_complete(self) -> None:
         """The node has handed over and may stop."""

@@ -29,6 +29,7 @@ from raft.core.actions import (
     CompleteAppend,
     EndRecovering,
     FailAppend,
+    FenceStateMachine,
     FlushLog,
     PersistElectionState,
     Reply,
@@ -50,7 +51,7 @@ from raft.core.events import (
 from raft.core.log import LogState
 from raft.core.messages import FetchResponse, LogRange, Response
 from raft.core.replica import Replica
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.flusher import Flusher
 from raft.runtime import Runtime, Timer
@@ -102,6 +103,10 @@ class Outlet(Protocol):
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
         """Who leads; `epoch_start_offset` is set iff this node does (LI-05)."""
+        ...
+
+    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
+        """The state machine differs from the quorum's and must stop; said once."""
         ...
 
     def shutdown_complete(self) -> None:
@@ -334,6 +339,8 @@ class Shell:
                     self._outlet.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
                 case PersistElectionState(state):
                     self._persist(state)
+                case FenceStateMachine(expected, own):
+                    self._outlet.state_diverged(expected, own)
 
     def _reply(self, reply: Reply) -> None:
         records = b""
@@ -385,6 +392,8 @@ def _without_records(outcome: ResponseReceived) -> ResponseReceived:
             leader_endpoint=response.leader_endpoint,
             high_watermark=response.high_watermark,
             log_start_offset=response.log_start_offset,
+            expected_state_digest=response.expected_state_digest,
+            is_without_room=True,
         ),
     )
 

@@ -22,6 +22,9 @@ from statemachine.tables import MetadataTables
 IMAGE_RATE: Final = 0.05
 """How often a commit is remembered as one that a power cut may bring back."""
 
+DIGEST_INTERVAL: Final = 10
+"""State machines are compared often here: runs are short."""
+
 _IMAGES_MAX: Final = 4
 _templates: dict[str, bytes] = {}
 
@@ -35,9 +38,14 @@ class Database:
         self._marks = marks
         self._images: deque[bytes] = deque(maxlen=_IMAGES_MAX)
         self._open: sqlite3.Connection | None = None
+        self.is_set_aside = False
+        """Whether it came to something else than the quorum's: the next process begins a new one."""
 
     def open(self) -> MetadataTables:
         """The tables as the last process left them, new ones if the image is gone or cannot be used."""
+        if self.is_set_aside:
+            self._marks.hit("recovery: a diverged database was made anew")
+            self.lose()
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
         try:
@@ -49,7 +57,7 @@ class Database:
             self.lose()
             connection = _connect(self._template())
         self._open = connection
-        return MetadataTables(connection)
+        return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
 
     def made_anew_if_ahead(self, tables: MetadataTables, log: SegmentedLog) -> MetadataTables:
         """The tables, or new ones if these hold what the log does not."""
@@ -86,6 +94,12 @@ class Database:
     def lose(self) -> None:
         """The file is gone."""
         self._images.clear()
+        self.is_set_aside = False
+
+    def diverge(self) -> None:
+        """What the tables came to is no longer what others came to, as after a record that was applied wrongly."""
+        if self._open is not None:
+            self._open.execute("UPDATE applied SET digest = ?", ("d" * 32,))
 
     def damage(self) -> None:
         """Bytes in the file rot."""

@@ -148,6 +148,8 @@ class NodeView:
     is_paused: bool = False
     durable_log: DurableLog = field(default_factory=DurableLog)
     durable_election: ElectionState | None = None
+    has_diverged: bool = False
+    """A fault made its state machine come to something else; it has not been made anew since."""
     has_lost_data: bool = False
     """A fault took durable data from its disk that it has not got back yet: damage, or a wiped disk."""
 

@@ -18,9 +18,10 @@ from raft.core.events import (
     RequestFailed,
     RequestReceived,
     ShutdownRequested,
+    StateDigestReported,
 )
 from raft.core.messages import Request, Response, VoteResponse
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset
+from raft.core.types import Endpoint, LeaderAndEpoch, Offset, StateDigest
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
 from raft.shell import Identity, Shell
@@ -98,6 +99,7 @@ class Process:
         self._waiting: dict[int, _Waiting] = {}
         self._delivery_scheduled = False
         self._is_leaving = False
+        self._is_fenced = False
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -132,9 +134,9 @@ class Process:
         self.world.finish_step(self.step)
 
     def resume(self) -> None:
-        """It was paused and goes on: everything that came meanwhile comes now."""
+        """It was paused and goes on: everything that came meanwhile comes now, messages before timers as on asyncio."""
         backlog, self._backlog = self._backlog, []
-        for label, callback, appointment in backlog:
+        for label, callback, appointment in sorted(backlog, key=lambda entry: entry[0] == "timer"):
             self.run(label, callback, appointment)
 
     def crash_point(self) -> None:
@@ -170,7 +172,8 @@ class Process:
             directory.log_path,
             config=world.parameters.log,
             minimum_durable_offset=self.tables.applied.end_offset if machine.view.is_voter else Offset(0),
-            accept_damage_in_epoch=None if is_alone else Epoch(0) if election_state is None else election_state.epoch,
+            accept_damage_in_epoch=None if election_state is None or is_alone else election_state.epoch,
+            may_create=election_state is None,
         )
         self.log.reserve(0)
         if self.log.recovering is None:
@@ -199,8 +202,12 @@ class Process:
         )
         view = machine.view
         view.replica, view.log = self.shell.replica, self.log
+        if self.tables.applied.end_offset == 0:
+            view.has_diverged = False
         self._note_applied()
         self.shell.start()
+        if self.tables.state_digest is not None:
+            self.shell.step(StateDigestReported(self.tables.state_digest))
 
     def shut_down(self) -> None:
         """Ask it to hand over and end."""
@@ -308,6 +315,12 @@ class Process:
             self._is_leaving = False
             self.after(0, "end", lambda: self.end("shut down", Crash.KILLED))
 
+    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
+        """The state machine came to something else than the quorum's: it stops, and is made anew at the next start."""
+        self._is_fenced = True
+        self.machine.database.is_set_aside = True
+        self.world.state_diverged(self, expected, own)
+
     def fatal(self, error: BaseException) -> None:
         """The process must end, or is being killed."""
         if isinstance(error, ProcessKilled):
@@ -331,6 +344,8 @@ class Process:
 
     def _deliver(self) -> None:
         self._delivery_scheduled = False
+        if self._is_fenced:
+            return
         while batches := self._cursor.next_batches(self.committed_end_offset):
             self.crash_point()
             self.step.deliveries.append(Delivery(batches))
@@ -339,6 +354,8 @@ class Process:
             self._cursor.next_offset = batches[-1].end_offset
             self._note_applied()
             self.crash_point()
+            for digest in self.tables.take_state_digests():
+                self.shell.step(StateDigestReported(digest))
             self.service.applied(batches)
             self._announce_leader()
         self._announce_leader()

@@ -198,6 +198,10 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
         if machine not in core:
             world.kill(machine, Crash.KILLED, restart_after_us=None)
             machine.restart_at_us = None
+        elif machine.view.has_diverged:
+            world.kill(machine, Crash.KILLED, restart_after_us=1_000)
+            machine.database.lose()
+            world.restart(machine, 1_000)
         elif process is None:
             world.start(machine)
         elif world.atlas.is_harmed(machine):

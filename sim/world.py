@@ -15,7 +15,7 @@ from raft.core.errors import (
 )
 from raft.core.events import RequestFailed, ResponseReceived
 from raft.core.messages import FetchResponse, Request, Response
-from raft.core.types import Endpoint, NodeId, ReplicaKey
+from raft.core.types import Endpoint, NodeId, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.storage.identifiers import uuid_to_text
 from sim.agenda import MICROSECONDS_PER_MS, Agenda
@@ -195,6 +195,19 @@ class World(Observed):
         if not is_expected and self.violation is None:
             self.violation = Violation(f"node {machine.node_id} stopped itself: {type(error).__name__}: {error}")
             self.violation.__cause__ = error
+
+    def state_diverged(self, process: Process, expected: StateDigest, own: StateDigest) -> None:
+        """A node found out that its state machine differs: somebody sees that and starts it again."""
+        machine = process.machine
+        if not machine.view.has_diverged and self.violation is None:
+            self.violation = Violation(
+                f"node {machine.node_id} was told that its state machine differs: {own}, not {expected}; it does not"
+            )
+        self.agenda.after(2_000_000, partial(self._replace, process))
+
+    def _replace(self, process: Process) -> None:
+        if process.machine.process is process:
+            self.kill(process.machine, Crash.KILLED, restart_after_us=1_000)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ class Controller:
                 ErrorCode.INVALID_REQUEST,
                 f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
             )
+        self._machine.refuse_if_fenced()
         if self._machine.obstacle is not None:
             raise ProtocolError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

@@ -3,6 +3,8 @@
 - Small runs of batches are applied on the event loop, which takes well under 10 ms; large ones in a thread, while reads
   go on and see the state before. Each run is one transaction.
 - Who waits and who subscribed hears of it after the transaction.
+- At certain offsets the node is told what the state came to, for the quorum to compare. A state that differs from the
+  others' is fenced: nothing more is applied or read, and the next start makes it anew.
 - No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
   being applied is raised, and the node must stop (CT-18).
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from heapq import heappop, heappush
 from itertools import count
@@ -20,7 +22,7 @@ from typing import Final, Protocol
 import structlog
 
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import LeaderAndEpoch, Offset
+from raft.core.types import LeaderAndEpoch, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch, Listener
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
@@ -68,6 +70,9 @@ class MetadataMachine(Listener):
         self._checkpoint: asyncio.Future[None] | None = None
         self._is_shut_down = False
         self._obstacle: str | None = None
+        self._fence: str | None = None
+        self._report: Callable[[StateDigest], None] | None = None
+        self._unreported: list[StateDigest] = []
 
     @property
     def applied_end_offset(self) -> Offset:
@@ -76,18 +81,50 @@ class MetadataMachine(Listener):
 
     @property
     def obstacle(self) -> str | None:
-        """Why committed records cannot be applied at present, None while they can: no room on the disk, or a lock."""
-        return self._obstacle
+        """Why committed records cannot be applied, None while they can: no room on the disk, a lock, or a fence."""
+        return self._fence or self._obstacle
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
         self._subscribers.append(subscriber)
 
+    def report_state_digests_to(self, report: Callable[[StateDigest], None]) -> None:
+        """Tell `report`, once the node runs, what the store came to last, and then each digest that is put by."""
+        self._report = report
+        if self._store.state_digest is not None:
+            self._unreported.append(self._store.state_digest)
+
+    def fence(self, expected: StateDigest, own: StateDigest) -> None:
+        """Stop for good: the store came to `own`, the quorum to `expected` (KAFKA-14275).
+
+        Nothing more is applied, reads and operations are refused, and the next start sets the database aside.
+        """
+        if self._fence is not None:
+            return
+        self._fence = (
+            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; restart the node: its"
+            " database is made anew from the log"
+        )
+        logger.critical(
+            self._fence, end_offset=expected.end_offset, expected=expected.digest.hex(), own=own.digest.hex()
+        )
+        self._fail_waiters(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence))
+        if not self._is_shut_down:
+            reason = f"it differs from the quorum's at offset {expected.end_offset}"
+            asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, reason)
+
+    def refuse_if_fenced(self) -> None:
+        """Raise ProtocolError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
+        if self._fence is not None:
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence)
+
     async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
         """Return when everything below `end_offset` is applied here.
 
-        Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, THROTTLING_QUOTA_EXCEEDED if too many wait.
+        Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, THROTTLING_QUOTA_EXCEEDED if too many wait,
+        KAFKA_STORAGE_ERROR if this state machine is fenced.
         """
+        self.refuse_if_fenced()
         if end_offset <= self._applied_end_offset:
             return
         if len(self._waiters) >= WAITERS_MAX:
@@ -120,11 +157,14 @@ class MetadataMachine(Listener):
         """Apply the batches, then tell."""
         with reader:
             await self._apply(tuple(reader))
-            self._publish(self._store.applied_end_offset)
-            self._checkpoint_if_due()
+            if self._fence is None:
+                self._publish(self._store.applied_end_offset)
+                self._report_state_digests()
+                self._checkpoint_if_due()
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Pass it on."""
+        self._report_state_digests()
         for subscriber in self._subscribers:
             subscriber.leader_changed(leader_and_epoch)
 
@@ -135,15 +175,34 @@ class MetadataMachine(Listener):
         self._is_shut_down = True
         for subscriber in self._subscribers:
             subscriber.shut_down()
+        self._fail_waiters(ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another"))
+        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+
+    def _fail_waiters(self, error: ProtocolError) -> None:
         for _, _, waiter in self._waiters:
             if not waiter.done():
-                waiter.set_exception(ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another"))
+                waiter.set_exception(error)
         self._waiters.clear()
-        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+
+    def _report_state_digests(self) -> None:
+        digests = [*self._unreported, *self._store.take_state_digests()]
+        self._unreported.clear()
+        if self._report is not None:
+            for digest in digests:
+                self._report(digest)
+
+    def _mark_diverged(self, reason: str) -> None:
+        try:
+            self._store.mark_diverged(reason)
+        except (StoreUnavailable, sqlite3.Error) as error:
+            logger.error(
+                "the metadata database cannot be marked; move it away before the node is started again",
+                reason=str(error),
+            )
 
     async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
         is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX
-        while True:
+        while self._fence is None:
             try:
                 if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX)):
                     await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)

@@ -1,8 +1,8 @@
 """The tables of a node's metadata database, and opening the file that holds them (docs/formats/metadata.md).
 
 The database is derived data: everything in it can be made again from the log. So a file that is damaged, of another
-program or of a newer version is set aside and a new one begun; only one of another cluster is refused, because then
-the directory is not what its owner takes it for.
+program or of another version, or that differs from the quorum's, is set aside and a new one begun; only one of another
+cluster is refused, because then the directory is not what its owner takes it for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ OPEN_TIMEOUT_SECONDS: Final = 5.0
 EMPTY_DIGEST: Final = "00" * 16
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0001_tables",)
+KNOWN_MIGRATIONS: Final = ("0002_tables",)
+"""One only: what is derived is made anew rather than migrated. 0001's digest did not cover what records did."""
 
 
 class UnusableDatabase(Exception):
@@ -32,7 +33,7 @@ class UnusableDatabase(Exception):
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[0])
 def create_tables(database: Database) -> None:
-    """The tables of the first version. JSON columns are arrays, for `json_each`."""
+    """All tables. JSON columns are arrays, for `json_each`."""
     for statement in _TABLES:
         database.execute(statement)
 
@@ -89,7 +90,10 @@ _TABLES: Final = (
         cluster_id TEXT NOT NULL,
         end_offset INTEGER NOT NULL,
         epoch INTEGER NOT NULL,
-        digest TEXT NOT NULL
+        digest TEXT NOT NULL,
+        state_digest_end_offset INTEGER,
+        state_digest TEXT,
+        diverged TEXT
     ) STRICT
     """,
 )
@@ -99,7 +103,7 @@ def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
     """Make the present tables, empty, in a database that has none: one in memory, say."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     MIGRATIONS.apply(Database(connection, strict=True, execute_plugins=False))
-    connection.execute("INSERT INTO applied VALUES (1, ?, 0, 0, ?)", (cluster_id, EMPTY_DIGEST))
+    _begin(connection, cluster_id)
 
 
 def open_database(path: Path, cluster_id: str) -> Database:
@@ -175,9 +179,9 @@ def _check_usable(connection: sqlite3.Connection) -> None:
     elif application_id != APPLICATION_ID:
         raise UnusableDatabase("it belongs to another program")
     applied = MIGRATIONS.applied(Database(connection, execute_plugins=False))
-    newer = [migration.name for migration in applied if migration.name not in KNOWN_MIGRATIONS]
-    if newer:
-        raise UnusableDatabase(f"it was made by a newer version, with {', '.join(newer)}")
+    foreign = [migration.name for migration in applied if migration.name not in KNOWN_MIGRATIONS]
+    if foreign:
+        raise UnusableDatabase(f"it was made by another version, with {', '.join(foreign)}")
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise UnusableDatabase(f"it is damaged: {found}")
@@ -185,14 +189,23 @@ def _check_usable(connection: sqlite3.Connection) -> None:
 
 def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
     """Check that it is this cluster's; a new database becomes this cluster's."""
-    row = connection.execute("SELECT cluster_id FROM applied").fetchone()
+    row = connection.execute("SELECT cluster_id, diverged FROM applied").fetchone()
     if row is None:
-        connection.execute("INSERT INTO applied VALUES (1, ?, 0, 0, ?)", (cluster_id, EMPTY_DIGEST))
+        _begin(connection, cluster_id)
     elif row[0] != cluster_id:
         raise DirectoryError(
             f"{path} holds the metadata of cluster {row[0]}, not of {cluster_id};"
             " use that cluster's data directory, or move the file away to have it made anew"
         )
+    elif row[1] is not None:
+        raise UnusableDatabase(row[1])
+
+
+def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:
+    connection.execute(
+        "INSERT INTO applied (id, cluster_id, end_offset, epoch, digest) VALUES (1, ?, 0, 0, ?)",
+        (cluster_id, EMPTY_DIGEST),
+    )
 
 
 def _translated(path: Path, error: sqlite3.Error | OSError) -> Exception:

@@ -3,9 +3,10 @@
 - One transaction applies one or several committed batches and says so: applied end offset, epoch and digest change with
   the tables, so each record takes effect exactly once, whatever dies when.
 - One writer at a time, on whichever thread; readers have connections of their own and see whole transactions.
-- The digest is a chain over every batch (base offset, epoch, body): two nodes that have applied as much of the same log
-  have the same one, however the batches were grouped into transactions.
-- SQLite is derived data: a database that is damaged, foreign or ahead of its log is set aside and made again.
+- The digest is a chain over every batch (base offset, epoch, body) and what its records did: two nodes that have
+  applied as much of the same log have the same one, however the batches were grouped into transactions.
+- SQLite is derived data: a database that is damaged, foreign, ahead of its log or unlike the quorum's is set aside and
+  made again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sqlite_utils import Database
 
 from raft.core.epochs import EpochCache
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Offset
+from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
 from statemachine.schema import UnusableDatabase, open_database, open_reader, set_aside
 from statemachine.tables import Applied, MetadataTables
@@ -95,6 +96,20 @@ class MetadataStore:
     def applied_end_offset(self) -> Offset:
         """The offset after the last applied record: where to register the state machine."""
         return self._tables.applied.end_offset
+
+    @property
+    def state_digest(self) -> StateDigest | None:
+        """What the state came to at the last offset where nodes compare it, None before the first."""
+        return self._tables.state_digest
+
+    def take_state_digests(self) -> list[StateDigest]:
+        """Those that came up since the last call, in order."""
+        return self._tables.take_state_digests()
+
+    def mark_diverged(self, reason: str) -> None:
+        """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
+        with self._writer_lock:
+            self._tables.mark_diverged(reason)
 
     def rebuild_if_ahead(self, log_end_offset: Offset, epochs: EpochCache | None = None) -> bool:
         """Set the database aside and begin a new one if it holds what the log does not; whether it did.

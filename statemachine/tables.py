@@ -1,7 +1,8 @@
 """The committed metadata as tables on one SQLite connection: what a transaction applies, and how it is remembered.
 
 Neither files nor threads are known here: `statemachine.store` has those. The digest is a chain over every batch (base
-offset, epoch, body).
+offset, epoch, body) and what its records did. At every so many offsets it is put by as a `StateDigest`, for nodes to
+compare theirs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
@@ -20,14 +22,17 @@ from sqlite_utils import Database
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, RegisterBrokerRecord
 from raft.core.epochs import EpochCache
 from raft.core.errors import KraftlogError
-from raft.core.types import Epoch, Offset
+from raft.core.types import Epoch, Offset, StateDigest
 from raft.listener import CommittedBatch
 from statemachine.changes import Changes, ReplayError
 from statemachine.ids import id_to_bytes, id_to_text
 from statemachine.resources import ResourceType
 
 DIGEST_BYTES: Final = 16
-_DIGESTED_HEADER: Final = Struct(">qi")
+_DIGESTED_HEADER: Final = Struct(">qiI")
+
+STATE_DIGEST_INTERVAL_OFFSETS: Final = 1_000
+"""How far apart the offsets are at which the digests of nodes are compared."""
 
 _RETRYABLE: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
@@ -43,26 +48,65 @@ class Applied(NamedTuple):
     epoch: Epoch
     """Of the last applied batch; 0 before the first."""
     digest: str
-    """Over all batches applied so far, 32 hexadecimal digits."""
+    """Over all batches applied so far and what they did, 32 hexadecimal digits."""
+
+
+class _Replayed(NamedTuple):
+    """What batches come to, beside the changes."""
+
+    applied: Applied
+    size_bytes: int
+    state_digests: list[StateDigest]
 
 
 class MetadataTables:
     """The one writer of a metadata database. `connection` has the tables of `statemachine.schema`."""
 
-    def __init__(self, connection: sqlite3.Connection, *, name: str = "the metadata database") -> None:
-        """`name` is what errors call the database."""
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        name: str = "the metadata database",
+        digest_interval: int = STATE_DIGEST_INTERVAL_OFFSETS,
+    ) -> None:
+        """`name` is what errors call the database; `digest_interval` is in offsets and the same on all nodes."""
         self.connection = connection
         self._name = name
         self._database = Database(connection, execute_plugins=False)
         self.written = 0
         """How many transactions were committed, a KiB of records counting as one more; whoever owns it may reset it."""
-        row = connection.execute("SELECT end_offset, epoch, digest FROM applied").fetchone()
-        self._applied = Applied(Offset(row[0]), Epoch(row[1]), row[2])
+        self._digest_interval = digest_interval
+        end_offset, epoch, digest, compared_at, compared = connection.execute(
+            "SELECT end_offset, epoch, digest, state_digest_end_offset, state_digest FROM applied"
+        ).fetchone()
+        self._applied = Applied(Offset(end_offset), Epoch(epoch), digest)
+        self._state_digest = None if compared is None else StateDigest(Offset(compared_at), bytes.fromhex(compared))
+        self._new_state_digests: list[StateDigest] = []
 
     @property
     def applied(self) -> Applied:
         """How much of the log the last transaction left applied."""
         return self._applied
+
+    @property
+    def state_digest(self) -> StateDigest | None:
+        """The last one that was put by, None before the first: at the last batch that reached or passed a multiple of
+        the interval."""
+        return self._state_digest
+
+    def take_state_digests(self) -> list[StateDigest]:
+        """Those put by since the last call, in order; what another process has put by is not among them."""
+        taken, self._new_state_digests = self._new_state_digests, []
+        return taken
+
+    def mark_diverged(self, reason: str) -> None:
+        """Have the database set aside, for `reason`, when it is opened the next time. Waits for the disk.
+
+        Raises StoreUnavailable as `apply` does.
+        """
+        with self._retryable_errors():
+            self.connection.execute("PRAGMA synchronous = FULL")
+            self.connection.execute("UPDATE applied SET diverged = ?", (reason,))
 
     def is_in(self, log_end_offset: Offset, epochs: EpochCache | None) -> bool:
         """Whether a log with that end and those epochs holds everything that is applied."""
@@ -82,28 +126,36 @@ class MetadataTables:
         """
         before = self._applied
         changes = Changes(self)
-        after, size_bytes = self._replay(batches, before, changes)
+        after, size_bytes, state_digests = self._replay(batches, before, changes)
         if after == before:
             return True
         if removals_max is not None and len(changes.removed_topics) > removals_max:
             return False
+        state_digest = state_digests[-1] if state_digests else self._state_digest
         try:
-            with self._database.atomic():
+            with self._retryable_errors(), self._database.atomic():
                 _flush(self.connection, changes)
-                self._advance(before, after)
+                self._advance(before, after, state_digest)
+        except ValueError as error:
+            raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
+        self._applied, self._state_digest = after, state_digest
+        self._new_state_digests += state_digests
+        self.written += 1 + size_bytes // 1024
+        return True
+
+    @contextmanager
+    def _retryable_errors(self) -> Iterator[None]:
+        try:
+            yield
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF in _RETRYABLE:
                 raise StoreUnavailable(f"cannot write to {self._name}: {error}") from None
             raise
-        except ValueError as error:
-            raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
-        self._applied = after
-        self.written += 1 + size_bytes // 1024
-        return True
 
-    def _replay(self, batches: Iterable[CommittedBatch], applied: Applied, changes: Changes) -> tuple[Applied, int]:
+    def _replay(self, batches: Iterable[CommittedBatch], applied: Applied, changes: Changes) -> _Replayed:
         end_offset, epoch, digest = applied.end_offset, applied.epoch, bytes.fromhex(applied.digest)
         size_bytes = 0
+        state_digests: list[StateDigest] = []
         for batch in batches:
             if batch.end_offset <= end_offset:
                 _check_applied_before(batch, end_offset, epoch)
@@ -115,18 +167,24 @@ class MetadataTables:
                     " the database away to have it made again"
                 )
             body = batch.body
-            header = _DIGESTED_HEADER.pack(batch.base_offset, batch.epoch)
-            digest = blake2b(digest + header + body, digest_size=DIGEST_BYTES).digest()
             if not batch.is_control:
                 changes.replay(_records(batch, body), batch.base_offset)
+            header = _DIGESTED_HEADER.pack(batch.base_offset, batch.epoch, len(body))
+            digest = blake2b(
+                b"".join((digest, header, body, changes.take_effects())), digest_size=DIGEST_BYTES
+            ).digest()
+            if end_offset // self._digest_interval < batch.end_offset // self._digest_interval:
+                state_digests.append(StateDigest(batch.end_offset, digest))
             end_offset, epoch = batch.end_offset, batch.epoch
             size_bytes += len(body)
-        return Applied(end_offset, epoch, digest.hex()), size_bytes
+        return _Replayed(Applied(end_offset, epoch, digest.hex()), size_bytes, state_digests)
 
-    def _advance(self, before: Applied, after: Applied) -> None:
+    def _advance(self, before: Applied, after: Applied, state_digest: StateDigest | None) -> None:
+        compared = (None, None) if state_digest is None else (state_digest.end_offset, state_digest.digest.hex())
         moved = self.connection.execute(
-            "UPDATE applied SET end_offset = ?, epoch = ?, digest = ? WHERE end_offset = ? AND digest = ?",
-            (*after, before.end_offset, before.digest),
+            "UPDATE applied SET end_offset = ?, epoch = ?, digest = ?, state_digest_end_offset = ?, state_digest = ?"
+            " WHERE end_offset = ? AND digest = ?",
+            (*after, *compared, before.end_offset, before.digest),
         )
         if moved.rowcount != 1:
             raise ReplayError(f"somebody else has written to {self._name}; only this node may")

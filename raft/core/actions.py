@@ -18,7 +18,7 @@ from typing import TypeAlias
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode
 from raft.core.messages import LeaderChange, Request, Response
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, StateDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,14 @@ class AnnounceLeader:
     epoch_start_offset: Offset | None
 
 
+@dataclass(frozen=True, slots=True)
+class FenceStateMachine:
+    """The local state machine came to `own` where the quorum's came to `expected`: it must stop. Ordered once."""
+
+    expected: StateDigest
+    own: StateDigest
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -139,4 +147,5 @@ Action: TypeAlias = (
     | FailAppend
     | AdvanceHighWatermark
     | AnnounceLeader
+    | FenceStateMachine
 )

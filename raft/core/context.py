@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from raft.core.actions import Action, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections
+from raft.core.digests import StateDigests
 from raft.core.election import ElectionState
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
@@ -44,6 +45,10 @@ class Context:
     announced: LeaderAndEpoch
     recovering: RecoveringLog | None = None
     """Set while the log lacks what it once had: the replica neither votes nor counts."""
+    state_digests: StateDigests = field(default_factory=StateDigests)
+    """The last checkpoints of this replica's own state machine."""
+    is_fenced: bool = False
+    """Whether its state machine differs from the quorum's: it fetches and votes, but is not elected."""
     actions: list[Action] = field(default_factory=list)
     is_flushing: bool = False
     """Whether a FlushLog was ordered and has not finished."""
@@ -70,7 +75,7 @@ class Context:
     @property
     def may_be_elected(self) -> bool:
         """Whether it may ask for votes."""
-        return self.is_voter and self.recovering is None
+        return self.is_voter and self.recovering is None and not self.is_fenced
 
     @property
     def is_only_voter(self) -> bool:

@@ -204,8 +204,8 @@ def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
     match context.state:
         case Leader():
             return False
-        case Follower(has_fetched=True):
-            return False
+        case Follower(has_fetched=True, fetch_deadline_ms=deadline_ms) if deadline_ms > context.now_ms:
+            return False  # its leader is there; one that is not elected stays with a leader that is silent
         case _:
             return _is_log_up_to_date(context, request)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from raft.core.messages import Request, Response
-from raft.core.types import Epoch, Offset
+from raft.core.types import Epoch, Offset, StateDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,13 @@ class AppendsScheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class StateDigestReported:
+    """The local state machine reached an offset where digests are compared, and came to `digest`."""
+
+    digest: StateDigest
+
+
+@dataclass(frozen=True, slots=True)
 class ResignRequested:
     """The local client wants this replica to stop leading `epoch` (RF-102, checked by the shell's client)."""
 
@@ -92,6 +99,7 @@ Event: TypeAlias = (
     | LogFlushed
     | AppendPrepared
     | AppendsScheduled
+    | StateDigestReported
     | ResignRequested
     | ShutdownRequested
 )

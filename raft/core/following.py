@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from raft.core import divergence
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, EndRecovering, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
@@ -180,20 +181,23 @@ def drive(context: Context) -> None:
 def _check_recovered(context: Context) -> None:
     """Take part again once everything is back that this replica may have acknowledged.
 
-    That is so when the log reaches as far as it once did, or as far as anything is committed by a leader of a later
+    That is so when the log reaches as far as it once did; or as far as a leader's own, which holds whatever this
+    replica had from it or may have helped to commit before; or as far as anything is committed by a leader of a later
     epoch than the damage was found in. In the same epoch the leader may still count a fetch from before the damage.
     """
     recovering, state, flushed = context.recovering, context.state, context.log.flushed_end_offset
     if recovering is None:
         return
     is_past = flushed >= recovering.until_offset
-    if isinstance(state, Follower) and state.epoch > recovering.epoch and state.leader_high_watermark >= 0:
-        is_past = is_past or flushed >= state.leader_high_watermark
+    if isinstance(state, Follower):
+        is_past = is_past or 0 <= state.leader_end_offset <= flushed
+        if state.epoch > recovering.epoch:
+            is_past = is_past or 0 <= state.leader_high_watermark <= flushed
     if not is_past:
         return
     context.recovering = None
     context.order(EndRecovering())
-    if isinstance(state, Unattached) and context.is_voter and not context.is_shutting_down:
+    if isinstance(state, Unattached) and context.may_be_elected and not context.is_shutting_down:
         state.election_deadline_ms = context.now_ms + context.election_timeout_ms()
 
 
@@ -221,6 +225,7 @@ def _fetch_request(context: Context) -> FetchRequest:
         max_bytes=config.fetch_max_bytes,
         high_watermark=context.high_watermark if config.fetch_version >= 18 else HIGH_WATERMARK_NOT_SENT,
         recovering=context.recovering is not None,
+        state_digest=context.state_digests.latest,
     )
 
 
@@ -231,6 +236,7 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
         return True  # RF-56
     if response.error is not ErrorCode.NONE or response.snapshot_id is not None:
         return False
+    divergence.on_expected_digest(context, response.expected_state_digest)
     if request.fetch_offset != context.log.end_offset:
         return True
     if response.diverging_epoch is not None:
@@ -244,6 +250,8 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
         context.order(AppendBatches(batches))
         if context.is_voter:
             order_flush(context)
+    elif not response.is_without_room:
+        state.leader_end_offset = request.fetch_offset
     state.has_fetched = True
     state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
     if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too

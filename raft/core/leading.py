@@ -170,12 +170,12 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
 
 
 def drive(context: Context) -> None:
-    """Resign without a majority or to shut down; tell voters that do not fetch who leads (RF-32, RF-33, RF-100)."""
+    """Resign without a majority, fenced, or to shut down; tell voters that do not fetch it (RF-32, RF-33, RF-100)."""
     leader = context.state
     if not isinstance(leader, Leader):
         return
     is_alone = leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms
-    if is_alone or (context.is_shutting_down and not context.is_only_voter):
+    if is_alone or context.is_fenced or (context.is_shutting_down and not context.is_only_voter):
         resign(context)
     elif leader.begin_quorum_deadline_ms <= context.now_ms:
         leader.begin_quorum_deadline_ms = context.now_ms + context.config.begin_quorum_interval_ms
@@ -206,7 +206,11 @@ def resign(context: Context) -> None:
         return
     by_progress = sorted(
         leader.voters.values(),
-        key=lambda progress: (progress.is_recovering, -progress.end_offset, progress.key.node_id),
+        key=lambda progress: (
+            progress.is_recovering or progress.has_diverged,
+            -progress.end_offset,
+            progress.key.node_id,
+        ),
     )
     transition(
         context,
@@ -284,4 +288,5 @@ def _describe(context: Context, progress: ReplicaProgress) -> ReplicaDescription
         last_fetch_ms=progress.last_fetch_ms,
         last_caught_up_ms=progress.last_caught_up_ms,
         is_recovering=progress.is_recovering,
+        has_diverged=progress.has_diverged,
     )

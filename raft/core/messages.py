@@ -149,6 +149,8 @@ class FetchResponse(_Response):
     records: LogRange | tuple[Batch, ...] = ()
     expected_state_digest: StateDigest | None = None
     """Set: the quorum's state machines came to this, the receiver's to something else."""
+    is_without_room: bool = False
+    """Never sent. The receiver had no room for the records, and left them out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from raft.core import elections, following, leading, serving
+from raft.core import divergence, elections, following, leading, serving
 from raft.core.actions import Action, AdvanceHighWatermark
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections, Pending
@@ -29,6 +29,7 @@ from raft.core.events import (
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
+    StateDigestReported,
     TimePassed,
 )
 from raft.core.log import LogState
@@ -222,6 +223,8 @@ class Replica:
             case RequestCancelled(request_id):
                 if isinstance(context.state, Leader):
                     context.state.purgatory.forget(request_id)
+            case StateDigestReported(digest):
+                divergence.on_state_digest_reported(context, digest)
             case ResignRequested(epoch):
                 if epoch == context.epoch:
                     leading.resign(context)

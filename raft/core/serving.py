@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from raft.core import leading
+from raft.core import divergence, leading
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.messages import (
@@ -41,7 +41,8 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
             release_behind(context)
             leading.announce_high_watermark(context)
     response = _response(context, leader, request)
-    if _is_answered_at_once(request, response) or leader.purgatory.is_full:
+    is_untold = divergence.is_untold(leader, request)
+    if is_untold or _is_answered_at_once(request, response) or leader.purgatory.is_full:
         context.reply(request_id, response)
     else:
         leader.purgatory.park(ParkedFetch(request_id, request, context.now_ms + request.max_wait_ms))
@@ -95,6 +96,7 @@ def _refuse_fetch(context: Context, request: FetchRequest) -> ErrorCode:
         or request.last_fetched_epoch < 0
         or request.last_fetched_epoch > request.current_leader_epoch
         or request.high_watermark < UNKNOWN_HIGH_WATERMARK
+        or (request.state_digest is not None and request.state_digest.end_offset < 0)
     )
     return refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
 
@@ -109,6 +111,7 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
     progress.is_recovering = request.recovering
     progress.fetched(request.fetch_offset, context.log.end_offset, context.now_ms)
     leading.note_contact(context, leader, key)
+    divergence.note_digest(context, leader, progress, request.state_digest)
 
 
 def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress:
@@ -136,6 +139,7 @@ def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchR
             if has_data
             else ()
         ),
+        expected_state_digest=divergence.expected_digest(leader, request.replica_key),
     )
 
 

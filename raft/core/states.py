@@ -11,10 +11,20 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from raft.core.accumulator import Accumulator
+from raft.core.digests import StateDigests
 from raft.core.election import ElectionState
 from raft.core.purgatory import Purgatory
 from raft.core.quorum import VoteTally
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import (
+    UNKNOWN_HIGH_WATERMARK,
+    UNKNOWN_OFFSET,
+    Endpoint,
+    Epoch,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    StateDigest,
+)
 
 
 class Role(StrEnum):
@@ -72,6 +82,17 @@ class ReplicaProgress:
     leader_end_offset_at_last_fetch: Offset = UNKNOWN_OFFSET
     is_recovering: bool = False
     """It fetches again what damage took from its disk: it does not count, whatever its end offset."""
+    state_digests: StateDigests = field(default_factory=StateDigests)
+    """What its fetches said that its state machine came to."""
+    expected_state_digest: StateDigest | None = None
+    """Set while its state machine differs: what it should have come to."""
+    is_told: bool = False
+    """Whether an answer has told it so in this epoch."""
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether its state machine came to something else than the quorum's."""
+        return self.expected_state_digest is not None
 
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
@@ -121,6 +142,8 @@ class Follower:
     """Whether one fetch from this leader in this epoch succeeded: no pre-vote is granted then (KIP-996)."""
     leader_high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
     """The leader's own, as its last answer said: it may be above this replica's log."""
+    leader_end_offset: Offset = UNKNOWN_OFFSET
+    """Where the leader's log ended when it last had no record for this replica."""
 
 
 @dataclass(slots=True, kw_only=True)

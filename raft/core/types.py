@@ -74,22 +74,31 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class StateDigest(NamedTuple):
-    """What a state machine came to when it had applied everything below `end_offset`."""
+    """What a state machine came to when it had applied everything below `end_offset`, all of it: digests chain."""
 
     end_offset: Offset
     digest: bytes
     """16 bytes."""
 
 
+UNKNOWN_UNTIL_OFFSET: Final = Offset(2**63 - 1)
+"""No log gets there: a replica that recovers until then is told by a leader that it has everything back."""
+
+
 class RecoveringLog(NamedTuple):
     """A log that lost durable data to damage: the replica neither votes nor counts until it has it back."""
 
     until_offset: Offset
-    """Everything below may have been acknowledged and must be fetched again."""
+    """Everything below may have been acknowledged and must be fetched again; UNKNOWN_UNTIL_OFFSET if not known."""
     epoch: Epoch
     """The epoch that the replica was in when the damage was found."""
     reason: str
     """What was found, for people."""
+
+    @property
+    def known_until_offset(self) -> Offset | None:
+        """`until_offset`, for people: None if it is unknown."""
+        return None if self.until_offset == UNKNOWN_UNTIL_OFFSET else self.until_offset
 
 
 @dataclass(frozen=True, slots=True)

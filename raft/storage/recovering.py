@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 
 from raft.core.errors import OutOfSpace, StorageError
-from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
 from raft.storage.checksum import crc32c
 from raft.storage.files import FileSystem, join, read_whole, write_new_file
 from raft.storage.frame import find_frames
@@ -28,7 +28,7 @@ _CRC_KEY = "crc32c"
 
 def encode_recovering(recovering: RecoveringLog) -> bytes:
     """The content of the file: lines of `key=value`, the last one the CRC-32C of the lines before."""
-    reason = recovering.reason.replace("\n", " ")
+    reason = " ".join(recovering.reason.splitlines()).encode("utf-8", "backslashreplace").decode()
     lines = (
         f"version={FORMAT_VERSION}\nuntil.offset={recovering.until_offset}\nepoch={recovering.epoch}\nreason={reason}\n"
     ).encode()
@@ -71,14 +71,11 @@ def begin_recovering(
     """Say that the log recovers, then set aside what is not undamaged: from byte `position` of one segment on.
 
     `epoch` is the replica's durable epoch, `durable_offset` what is known to have been durable, `base_offset` names the
-    segment. Raises StorageError, OutOfSpace, FlushFailed.
+    segment. A log that recovers already is held to what was said first: what it fetched since never counted. Raises
+    StorageError, OutOfSpace, FlushFailed.
     """
-    before = read_recovering(files, directory)
-    until_offset = max(durable_offset, _last_offset_seen(files, directory))
-    if before is not None:
-        until_offset, epoch = max(until_offset, before.until_offset), max(epoch, before.epoch)
-    if before is None or (before.until_offset, before.epoch) != (until_offset, epoch):
-        recovering = RecoveringLog(until_offset, epoch, reason)
+    if read_recovering(files, directory) is None:
+        recovering = RecoveringLog(_until_offset(files, directory, durable_offset), epoch, reason)
         write_new_file(files, join(directory, RECOVERING_NAME), encode_recovering(recovering))
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
     for base in reversed([base for base in bases if base > base_offset or (base == base_offset and position == 0)]):
@@ -97,23 +94,26 @@ def end_recovering(files: FileSystem, directory: str) -> None:
     files.fsync_directory(directory)
 
 
-def _last_offset_seen(files: FileSystem, directory: str) -> Offset:
-    """The end of the furthest valid frame anywhere, damage before it or not."""
-    last = Offset(0)
-    for name in files.list_directory(directory):
-        base_offset = parse_segment_name(name)
-        if base_offset is None:
-            continue
-        last = max(last, base_offset)
-        path = join(directory, name)
-        try:
-            data = read_whole(files, path)
-        except StorageError:
-            continue  # what cannot be read says nothing
-        for frame in find_frames(data, 0, path=path):
-            end_offset = frame.batch.end_offset if frame.batch is not None else frame.durable_before
-            last = max(last, end_offset, frame.durable_before)
-    return last
+def _until_offset(files: FileSystem, directory: str, durable_offset: Offset) -> Offset:
+    """The end of the last valid frame, damage before it or not; UNKNOWN_UNTIL_OFFSET if the log may have gone on there.
+
+    It may have if it once reached further, or the last segment cannot be read, or ends in anything but zeros.
+    """
+    bases = [base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None]
+    if not bases:
+        return UNKNOWN_UNTIL_OFFSET
+    end_offset = max(bases)
+    path = join(directory, segment_name(end_offset))
+    try:
+        data = read_whole(files, path)
+    except StorageError:
+        return UNKNOWN_UNTIL_OFFSET
+    end_position = 0
+    for frame in find_frames(data, 0, path=path):
+        end_position = frame.end_position
+        end_offset = max(end_offset, frame.durable_before if frame.batch is None else frame.batch.end_offset)
+    has_more = end_offset < durable_offset or bool(data[end_position:].strip(b"\0"))
+    return UNKNOWN_UNTIL_OFFSET if has_more else end_offset
 
 
 def _set_aside(files: FileSystem, directory: str, name: str) -> None:

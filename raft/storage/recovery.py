@@ -87,18 +87,23 @@ class RecoveredLog:
 
 
 def recover(
-    files: FileSystem, directory: str, minimum_durable_offset: Offset, accept_damage_in_epoch: Epoch | None = None
+    files: FileSystem,
+    directory: str,
+    minimum_durable_offset: Offset,
+    accept_damage_in_epoch: Epoch | None = None,
+    *,
+    may_create: bool = True,
 ) -> RecoveredLog:
-    """Open the log in `directory`, which is made if it is missing.
+    """Open the log in `directory`, which is made if it is missing, unless it is known to have been there.
 
     Raises CorruptLog if it is damaged, then nothing changed; with `accept_damage_in_epoch`, the replica's durable
     epoch, it opens what is undamaged and says that it recovers.
     """
     files.make_directories(directory)
     if read_recovering(files, directory) is not None:
-        minimum_durable_offset = Offset(0)  # it is known that less is there
+        minimum_durable_offset, may_create = Offset(0), True  # it is known that less is there
     try:
-        return _read(files, directory, minimum_durable_offset)
+        return _read(files, directory, minimum_durable_offset, may_create=may_create)
     except DamagedLog as damage:
         if accept_damage_in_epoch is None:
             raise
@@ -111,18 +116,19 @@ def recover(
             base_offset=damage.base_offset,
             position=damage.position,
         )
-    return _read(files, directory, Offset(0))
+    return _read(files, directory, Offset(0), may_create=True)
 
 
-def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset) -> RecoveredLog:
+def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset, *, may_create: bool) -> RecoveredLog:
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
-    if not bases and minimum_durable_offset == 0:
+    if not bases and minimum_durable_offset == 0 and may_create:
         bases = [Offset(0)]
         _create_first_segment(files, directory)
     elif not bases or bases[0] != 0:
         durable_offset = max(minimum_durable_offset, bases[0] if bases else Offset(0))
         raise DamagedLog(
-            f"{join(directory, segment_name(Offset(0)))} is missing; offsets below {durable_offset} were durable",
+            f"{join(directory, segment_name(Offset(0)))} is missing, though there was a log; offsets below"
+            f" {durable_offset} were durable",
             base_offset=Offset(0),
             position=0,
             durable_offset=durable_offset,
@@ -216,7 +222,7 @@ class _Recovery:
             self._durable_offset = max(self._durable_offset, frame.durable_before)
         if self._durable_offset > segment.end_offset:
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
-        if first_behind is not None and not _has_lost_sector(data, segment.end_position, first_behind):
+        if first_behind is not None and not has_lost_sector(data, segment.end_position, first_behind):
             raise self._corrupt(segment, f"a valid frame follows at byte {first_behind}")
         self._torn_bytes = len(data) - segment.end_position
 
@@ -253,7 +259,7 @@ class _Recovery:
         )
 
 
-def _has_lost_sector(data: bytes, start: int, end: int) -> bool:
+def has_lost_sector(data: bytes, start: int, end: int) -> bool:
     """Whether the part of some sector that lies between `start` and `end` reads as zeros."""
     while start < end:
         sector_end = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)

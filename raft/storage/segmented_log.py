@@ -102,15 +102,16 @@ class SegmentedLog:
         config: LogConfig | None = None,
         minimum_durable_offset: Offset = Offset(0),
         accept_damage_in_epoch: Epoch | None = None,
+        may_create: bool = True,
     ) -> SegmentedLog:
         """Open the log in `directory`, or make it. A torn tail is cut; when it returns, everything is durable.
 
-        `minimum_durable_offset` is an offset that the caller knows the log was flushed up to. Raises CorruptLog when
-        durable data is damaged or missing, naming file, byte and offset; then no file was changed. With
-        `accept_damage_in_epoch`, the replica's durable epoch, it opens what is undamaged, and `recovering` says what
-        must be fetched again.
+        `minimum_durable_offset` is an offset that the caller knows the log was flushed up to; without `may_create` it
+        knows that there was a log. Raises CorruptLog when durable data is damaged or missing, naming file, byte and
+        offset; then no file was changed. With `accept_damage_in_epoch`, the replica's durable epoch, it opens what is
+        undamaged, and `recovering` says what must be fetched again.
         """
-        recovered = recover(files, directory, minimum_durable_offset, accept_damage_in_epoch)
+        recovered = recover(files, directory, minimum_durable_offset, accept_damage_in_epoch, may_create=may_create)
         return cls(files, directory, config or LogConfig(), recovered)
 
     @property

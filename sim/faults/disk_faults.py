@@ -184,6 +184,20 @@ def wipe(world: World, random: Random) -> str | None:
     return str(machine.node_id)
 
 
+@fault("database: comes to something else")
+def diverge(world: World, random: Random) -> str | None:
+    """A node's tables come to something else than the others': it must be found out, fenced and made anew."""
+    machine = any_machine(world, random)
+    process = machine.process
+    others = [other for other in world.machines.values() if other.view.has_diverged]
+    if process is None or others or len(world.voter_ids) < 3 or process.tables.applied.end_offset == 0:
+        return None
+    machine.view.has_diverged = True
+    machine.database.diverge()
+    world.kill(machine, Crash.KILLED, restart_after_us=1_000)
+    return str(machine.node_id)
+
+
 @fault("database: lost")
 def lose_database(world: World, random: Random) -> str | None:
     """The state machine's file is gone; the log fills a new one."""

@@ -21,11 +21,13 @@ from sim.invariants.log_matching import LogMatching
 from sim.invariants.log_start import LogStart
 from sim.invariants.monotonic_epoch import MonotonicEpoch
 from sim.invariants.monotonic_high_watermark import MonotonicHighWatermark
+from sim.invariants.not_to_oneself import NotToOneself
 from sim.invariants.one_answer import OneAnswer
 from sim.invariants.one_fetch import OneFetch
 from sim.invariants.one_vote import OneVote
 from sim.invariants.own_epoch import OwnEpoch
 from sim.invariants.pair_rule import PairRule
+from sim.invariants.persist_first import PersistFirst
 from sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
 from sim.invariants.recovering import RecoveringStaysOut
 from sim.invariants.roles import Roles
@@ -66,6 +68,8 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     FlushedIsDurable,
     CheckQuorum,
     OneAnswer,
+    PersistFirst,
+    NotToOneself,
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 

@@ -9,12 +9,12 @@ from raft.core.messages import FetchRequest, FetchSnapshotRequest
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step
 
-PATIENCE: Final = 3
+PATIENCE: Final = 2
 """How many check-quorum timeouts a leader may go on: one runs from the last contact of a majority, one may follow."""
 
 
 class CheckQuorum(Invariant):
-    """A leader that heard fetches of less than a majority for three check-quorum timeouts of its own clock leads no more.
+    """Who heard fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
 
     It is judged when it acts: a paused leader believes what it believed, and may find out in its first step.
     """

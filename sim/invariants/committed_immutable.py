@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raft.core.types import Offset
 from sim.invariants.invariant import Invariant
-from sim.observation import NodeView, Step, batches_of
+from sim.observation import NodeView, Observed, Step, batches_of
 
 
 class CommittedImmutable(Invariant):
@@ -17,8 +17,8 @@ class CommittedImmutable(Invariant):
     title = "committed records never change"
     source = "openraft oracle"
 
-    def __init__(self, world: object) -> None:
-        super().__init__(world)  # type: ignore[arg-type]
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
         self._known: dict[int, tuple[int, Offset]] = {}
         """By node: its life, and the high watermark up to which it was compared in that life."""
 

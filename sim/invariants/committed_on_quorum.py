@@ -25,7 +25,7 @@ class CommittedOnQuorum(Invariant):
     def after_step(self, step: Step) -> None:
         """Judge a leader's new high watermark."""
         node = step.node
-        if node.replica is None or not node.replica.is_leader:
+        if node.replica is None or not node.replica.is_leader or node.is_behind:
             return
         high_watermark = node.replica.high_watermark
         life, judged = self._judged.get(node.node_id, (node.life, Offset(-1)))
@@ -41,7 +41,8 @@ class CommittedOnQuorum(Invariant):
         ]
         if len(having) < self.world.majority:
             self.violated(
-                f"node {node.node_id} knows {high_watermark} as committed, and only the disks of {having} have all of it"
+                f"node {node.node_id} knows {high_watermark} as committed, and only the disks of {having} have all of"
+                " that"
             )
 
     def _has(self, voter: NodeView, high_watermark: Offset) -> bool:

@@ -10,8 +10,8 @@ from sim.observation import Observed, Step
 class Durability(Invariant):
     """Every acknowledged record, and every committed one, is on the disk of at least one voter that may count.
 
-    Judged whenever a disk may have lost something. While no disk has lost data to damage, it is on a majority. Runs that
-    destroy more than a minority can are left out.
+    Judged whenever a disk may have lost something. While no disk has lost data to damage, it is on a majority. Runs
+    that destroy more than a minority can are left out.
     """
 
     number = 8
@@ -41,11 +41,12 @@ class Durability(Invariant):
         self._judge()
 
     def _judge(self) -> None:
-        if self._highest == 0 or self.world.faults_may_lose_quorum:
+        highest = max(self._highest, self.world.committed_end_offset)
+        if highest == 0 or self.world.faults_may_lose_quorum:
             return
-        last = self.world.committed_at(self._highest - 1)
+        last = self.world.committed_at(highest - 1)
         if last is None:
-            self.violated(f"offset {self._highest - 1} was acknowledged, and nobody ever knew it as committed")
+            self.violated(f"offset {highest - 1} was acknowledged, and nobody ever knew it as committed")
         voters = [self.world.nodes[voter_id] for voter_id in self.world.voter_ids]
         lost = sum(voter.has_lost_data for voter in voters)
         having = [
@@ -54,4 +55,6 @@ class Durability(Invariant):
             if (held := voter.durable_log.at(last.base_offset)) is not None and held.epoch == last.epoch
         ]
         if len(having) < max(1, self.world.majority - lost):
-            self.violated(f"offset {last.base_offset} was acknowledged and is only on the disks of {having}")
+            self.violated(
+                f"offset {last.base_offset} was acknowledged or committed and is only on the disks of {having}"
+            )

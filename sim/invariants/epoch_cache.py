@@ -56,6 +56,10 @@ class EpochCache(Invariant):
             if not found or batch.epoch != found[-1][0]:
                 found.append((batch.epoch, batch.base_offset))
         entries = node.log.epochs.entries()
+        if node.replica is not None and not node.is_behind:
+            known = node.replica._context.log.epochs.entries()
+            if known != entries:
+                self.violated(f"node {node.node_id} has the epoch cache {entries}, its core has {known}")
         if entries != found:
             self.violated(f"node {node.node_id} has the epoch cache {entries}, its log says {found}")
         if any(now >= later for now, later in pairwise(entries)):

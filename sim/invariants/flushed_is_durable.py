@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from raft.core.types import Epoch, Offset
 from sim.invariants.invariant import Invariant
-from sim.observation import Step
+from sim.observation import Observed, Step
 
 
 class FlushedIsDurable(Invariant):
@@ -17,12 +18,22 @@ class FlushedIsDurable(Invariant):
     title = "flushed is durable"
     source = "our own; etcd #14143"
 
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._judged: dict[int, tuple[int, Offset]] = {}
+        """By node: its life, and the flushed end that was compared last with what is on its disk now."""
+
     def after_step(self, step: Step) -> None:
-        """Compare the flushed end with the disk's."""
+        """Compare the flushed end with the disk's, when one of them has changed."""
         node = step.node
         if node.log is None or node.has_lost_data:
+            self._judged.pop(node.node_id, None)
             return
         flushed = node.log.flushed_end_offset
+        place = (node.life, flushed)
+        if not step.disk_changed and self._judged.get(node.node_id) == place:
+            return
+        self._judged[node.node_id] = place
         if flushed == 0:
             return
         held = node.durable_log.at(flushed - 1)
@@ -30,6 +41,8 @@ class FlushedIsDurable(Invariant):
             self.violated(
                 f"node {node.node_id} calls {flushed} flushed, and its disk holds {node.durable_log.end_offset}"
             )
-        in_memory = node.log.epochs.end_offset_for_epoch(held.epoch, node.log.log_end_offset)
-        if in_memory.epoch != held.epoch or in_memory.offset < flushed:
+        end_offset = node.log.log_end_offset
+        start = node.log.epochs.end_offset_for_epoch(Epoch(held.epoch - 1), end_offset)
+        end = node.log.epochs.end_offset_for_epoch(held.epoch, end_offset)
+        if end.epoch != held.epoch or not start.offset < flushed <= end.offset:
             self.violated(f"the disk of node {node.node_id} holds another epoch at {flushed - 1} than its memory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch, Epoch
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step
 
@@ -18,8 +18,8 @@ class _Entry(NamedTuple):
 class LogMatching(Invariant):
     """Two logs that hold an offset of the same epoch are the same up to there: batch borders, bytes, predecessors.
 
-    Judged on disks: every batch is compared with the first one seen of its offset and epoch, and so is the epoch of the
-    batch before it; by induction the rest is the same, too. No false positives.
+    Judged on disks: every batch is compared with the first one seen of each of its offsets and its epoch, and so is the
+    epoch of the batch before it; by induction the rest is the same, too. No false positives.
     """
 
     number = 3
@@ -28,7 +28,7 @@ class LogMatching(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._seen: dict[tuple[Offset, Epoch], _Entry] = {}
+        self._seen: dict[tuple[int, Epoch], _Entry] = {}
 
     def after_step(self, step: Step) -> None:
         """Compare the batches that are new on the disk."""
@@ -38,9 +38,9 @@ class LogMatching(Invariant):
         for index in range(log.first_changed, len(log.batches)):
             batch = log.batches[index]
             entry = _Entry(batch, log.batches[index - 1].epoch if index else Epoch(0))
-            before = self._seen.setdefault((batch.base_offset, batch.epoch), entry)
-            if before != entry:
-                self.violated(
-                    f"the disk of node {step.node.node_id} holds another batch at offset {batch.base_offset} of epoch"
-                    f" {batch.epoch} than was seen there before, or another epoch before it"
-                )
+            for offset in range(batch.base_offset, batch.end_offset):
+                if self._seen.setdefault((offset, batch.epoch), entry) != entry:
+                    self.violated(
+                        f"the disk of node {step.node.node_id} holds another batch at offset {offset} of epoch"
+                        f" {batch.epoch} than was seen there before, or another epoch before it"
+                    )

@@ -10,7 +10,8 @@ from sim.observation import Observed, Step
 class MonotonicEpoch(Invariant):
     """A directory's durable epoch never goes back; whenever an answer leaves a node, its epoch is the durable one.
 
-    Messages are judged by the answers of the step; a step that persists an epoch lets nothing out before it is on disk.
+    Answers are judged here, requests by the order of the orders (50). No false positives: a step that persists an epoch
+    lets nothing out before it is on disk, killed in the middle or not.
     """
 
     number = 14
@@ -32,6 +33,11 @@ class MonotonicEpoch(Invariant):
                     f"the disk of node {node.node_id} went back from epoch {self._durable[node.key]} to {found.epoch}"
                 )
             self._durable[node.key] = found.epoch
+        for _, response in step.replies:
+            if found is None or response.leader.epoch > found.epoch:
+                self.violated(
+                    f"node {node.node_id} answers in epoch {response.leader.epoch}, and its disk knows {found}"
+                )
         if node.replica is None:
             return
         epoch = node.replica.leader_and_epoch.epoch
@@ -39,8 +45,3 @@ class MonotonicEpoch(Invariant):
         if life == node.life and epoch < before:
             self.violated(f"node {node.node_id} went back from epoch {before} to {epoch}")
         self._memory[node.node_id] = (node.life, epoch)
-        for _, response in step.replies:
-            if found is None or response.leader.epoch > found.epoch:
-                self.violated(
-                    f"node {node.node_id} answers in epoch {response.leader.epoch}, and its disk knows {found}"
-                )

@@ -38,6 +38,7 @@ class MonotonicHighWatermark(Invariant):
             self.violated(f"the high watermark of node {node.node_id} went back from {before} to {high_watermark}")
         if high_watermark > node.log.log_end_offset and not node.is_behind:
             self.violated(
-                f"node {node.node_id} knows {high_watermark} as committed, and its log ends at {node.log.log_end_offset}"
+                f"node {node.node_id} knows {high_watermark} as committed, and its log ends at"
+                f" {node.log.log_end_offset}"
             )
         self._known[node.node_id] = (node.life, high_watermark)

@@ -9,7 +9,7 @@ from sim.observation import NodeView, Observed, Step
 
 
 class OneVote(Invariant):
-    """No voter ever gives, or remembers on disk, votes for two candidates in one epoch; and it remembers before it tells.
+    """No voter ever gives, or remembers on disk, votes for two candidates in one epoch; it remembers before it tells.
 
     A candidate is a node id and a directory id. Between a wiped disk and its new directory id the voter is another one.
     A node that was killed in the middle of the step is judged as well: what left, left after it was on disk.
@@ -30,10 +30,11 @@ class OneVote(Invariant):
         if step.disk_changed and found is not None and found.voted_key is not None:
             self._note(node, found.epoch, found.voted_key, "remembers")
         for request, response in step.replies:
-            if isinstance(response, VoteResponse) and isinstance(request, VoteRequest):
-                if response.vote_granted and not response.pre_vote:
-                    self._note(node, request.replica_epoch, request.replica_key, "gives")
-                    self._check_remembered(node, request)
+            if not isinstance(response, VoteResponse) or not isinstance(request, VoteRequest):
+                continue
+            if response.vote_granted and not response.pre_vote:
+                self._note(node, request.replica_epoch, request.replica_key, "gives")
+                self._check_remembered(node, request)
 
     def _note(self, node: NodeView, epoch: Epoch, candidate: ReplicaKey, does: str) -> None:
         before = self._votes.setdefault((node.key, epoch), candidate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from raft.core.election import ElectionState
 from raft.core.events import RequestReceived
@@ -10,9 +10,6 @@ from raft.core.messages import VoteRequest
 from raft.core.states import Role
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step
-
-MOVING_ON: Final = (Role.RESIGNED, Role.PROSPECTIVE, Role.CANDIDATE)
-"""A timer that is due in the same step may open the next epoch of these."""
 
 
 class _Before(NamedTuple):
@@ -26,7 +23,7 @@ class PreVoteLeavesNoTrace(Invariant):
     """A step in which all that a node heard was a pre-vote leaves its epoch and its durable vote as they were.
 
     A sender in a higher epoch tells the node of that epoch: the node may enter it, and no higher one. A timer that was
-    due in the same step may open the next epoch of a replica that waits for an election's end: those are left out.
+    due in the same step opens the next epoch of a replica that has resigned, and of a sole voter: those are left out.
     """
 
     number = 12
@@ -46,7 +43,9 @@ class PreVoteLeavesNoTrace(Invariant):
         now = _Before(node.life, epoch, node.replica.role, node.durable_election)
         before = self._before.get(node.node_id)
         self._before[node.node_id] = now
-        if before is None or before.life != node.life or len(step.events) != 1 or before.role in MOVING_ON:
+        if before is None or before.life != node.life or len(step.events) != 1:
+            return
+        if before.role is Role.RESIGNED or len(self.world.voter_ids) == 1:
             return
         event = step.events[0]
         if not isinstance(event, RequestReceived) or not isinstance(event.request, VoteRequest):

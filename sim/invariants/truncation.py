@@ -12,8 +12,8 @@ from sim.observation import Observed, Step
 class CommittedIsKept(Invariant):
     """A disk that holds a committed batch, and everything below it, holds it for ever.
 
-    A tail that was never committed may be cut anywhere, so what counts is the part of the disk's log that agrees with the
-    committed log. What damage took was not cut: a disk that has lost data is measured anew once it has it back.
+    A tail that was never committed may be cut anywhere, so what counts is the part of the disk's log that agrees with
+    the committed log. What damage took was not cut: a disk that has lost data is measured anew once it has it back.
     """
 
     number = 18

@@ -8,7 +8,7 @@ from raft.core import elections, leading, replica, startup, transitions
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.context import Context
 from raft.core.messages import VoteRequest
-from raft.core.states import Leader, State, Unattached
+from raft.core.states import Candidate, Leader, State, Unattached
 from raft.core.types import Epoch, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.storage import quorum_state
@@ -129,10 +129,20 @@ def leads_on() -> list[Any]:
     def confident(context: Context, found: Any) -> State:
         own_id = context.own_id
         if found is not None and found.epoch == context.epoch and found.leader_id == own_id and context.may_be_elected:
-            return elections.candidate_again(context)
+            candidate = elections.candidate_again(context)
+            for voter_id in candidate.votes.unrecorded():
+                candidate.votes.record(voter_id, True)
+            return candidate
         return initial_state(context, found)
 
-    return [instead(replica, "initial_state", confident)]
+    drive = elections.drive
+
+    def drive_on(context: Context) -> None:
+        if isinstance(context.state, Candidate) and context.state.votes.is_won:
+            leading.become_leader(context)
+        drive(context)
+
+    return [instead(replica, "initial_state", confident), instead(elections, "drive", drive_on)]
 
 
 @mutation("the log is cut when a vote is granted", "nebula #1303")
@@ -164,6 +174,21 @@ def _cut(context: Context) -> None:
     if to < context.log.end_offset:
         context.log.truncate(to)
         context.order(TruncateLog(to))
+
+
+@mutation("a fetch after the check-quorum timeout counts", "found here, seed in tests/seeds")
+def late_fetch_counts() -> list[Any]:
+    """After a pause one late fetch and those before the pause add up to a majority."""
+
+    def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
+        if key.node_id not in leader.voters or not context.voters.is_voter(key):
+            return
+        leader.fetched_since_check[key.node_id] = None
+        if len(leader.fetched_since_check) >= context.voters.majority - 1:
+            leader.fetched_since_check.clear()
+            leader.check_quorum_deadline_ms = context.now_ms + context.config.check_quorum_timeout_ms
+
+    return [instead(leading, "note_contact", note_contact)]
 
 
 @mutation("a leader without a quorum leads on", "KAFKA-15489")

@@ -90,6 +90,20 @@ def test_ot03_rows_are_leader_then_followers_then_observers() -> None:
     assert tuple(rows[0]) == quorum.REPLICATION_COLUMNS
 
 
+def test_a_replica_whose_state_differs_or_whose_log_was_damaged_is_shown() -> None:
+    described = response(replica(1, 90), replica(2, 100), replica(3, 80), observers=[replica(4, 70)])
+    described.current_voters[0].state_diverged = True
+    described.current_voters[2].recovering = True
+    described.observers[0].state_diverged = described.observers[0].recovering = True
+    rows = quorum.replication(described)
+    assert {row["NodeId"]: row["Condition"] for row in rows} == {
+        1: "diverged",
+        2: "",
+        3: "recovering",
+        4: "diverged, recovering",
+    }
+
+
 def test_ot03_human_readable_gives_ages_and_leaves_unknown_ones() -> None:
     rows = quorum.human_readable(quorum.replication(response(replica(2, 1, 900), replica(1, 1, 700, 600))), 1000)
     assert (rows[0]["LastFetchTimestamp"], rows[0]["LastCaughtUpTimestamp"]) == ("100 ms ago", -1)

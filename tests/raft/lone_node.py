@@ -11,7 +11,7 @@ from raft.core.actions import Send
 from raft.core.config import QuorumConfig
 from raft.core.errors import ProtocolError
 from raft.core.messages import Response
-from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
@@ -118,6 +118,9 @@ class LoneNode:
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
         pass
+
+    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
+        raise AssertionError("a sole voter has nobody to differ from")
 
     def shutdown_complete(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Hundreds of simulated clusters under faults; every invariant, after every step; everything that can happen happens."""
+"""Hundreds of simulated clusters under faults, every invariant after every step; what can happen happens."""
 
 from __future__ import annotations
 

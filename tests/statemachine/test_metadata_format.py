@@ -11,7 +11,8 @@ from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.schema import APPLICATION_ID
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import batch, broker, config, partition, topic
+from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS
+from tests.statemachine.builders import an_id, batch, broker, config, no_op, partition, remove_topic, topic
 from tests.statemachine.conftest import Query
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "metadata.md").read_text()
@@ -51,16 +52,33 @@ def test_the_queries_shown_run(store: MetadataStore, rows: Query) -> None:
 
 
 def test_the_digest_is_what_the_page_says(store: MetadataStore) -> None:
-    first, second = batch(0, [], epoch=2, is_control=True), batch(1, [topic("a", 1)], epoch=3)
+    set_partition, set_broker = partition(1), broker(1, rack="r")
+    first = batch(0, [], epoch=2, is_control=True)
+    second = batch(1, [topic("a", 1), set_partition, config("a", "x", "1"), config("a", "x", None), no_op()], epoch=3)
+    third = batch(6, [set_broker, remove_topic(1)], epoch=3)
+    partition_row = set_partition.partition.SerializeToString()
+    config_fields = [b"config", b"2", b"a", b"x", b"1", b"remove_config", b"2", b"a", b"x"]
+    fields: list[list[bytes]] = [
+        [],
+        [b"topic", an_id(1), b"a", b"partition", partition_row, *config_fields, b"no_op"],
+        [b"broker", set_broker.register_broker.SerializeToString(), b"remove_topic", an_id(1), b"a"],
+    ]
     expected = bytes(16)
-    for applied in (first, second):
+    for applied, effects in zip((first, second, third), fields, strict=True):
         header = applied.base_offset.to_bytes(8, "big") + applied.epoch.to_bytes(4, "big")
-        expected = hashlib.blake2b(expected + header + applied.body, digest_size=16).digest()
-    store.apply([first, second])
+        lengths = b"".join(number.to_bytes(4, "big") for number in (len(effects), *map(len, effects)))
+        digested = expected + header + len(applied.body).to_bytes(4, "big") + applied.body + lengths + b"".join(effects)
+        expected = hashlib.blake2b(digested, digest_size=16).digest()
+    store.apply([first, second, third])
     assert store.applied.digest == expected.hex()
+    documented = re.findall(r"^\| [A-Z][^|]* \| `(\w+)`", PAGE, re.MULTILINE)
+    assert {field.encode() for field in documented} == {
+        field for effects in fields for field in effects if field.islower() and len(field) > 1
+    }
 
 
 def test_the_numbers_on_the_page_are_the_codes(store: MetadataStore, rows: Query) -> None:
     assert f"{RECORDS_PER_BATCH_MAX:,}" in PAGE
     assert f"`{APPLICATION_ID:08x}`" in PAGE
+    assert f"multiple of {STATE_DIGEST_INTERVAL_OFFSETS:,}" in PAGE
     assert rows("PRAGMA application_id") == [(APPLICATION_ID,)]

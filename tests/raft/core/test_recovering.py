@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from raft.core.actions import EndRecovering, Reply
 from raft.core.messages import DescribeQuorumRequest, VoteResponse
 from raft.core.states import Role
-from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from tests.raft.core.builders import (
     Harness,
     batch,
@@ -111,7 +113,35 @@ def test_invariant_25_what_a_later_leader_has_committed_is_enough() -> None:
 
 def test_invariant_25_a_later_leader_that_has_committed_nothing_yet_says_nothing() -> None:
     harness = follow(recovering(), DAMAGED_IN + 1)
-    harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN + 1, high_watermark=-1))
+    harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN + 1, batch(5, 2, 2), high_watermark=-1))
+    harness.flush()
+    assert harness.replica.is_recovering
+
+
+@pytest.mark.parametrize("until", [UNTIL, UNKNOWN_UNTIL_OFFSET])
+def test_invariant_25_all_that_the_leader_has_is_enough_in_the_same_epoch(until: int) -> None:
+    """What it acknowledged in this epoch it had from this leader, and what was committed before is there too."""
+    harness = follow(recovering(until=until))
+    harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN, batch(5, 2, 2), high_watermark=5))
+    harness.flush()
+    assert harness.replica.is_recovering, "there may be more"
+    actions = harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN, high_watermark=5))
+    assert EndRecovering in kinds(actions)
+    assert not harness.replica.is_recovering
+
+
+def test_invariant_25_records_that_there_was_no_room_for_are_not_taken_for_none() -> None:
+    harness = follow(recovering())
+    response = replace(fetch_response(2, DAMAGED_IN, high_watermark=5), is_without_room=True)
+    harness.answer(the_fetch(harness), response)
+    assert harness.replica.is_recovering
+
+
+def test_invariant_25_an_answer_that_cuts_the_log_is_not_taken_for_its_end() -> None:
+    harness = follow(recovering())
+    diverging = OffsetAndEpoch(offset=Offset(3), epoch=Epoch(1))
+    harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN, high_watermark=3, diverging_epoch=diverging))
+    assert harness.replica.log_end_offset == 3
     assert harness.replica.is_recovering
 
 

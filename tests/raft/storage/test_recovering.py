@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raft.core.errors import CorruptLog, StorageError
-from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
 from raft.storage.files import read_whole
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import (
@@ -18,7 +18,8 @@ from raft.storage.recovering import (
     read_recovering,
 )
 from raft.storage.segmented_log import SegmentedLog
-from tests.raft.storage.builders import SMALL, Stopped, all_batches, batches_from, flip, segment_paths
+from tests.raft.storage.builders import SMALL, all_batches, batches_from, flip, segment_paths
+from tests.raft.storage.crash_points import tell_until
 
 LOG = "data/log"
 BATCHES = batches_from(0, 12)
@@ -26,13 +27,14 @@ END = BATCHES[-1].end_offset
 EPOCH = Epoch(7)
 
 
-def opened(files: MemoryFileSystem, minimum_durable_offset: int = 0) -> SegmentedLog:
+def opened(files: MemoryFileSystem, minimum_durable_offset: int = 0, *, may_create: bool = True) -> SegmentedLog:
     return SegmentedLog.open(
         files,
         LOG,
         config=SMALL,
         minimum_durable_offset=Offset(minimum_durable_offset),
         accept_damage_in_epoch=EPOCH,
+        may_create=may_create,
     )
 
 
@@ -156,9 +158,50 @@ def test_what_the_state_machine_has_applied_counts_as_durable() -> None:
     opened(files).close()
     log = opened(files, minimum_durable_offset=20)
     assert log.recovering is not None
-    assert log.recovering.until_offset == 20
+    assert log.recovering.until_offset == UNKNOWN_UNTIL_OFFSET, "it may have acknowledged more than was applied"
     log.close()
     assert opened(files, minimum_durable_offset=20).recovering is not None, "known already, no new damage"
+
+
+def lose_the_reads_of_the_last(files: MemoryFileSystem) -> None:
+    files.failing_reads.add(segment_paths(files)[-1])
+
+
+def lose_all(files: MemoryFileSystem) -> None:
+    for path in segment_paths(files):
+        files.remove(path)
+    files.fsync_directory(LOG)
+
+
+def flip_in_the_first_and_end_in_garbage(files: MemoryFileSystem) -> None:
+    """The last marker is gone, and nobody can tell whether only that was there."""
+    flip_in_the_first(files)
+    path = segment_paths(files)[-1]
+    flip(files, path, len(read_whole(files, path).rstrip(b"\0")) - 1)
+
+
+@pytest.mark.parametrize("damage", [lose_the_reads_of_the_last, lose_all, flip_in_the_first_and_end_in_garbage])
+def test_how_far_the_log_went_is_not_known_where_its_end_cannot_be_seen(
+    damage: Callable[[MemoryFileSystem], None],
+) -> None:
+    """A log that takes its undamaged part for all of it would vote as if it had acknowledged no more."""
+    files = flushed_log()
+    damage(files)
+    log = opened(files, may_create=False)
+    assert log.recovering is not None
+    assert log.recovering.until_offset == UNKNOWN_UNTIL_OFFSET
+    log.close()
+    files.failing_reads.clear()
+    files.crash()
+    assert opened(files).recovering == log.recovering
+
+
+def test_a_log_that_was_there_is_not_made_anew_without_others() -> None:
+    files = flushed_log()
+    lose_all(files)
+    with pytest.raises(CorruptLog, match="is missing"):
+        SegmentedLog.open(files, LOG, config=SMALL, may_create=False)
+    assert segment_paths(files) == []
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -167,20 +210,9 @@ def test_a_crash_anywhere_on_the_way_is_followed_by_the_same(damage: Callable[[M
     for stop_after in range(10_000):
         files = flushed_log()
         damage(files)
-        left = iter(range(stop_after))
-
-        def stop(operation: str, path: str) -> None:
-            if next(left, None) is None:
-                raise Stopped
-
-        files.before_operation = stop
-        try:
-            opened(files)
-        except Stopped:
-            files.before_operation = None
-            files.crash()
-        else:
+        if not tell_until(files, None, lambda files, _: opened(files).close(), stop_after):
             return
+        files.crash()
         log = opened(files)
         held = all_batches(log)
         assert held == BATCHES[: len(held)]
@@ -193,6 +225,11 @@ def test_the_file_says_what_it_was_told() -> None:
     recovering = RecoveringLog(Offset(9), Epoch(4), "a segment = lost\nand found")
     decoded = decode_recovering(encode_recovering(recovering), "recovering")
     assert decoded == recovering._replace(reason="a segment = lost and found")
+
+
+def test_a_path_that_is_no_utf_8_or_has_line_breaks_can_be_told_of() -> None:
+    recovering = RecoveringLog(Offset(9), Epoch(4), "data-\udcff\u2028until.offset=0/log is damaged")
+    assert decode_recovering(encode_recovering(recovering), "recovering")[:2] == (9, 4)
 
 
 def test_a_file_that_cannot_be_trusted_stops_the_start() -> None:

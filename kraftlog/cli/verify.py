@@ -1,0 +1,44 @@
+"""`kraftlog verify`: whether a stopped node's files are sound."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftlog.cli.options import Output, OutputOption, path_argument
+from kraftlog.cli.output import print_json, print_rows, say
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("verify")(verify)
+
+
+def verify(
+    directory: Annotated[
+        Path, typer.Argument(parser=path_argument, metavar="DIR", help="The data directory of a node that is stopped.")
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Tell whether a stopped node's files are sound, and what its next start does about those that are not.
+
+    Changes nothing. The exit code is 0 if all is sound, or what a crash leaves; 1 if anything is damaged.
+    """
+    from kraftlog.findings import COLUMNS, is_sound
+    from kraftlog.verification import verify_directory
+
+    findings = verify_directory(directory)
+    verdict = is_sound(findings)
+    rows = [finding.row() for finding in findings]
+    if output is Output.JSON:
+        print_json({"Directory": str(directory), "IsSound": verdict, "Files": rows})
+    else:
+        print_rows(COLUMNS, rows, output)
+        for line in itertools.chain.from_iterable(finding.lines() for finding in findings):
+            say(line)
+        say(f"{directory} is {'sound' if verdict else 'damaged'}.")
+    if not verdict:
+        raise typer.Exit(1)

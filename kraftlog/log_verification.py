@@ -1,0 +1,149 @@
+"""Whether a node's log is sound: recovery is rehearsed for the verdict, and every segment is walked to its end.
+
+Recovery stops at the first damage. The walk goes on behind it, so that an operator sees all of it at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kraftlog.findings import Finding, Problem, Status
+from raft.core.epochs import EpochCache
+from raft.core.errors import StorageError
+from raft.core.types import Offset
+from raft.storage.directory import LOG_NAME
+from raft.storage.inspection import (
+    DamagedStretch,
+    FoundFrame,
+    LogCursor,
+    rehearse_recovery,
+    segment_base_offsets,
+    walk_segment,
+)
+from raft.storage.recovering import RECOVERING_NAME, decode_recovering
+from raft.storage.recovery import DamagedLog, RecoveredLog
+from raft.storage.segment import segment_name
+
+RECOVERS: Final = "keeps the log before this and recovers the rest from the other voters; a sole voter does not start"
+SET_ASIDE: Final = "sets this segment aside and recovers it too"
+DOES_NOT_START: Final = "does not start"
+GOES_ON_FETCHING: Final = "goes on fetching it from the leader, and neither votes nor counts until then"
+
+
+@dataclass(frozen=True, slots=True)
+class LogVerdict:
+    """What a node's log came to."""
+
+    findings: list[Finding]
+    end_offset: Offset | None
+    """Where the next start finds the log to end; None if that start finds it damaged."""
+    epochs: EpochCache | None = None
+
+
+def verify_log(directory: Path) -> LogVerdict:
+    """Look at the log of the node whose data is in `directory`. Raises OSError for a file that may not be read."""
+    log_directory = directory / LOG_NAME
+    findings = _recovering(log_directory)
+    bases = segment_base_offsets(log_directory) if log_directory.exists() else []
+    if not bases:
+        return LogVerdict([*findings, Finding(LOG_NAME, found="no segments")], Offset(0))
+    cursor = LogCursor.at_segment(bases[0])
+    segments = {base: _segment(log_directory, base, cursor) for base in bases}
+    try:
+        recovered = rehearse_recovery(log_directory)
+    except DamagedLog as damage:
+        return LogVerdict([*findings, *_with_damage(segments, damage)], None)
+    except StorageError as error:
+        refused = Finding(LOG_NAME, Status.DAMAGED, "cannot be opened", str(error), DOES_NOT_START)
+        return LogVerdict([*findings, *segments.values(), refused], None)
+    _note_torn_tail(segments[bases[-1]], recovered)
+    end_offset = recovered.report.log_end_offset
+    return LogVerdict([*findings, *segments.values()], end_offset, recovered.epochs)
+
+
+def _recovering(log_directory: Path) -> list[Finding]:
+    """What is said of damage that an earlier start found."""
+    path = log_directory / RECOVERING_NAME
+    if not path.exists():
+        return []
+    file = _relative(RECOVERING_NAME)
+    try:
+        recovering = decode_recovering(path.read_bytes(), str(path))
+    except StorageError as error:
+        return [Finding(file, Status.DAMAGED, "damaged", str(error), DOES_NOT_START)]
+    found = f"offsets below {recovering.until_offset} were durable and are fetched again"
+    return [Finding(file, Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING)]
+
+
+def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Finding:
+    """One segment, walked to its end."""
+    name = segment_name(base_offset)
+    path = log_directory / name
+    before = cursor.end_offset
+    problems: list[Problem] = []
+    if not cursor.enter_segment(base_offset) and before is not None:
+        problems.append(Problem(0, 0, f"the segment before ends at offset {before}"))
+    try:
+        data = path.read_bytes()
+    except PermissionError:
+        raise
+    except OSError as error:
+        cursor.lose_track()
+        return Finding(_relative(name), Status.DAMAGED, f"cannot be read: {error.strerror}")
+    batch_count = 0
+    end_offset = base_offset
+    for item in walk_segment(data, cursor):
+        problems += _problems(item)
+        if isinstance(item, FoundFrame) and item.frame.batch is not None:
+            batch_count += 1
+            end_offset = item.frame.batch.end_offset
+    return Finding(
+        _relative(name),
+        status=Status.DAMAGED if problems else Status.SOUND,
+        found=f"offsets {base_offset} to {end_offset}, {batch_count} batches",
+        problems=problems,
+    )
+
+
+def _problems(item: FoundFrame | DamagedStretch) -> list[Problem]:
+    if isinstance(item, DamagedStretch):
+        lost = ", and a sector of zeros" if item.has_lost_sector and item.looks_like != "zeros" else ""
+        return [Problem(item.position, item.end_position, item.looks_like + lost)]
+    misfits = [*item.misfits]
+    if item.is_chained is False:
+        misfits.insert(0, "it does not name the frame before it")
+    if not misfits:
+        return []
+    frame = item.frame
+    return [Problem(frame.position, frame.end_position, f"a frame that does not go on here: {', '.join(misfits)}")]
+
+
+def _note_torn_tail(last: Finding, recovered: RecoveredLog) -> None:
+    report = recovered.report
+    if report.torn_bytes:
+        last.status = Status.MENDED
+        last.reason = f"a torn tail, which was never flushed: the log ends at offset {report.log_end_offset}"
+        last.next_start = f"cuts {report.torn_bytes} bytes at byte {report.torn_position}"
+
+
+def _with_damage(segments: dict[Offset, Finding], damage: DamagedLog) -> list[Finding]:
+    """The findings of all segments, and what the next start does about each from the damaged one on."""
+    for base_offset, finding in segments.items():
+        if base_offset > damage.base_offset:
+            finding.next_start = SET_ASIDE
+    damaged = segments.get(damage.base_offset)
+    if damaged is None:
+        missing = Finding(
+            _relative(segment_name(damage.base_offset)), Status.DAMAGED, "missing", damage.finding, RECOVERS
+        )
+        return [missing, *segments.values()]
+    damaged.status = Status.DAMAGED
+    damaged.reason = damage.finding
+    damaged.next_start = RECOVERS
+    return list(segments.values())
+
+
+def _relative(name: str) -> str:
+    return f"{LOG_NAME}/{name}"

@@ -1,0 +1,79 @@
+"""Which state digest is the right one: what a replica remembers of them, and the rule that compares them.
+
+Digests chain: each covers everything before its offset. So two state machines that agree at an offset have agreed at
+every offset before it, and one that differs at an offset differs at every offset after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from raft.core.types import Offset, StateDigest
+
+STATE_DIGESTS_MAX: Final = 8
+"""How many checkpoints back a replica is remembered, so that one that applies more slowly can be compared."""
+
+
+@dataclass(slots=True)
+class StateDigests:
+    """The last checkpoints of one state machine, by end offset, at most STATE_DIGESTS_MAX."""
+
+    _digests: dict[Offset, StateDigest] = field(default_factory=dict, init=False)
+
+    def __reversed__(self) -> Iterator[StateDigest]:
+        """The checkpoints, the last one first."""
+        return reversed(self._digests.values())
+
+    @property
+    def latest(self) -> StateDigest | None:
+        """The last checkpoint; None before the first."""
+        return next(reversed(self), None)
+
+    def note(self, digest: StateDigest) -> None:
+        """Remember a checkpoint. One that is not past the last: the state machine was made anew, from there on."""
+        for known in list(reversed(self)):
+            if known.end_offset < digest.end_offset:
+                break
+            del self._digests[known.end_offset]
+        self._digests[digest.end_offset] = digest
+        if len(self._digests) > STATE_DIGESTS_MAX:
+            del self._digests[next(iter(self._digests))]
+
+    def at(self, end_offset: Offset) -> bytes | None:
+        """The digest of the checkpoint at that end offset; None if there was none, or it is forgotten."""
+        known = self._digests.get(end_offset)
+        return None if known is None else known.digest
+
+    def agrees_after(self, end_offset: Offset, other: StateDigests) -> bool:
+        """Whether a checkpoint past `end_offset` is the same as the other's, and so everything before it."""
+        return any(
+            digest.end_offset > end_offset and other.at(digest.end_offset) == digest.digest for digest in reversed(self)
+        )
+
+
+def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bytes | None:
+    """What a state machine comes to at `end_offset`, by the leader's checkpoints and those of the other voters.
+
+    That is what a majority of the voters came to. If there is no majority although every voter has said, or there are
+    fewer than three voters, the leader is believed. None while it cannot be told.
+    """
+    own = leader.at(end_offset)
+    voter_count = len(others) + 1
+    if voter_count < 3:
+        return own
+    reported = [own] + [_digest_at(voter, leader, end_offset) for voter in others]
+    known = Counter(digest for digest in reported if digest is not None)
+    for digest, count in known.most_common(1):
+        if count > voter_count // 2:
+            return digest
+    return own if known.total() == voter_count else None
+
+
+def _digest_at(voter: StateDigests, leader: StateDigests, end_offset: Offset) -> bytes | None:
+    digest = voter.at(end_offset)
+    if digest is None and voter.agrees_after(end_offset, leader):
+        return leader.at(end_offset)
+    return digest

@@ -1,0 +1,28 @@
+"""Nobody asks itself."""
+
+from __future__ import annotations
+
+from raft.core.actions import Send
+from sim.invariants.invariant import Invariant
+from sim.observation import Step
+
+
+class NotToOneself(Invariant):
+    """A replica sends nothing to its own endpoint: its own answer would count as another voter's.
+
+    No false positives: no two nodes of a run share an endpoint.
+    """
+
+    number = 51
+    title = "nobody asks itself"
+    source = "our own; RF-62"
+
+    def after_step(self, step: Step) -> None:
+        """Look where requests go."""
+        replica = step.node.replica
+        if replica is None or not step.actions:
+            return
+        own = replica._context.endpoint
+        for action in step.actions:
+            if isinstance(action, Send) and action.destination == own:
+                self.violated(f"node {step.node.node_id} sends {action.request} to itself")

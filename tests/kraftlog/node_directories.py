@@ -1,0 +1,61 @@
+"""The data directory of a node that ran for a while and was stopped, made with the program's own parts."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID
+
+from raft.core.election import ElectionState
+from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from raft.listener import CommittedBatch
+from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, DataDirectory
+from raft.storage.posix import PosixFileSystem
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+from statemachine.store import MetadataStore
+from tests.analytics.logs import small_log
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+SMALL_SEGMENTS = LogConfig(segment_bytes=1200, preallocate_bytes=512, reserve_bytes=256)
+
+
+def make_node_directory(path: Path) -> Path:
+    """A voter's directory: identity, two saves of the quorum state, three or more segments, an applied database."""
+    files = PosixFileSystem()
+    DataDirectory.format(files, str(path), cluster_id=CLUSTER_ID, node_id=NodeId(1), directory_id=UUID(int=2**100 + 1))
+    batches = small_log().batches
+    with closing(QuorumStateStore(files, str(path))) as quorum_state:
+        quorum_state.load()
+        for epoch in (1, batches[-1].epoch):
+            key = ReplicaKey(NodeId(1), UUID(int=2**100 + 1))
+            quorum_state.save(ElectionState(epoch=Epoch(epoch), leader_id=None, voted_key=key))
+    log = SegmentedLog.open(files, str(path / LOG_NAME), config=SMALL_SEGMENTS, minimum_durable_offset=Offset(0))
+    for batch in batches:
+        log.append([batch])
+        log.flush()
+    log.write_marker()
+    log.close()
+    with closing(MetadataStore.open(path / METADATA_DATABASE_NAME, CLUSTER_ID)) as store:
+        store.apply([CommittedBatch(batch) for batch in batches])
+    return path
+
+
+def segments(path: Path) -> list[Path]:
+    """The segment files of a node's directory, in order."""
+    return sorted((path / LOG_NAME).glob("*.log"))
+
+
+def contents(path: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file below `path`, with its bytes and the time of its last change; and every directory, with its time."""
+    return {
+        str(entry.relative_to(path)): (entry.read_bytes() if entry.is_file() else b"", entry.stat().st_mtime_ns)
+        for entry in [path, *sorted(path.rglob("*"))]
+    }
+
+
+def flip(path: Path, position: int) -> None:
+    """Flip all bits of one byte of a file; from the end if `position` is negative."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)

@@ -1,0 +1,72 @@
+"""What is committed stays, and the world's committed log is filled."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.invariants.committed_immutable import CommittedImmutable
+from tests.raft.storage.builders import data_batch
+from tests.sim.invariants.builders import Cluster, batches, violates
+
+
+def test_the_committed_log_is_what_the_first_node_to_know_it_says() -> None:
+    cluster = Cluster()
+    invariant = CommittedImmutable(cluster)
+    log = batches(1, 1, 2)
+    for node_id in (1, 2):
+        cluster.append(node_id, *log)
+    for node_id, high_watermark in [(1, -1), (1, 2), (2, 1), (2, 3), (1, 3)]:
+        cluster.become(node_id, high_watermark=high_watermark)
+        invariant.after_step(cluster.step(node_id))
+    assert cluster.committed == log
+    assert cluster.committed_end_offset == 3
+
+
+@pytest.mark.parametrize("other", [data_batch(1, epoch=2), data_batch(1, epoch=1, size=21)])
+def test_another_epoch_or_other_bytes_at_a_committed_offset_are_wrong(other: object) -> None:
+    cluster = Cluster()
+    invariant = CommittedImmutable(cluster)
+    cluster.append(1, *batches(1, 1))
+    cluster.become(1, high_watermark=2)
+    invariant.after_step(cluster.step(1))
+    cluster.append(2, data_batch(0, 1), other)  # type: ignore[arg-type]
+    cluster.become(2, high_watermark=1)
+    invariant.after_step(cluster.step(2))
+    cluster.become(2, high_watermark=2)
+    with violates(invariant):
+        invariant.after_step(cluster.step(2))
+
+
+def test_a_new_process_is_compared_from_the_beginning() -> None:
+    cluster = Cluster()
+    invariant = CommittedImmutable(cluster)
+    cluster.store(1, *batches(1, 1))
+    cluster.become(1, high_watermark=2)
+    invariant.after_step(cluster.step(1))
+    invariant.after_step(cluster.start(1))
+    cluster.cut(1, 0)
+    cluster.store(1, *batches(2, 2))
+    cluster.become(1, high_watermark=2)
+    with violates(invariant):
+        invariant.after_step(cluster.step(1))
+
+
+def test_a_high_watermark_above_the_log_is_wrong() -> None:
+    cluster = Cluster()
+    invariant = CommittedImmutable(cluster)
+    cluster.append(1, *batches(1))
+    cluster.become(1, high_watermark=2)
+    with violates(invariant):
+        invariant.after_step(cluster.step(1))
+
+
+def test_a_node_whose_log_is_behind_its_replica_is_judged_later() -> None:
+    cluster = Cluster()
+    invariant = CommittedImmutable(cluster)
+    cluster.become(1, high_watermark=1)
+    cluster.nodes[1].is_behind = True
+    invariant.after_step(cluster.step(1))
+    cluster.nodes[1].is_behind = False
+    cluster.append(1, *batches(1))
+    invariant.after_step(cluster.step(1))
+    assert cluster.committed == batches(1)

@@ -1,0 +1,94 @@
+"""The epoch cache is what the log says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from raft.core.epochs import EpochCache as Cache
+from raft.core.types import Epoch, Offset
+from sim.invariants.epoch_cache import EVERY_STEPS, EpochCache
+from sim.observation import Step
+from tests.sim.invariants.builders import Cluster, batches, violates
+
+LOG = batches(1, 1, 3, 4)
+
+
+def cache_of(entries: list[tuple[int, int]]) -> Cache:
+    """A cache with these entries, right or wrong."""
+    cache = Cache()
+    cache._epochs = [Epoch(epoch) for epoch, _ in entries]
+    cache._start_offsets = [Offset(offset) for _, offset in entries]
+    return cache
+
+
+def stepped(cluster: Cluster, *, core: Cache | None = None, started: bool = False) -> Step:
+    """A step of node 1, whose core has that cache; else the one that its log has."""
+    cache = core or cluster.log(1).epochs
+    cluster.become(1, _context=SimpleNamespace(log=SimpleNamespace(epochs=cache)))
+    return cluster.step(1, started=started)
+
+
+def test_a_log_that_was_written_cut_and_opened_again_is_fine() -> None:
+    cluster = Cluster()
+    invariant = EpochCache(cluster)
+    cluster.store(1, *LOG[:3])
+    cluster.start(1)
+    invariant.after_step(stepped(cluster, started=True))
+    cluster.append(1, *LOG[3:])
+    invariant.after_step(stepped(cluster))
+    cluster.cut(1, 2)
+    invariant.after_step(stepped(cluster))
+
+
+@pytest.mark.parametrize("wrong", [[(1, 0)], [(1, 0), (3, 1)], [(1, 0), (2, 1), (3, 2)], [(3, 2), (1, 0)]])
+def test_a_cache_that_says_otherwise_is_not(wrong: list[tuple[int, int]]) -> None:
+    cluster = Cluster()
+    cluster.store(1, *LOG[:3])
+    cluster.log(1).epochs = cache_of(wrong)
+    invariant = EpochCache(cluster)
+    with violates(invariant):
+        invariant.after_step(stepped(cluster, started=True))
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_the_core_has_the_same_once_its_orders_are_carried_out(is_behind: bool) -> None:
+    cluster = Cluster()
+    cluster.store(1, *LOG[:3])
+    cluster.nodes[1].is_behind = is_behind
+    invariant = EpochCache(cluster)
+    step = stepped(cluster, core=cache_of([(1, 0), (3, 2), (4, 3)]), started=True)
+    if is_behind:
+        invariant.after_step(step)
+        return
+    with violates(invariant):
+        invariant.after_step(step)
+
+
+def test_it_is_found_without_a_start_too() -> None:
+    cluster = Cluster()
+    invariant = EpochCache(cluster)
+    cluster.store(1, *LOG[:3])
+    cluster.log(1).epochs = cache_of([(1, 0)])
+    with violates(invariant):
+        for _ in range(EVERY_STEPS):
+            invariant.after_step(stepped(cluster))
+
+
+def test_it_is_found_right_after_a_cut() -> None:
+    cluster = Cluster()
+    invariant = EpochCache(cluster)
+    cluster.store(1, *LOG[:3])
+    invariant.after_step(stepped(cluster))
+    cluster.cut(1, 2)
+    cluster.log(1).epochs = cache_of([(1, 0), (3, 2)])
+    with violates(invariant):
+        invariant.after_step(stepped(cluster))
+
+
+def test_what_damage_took_is_not_asked_for() -> None:
+    cluster = Cluster()
+    cluster.store(1, *LOG[:3])
+    cluster.lose(1)
+    EpochCache(cluster).after_step(stepped(cluster, started=True))

@@ -1,0 +1,103 @@
+"""State machines agree, and apply each record once, in order."""
+
+from __future__ import annotations
+
+from raft.core.types import Offset
+from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
+from sim.observation import AppliedState, Delivery, Step
+from tests.sim.invariants.builders import Cluster, batches, violates
+
+LOG = batches(1, 1, 2, 2)
+
+
+def restart(cluster: Cluster, applied: int) -> Step:
+    """Node 1 starts again, with so much applied."""
+    step = cluster.start(1)
+    cluster.nodes[1].applied = AppliedState(Offset(applied), f"at {applied}")
+    return step
+
+
+def test_the_same_digest_everywhere_is_fine_at_whatever_time() -> None:
+    cluster = Cluster()
+    invariant = StateMachineSafety(cluster)
+    for node_id in (1, 2, 9):
+        invariant.after_step(cluster.apply(node_id, *LOG[:2], digest="two"))
+        invariant.after_step(cluster.apply(node_id, *LOG[2:], digest="four"))
+
+
+def test_two_digests_of_the_same_records_are_not() -> None:
+    cluster = Cluster()
+    invariant = StateMachineSafety(cluster)
+    invariant.after_step(cluster.apply(1, *LOG, digest="one"))
+    with violates(invariant):
+        invariant.after_step(cluster.apply(2, *LOG, digest="another"))
+
+
+def test_what_a_database_says_when_it_is_opened_again_counts() -> None:
+    cluster = Cluster()
+    invariant = StateMachineSafety(cluster)
+    invariant.after_step(cluster.apply(1, *LOG, digest="one"))
+    step = cluster.start(1)
+    cluster.nodes[1].applied = AppliedState(Offset(4), "another")
+    with violates(invariant):
+        invariant.after_step(step)
+
+
+def test_records_in_order_each_once_are_fine() -> None:
+    cluster = Cluster()
+    invariant = AppliedOnce(cluster)
+    invariant.after_step(restart(cluster, 0))
+    invariant.after_step(cluster.apply(1, *LOG[:2]))
+    invariant.after_step(cluster.apply(1, *LOG[2:]))
+    invariant.after_step(cluster.step(1))
+
+
+def test_a_gap_or_a_record_for_the_second_time_is_not() -> None:
+    for wrong in (LOG[3:], LOG[1:]):
+        cluster = Cluster()
+        invariant = AppliedOnce(cluster)
+        invariant.after_step(restart(cluster, 0))
+        invariant.after_step(cluster.apply(1, *LOG[:2]))
+        with violates(invariant):
+            invariant.after_step(cluster.apply(1, *wrong))
+
+
+def test_given_and_applied_must_be_the_same() -> None:
+    cluster = Cluster()
+    invariant = AppliedOnce(cluster)
+    invariant.after_step(restart(cluster, 0))
+    step = cluster.apply(1, *LOG[:2])
+    cluster.nodes[1].applied = AppliedState(Offset(1), "at 1")
+    with violates(invariant):
+        invariant.after_step(step)
+
+
+def test_a_new_process_may_begin_where_an_earlier_commit_stood() -> None:
+    cluster = Cluster()
+    invariant = AppliedOnce(cluster)
+    invariant.after_step(restart(cluster, 0))
+    invariant.after_step(cluster.apply(1, *LOG))
+    invariant.after_step(cluster.kill(1))
+    invariant.after_step(restart(cluster, 2))
+    invariant.after_step(cluster.apply(1, *LOG[2:]))
+
+
+def test_a_new_process_must_not_begin_past_what_was_given() -> None:
+    cluster = Cluster()
+    invariant = AppliedOnce(cluster)
+    invariant.after_step(restart(cluster, 0))
+    invariant.after_step(cluster.apply(1, *LOG[:2]))
+    invariant.after_step(cluster.kill(1))
+    with violates(invariant):
+        invariant.after_step(restart(cluster, 3))
+
+
+def test_a_process_that_was_killed_while_it_applied_may_have_applied_it() -> None:
+    cluster = Cluster()
+    invariant = AppliedOnce(cluster)
+    invariant.after_step(restart(cluster, 0))
+    invariant.after_step(cluster.apply(1, *LOG[:2]))
+    step = cluster.kill(1)
+    step.deliveries = [Delivery(tuple(LOG[2:])), Delivery()]
+    invariant.after_step(step)
+    invariant.after_step(restart(cluster, 4))
