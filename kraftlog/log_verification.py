@@ -22,6 +22,7 @@ from raft.storage.inspection import (
     segment_base_offsets,
     walk_segment,
 )
+from raft.storage.quorum_state import COPY_NAMES
 from raft.storage.recovering import RECOVERING_NAME, decode_recovering
 from raft.storage.recovery import DamagedLog, RecoveredLog
 from raft.storage.segment import segment_name
@@ -48,6 +49,11 @@ def verify_log(directory: Path) -> LogVerdict:
     findings = _recovering(log_directory)
     bases = segment_base_offsets(log_directory) if log_directory.exists() else []
     if not bases:
+        if not findings and any((directory / name).exists() for name in COPY_NAMES):
+            lost = Finding(
+                LOG_NAME, Status.DAMAGED, "no segments", "there was a log: there is a quorum state", RECOVERS
+            )
+            return LogVerdict([lost], None)
         return LogVerdict([*findings, Finding(LOG_NAME, found="no segments")], Offset(0))
     cursor = LogCursor.at_segment(bases[0])
     segments = {base: _segment(log_directory, base, cursor) for base in bases}
@@ -73,7 +79,9 @@ def _recovering(log_directory: Path) -> list[Finding]:
         recovering = decode_recovering(path.read_bytes(), str(path))
     except StorageError as error:
         return [Finding(file, Status.DAMAGED, "damaged", str(error), DOES_NOT_START)]
-    found = f"offsets below {recovering.until_offset} were durable and are fetched again"
+    until_offset = recovering.known_until_offset
+    what = "all that the leader has" if until_offset is None else f"offsets below {until_offset}"
+    found = f"{what} must be fetched again"
     return [Finding(file, Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING)]
 
 

@@ -12,6 +12,7 @@ from raft.core.events import StateDigestReported
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
+from raft.rpc.codec import STATE_DIGEST_BYTES
 from raft.storage.batch import encode_body
 
 logger = structlog.get_logger(__name__)
@@ -124,8 +125,14 @@ class RaftClient:
     def report_state_digest(self, digest: StateDigest) -> None:
         """Tell the quorum what this node's state machine came to; all nodes must report at the same offsets.
 
-        The state machine of a node that comes to something else than the others' is fenced: see `Node`.
+        The state machine of a node that comes to something else than the others' is fenced: see `Node`. Raises
+        ValueError for a negative offset or a digest of another length: the other nodes would refuse every fetch.
         """
+        if digest.end_offset < 0 or len(digest.digest) != STATE_DIGEST_BYTES:
+            raise ValueError(
+                f"a state digest has {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
+                f" not {len(digest.digest)} bytes at {digest.end_offset}"
+            )
         self._node.step(StateDigestReported(digest))
 
     def resign(self, epoch: Epoch) -> None:

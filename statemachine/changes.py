@@ -109,7 +109,7 @@ class Changes:
 
     def _replay_broker(self, record: RegisterBrokerRecord) -> None:
         self.brokers[record.broker_id] = record
-        self._effects += (b"broker", record.SerializeToString(deterministic=True))
+        self._effects += (b"broker", record.SerializeToString())
 
     def _replay_partition(self, record: PartitionRecord, offset: int) -> None:
         rows = self.partitions.get(record.topic_id)
@@ -118,7 +118,7 @@ class Changes:
                 _refuse(offset, f"is a partition of topic {record.topic_id.hex()}, which does not exist")
             rows = self.partitions[record.topic_id] = {}
         rows[record.partition_id] = record
-        self._effects += (b"partition", record.SerializeToString(deterministic=True))
+        self._effects += (b"partition", record.SerializeToString())
 
     def _replay_topic(self, record: TopicRecord, offset: int) -> None:
         topic_id, name = record.topic_id, record.name

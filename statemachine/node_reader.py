@@ -66,6 +66,7 @@ class NodeReader:
         await asyncio.gather(*(channel.close() for channel in channels))
 
     async def _read_from_any(self, select: Select[Request, Response], request: Request, deadline: float) -> Response:
+        refusal: ProtocolError | None = None
         for turn in range(self._turn, self._turn + len(self._endpoints)):
             endpoint = self._endpoints[turn % len(self._endpoints)]
             remaining_seconds = deadline - asyncio.get_running_loop().time()
@@ -80,8 +81,13 @@ class NodeReader:
                         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
                     ) from None
             else:
-                self._turn = turn
-                return _checked(response)
+                if codec.error_from_proto(response.error_code) is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._turn = turn
+                    return _checked(response)
+                # Its database cannot be read, or is fenced for it differs: that is this node's trouble only.
+                refusal = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{endpoint}: {response.error_message}")
+        if refusal is not None:
+            raise refusal
         addresses = ", ".join(map(str, self._endpoints))
         raise NotSent(
             ErrorCode.BROKER_NOT_AVAILABLE, f"nobody answers at {addresses}; start the nodes or check the addresses"

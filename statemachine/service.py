@@ -141,6 +141,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         try:
             await self._wait(consistency)
             response = await self._store.query(read_with_offset)
+            self._machine.refuse_if_fenced()  # the fence may have come while the query waited for its turn
             if response.ByteSize() > MESSAGE_BYTES_MAX:
                 raise ProtocolError(
                     ErrorCode.RECORD_LIST_TOO_LARGE,

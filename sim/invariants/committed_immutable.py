@@ -35,6 +35,15 @@ class CommittedImmutable(Invariant):
             return
         if self._compare(node, known, high_watermark):
             self._known[node.node_id] = (node.life, high_watermark)
+        else:
+            self._take_delivered(step, high_watermark)
+
+    def _take_delivered(self, step: Step, high_watermark: Offset) -> None:
+        """Damage hides older offsets: what the node's listener was given is known all the same."""
+        for delivery in step.deliveries:
+            for batch in delivery.batches:
+                if batch.base_offset == self.world.committed_end_offset and batch.end_offset <= high_watermark:
+                    self.world.committed.append(batch)
 
     def _compare(self, node: NodeView, start: Offset, end: Offset) -> bool:
         """Compare from `start` to `end`; False if damage is in the way."""

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
+from raft.core.events import TimePassed
 from raft.core.states import Role
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step
 
 FOLLOWS: Final[dict[Role, frozenset[Role]]] = {
-    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER}),
+    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE}),
     Role.PROSPECTIVE: frozenset({Role.PROSPECTIVE, Role.UNATTACHED, Role.FOLLOWER}),
     Role.CANDIDATE: frozenset({Role.CANDIDATE, Role.PROSPECTIVE}),
     Role.LEADER: frozenset({Role.LEADER, Role.RESIGNED}),
-    Role.FOLLOWER: frozenset({Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER}),
+    Role.FOLLOWER: frozenset({Role.FOLLOWER, Role.PROSPECTIVE}),
     Role.RESIGNED: frozenset({Role.RESIGNED, Role.UNATTACHED}),
 }
-"""Where time alone may take a replica: its own state's timers, and for a sole voter all the way to leading."""
+"""Where its own state's timers may take a replica that is not the sole voter: nobody opens an epoch without asking."""
 
 
 class Timers(Invariant):
     """When nothing happened to a replica but time, it goes where its own state's timers lead, or stays.
 
-    So no timer of a state that was left fires. No false positives.
+    So no timer of a state that was left fires. A sole voter goes on to leading in the same step. A shell without room for
+    an answer's batches hands the answer over later, by a timer of its own: such a step is left out. No other false
+    positives.
     """
 
     number = 22
@@ -43,5 +46,7 @@ class Timers(Invariant):
         self._roles[node.node_id] = (node.life, role)
         if before is None or before[0] != node.life or before[1] is role or step.label != "timer":
             return
-        if role not in FOLLOWS[before[1]]:
+        if role is Role.LEADER and len(self.world.voter_ids) == 1:
+            return
+        if all(isinstance(event, TimePassed) for event in step.events) and role not in FOLLOWS[before[1]]:
             self.violated(f"time took node {node.node_id} from {before[1].value} to {role.value}")

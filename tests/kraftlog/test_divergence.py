@@ -92,6 +92,17 @@ class Nodes:
             listed = await client.list_topics(min_applied_end_offset=min_applied_end_offset)
             return [topic.name for topic in listed.topics]
 
+    async def refuses(self, node_id: int) -> None:
+        """Return when that node has heard that it must not be believed, and answers so."""
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await self.topics(node_id)
+                except ProtocolError as refused:
+                    assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+                    assert "differs from the quorum's at offset" in str(refused)
+                    return
+
 
 class WithoutRecords:
     """A batch whose records the state machine does not see, though the log has them."""
@@ -143,9 +154,7 @@ async def test_kafka_14275_a_follower_that_passed_over_a_record_is_fenced_and_ma
         await pass_over_a_topic(nodes, client, victim)
         rows = await nodes.shows(victim, "diverged")
         assert [row["Condition"] for row in rows.values()].count("") == 2
-        with pytest.raises(ProtocolError, match="differs from the quorum's at offset") as refused:
-            await nodes.topics(victim)
-        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        await nodes.refuses(victim)
         await nodes.stop(victim)
         await nodes.start(victim)
         assert (tmp_path / f"node-{victim}" / "metadata.db.damaged").exists()
@@ -166,8 +175,7 @@ async def test_kafka_14275_a_leader_that_passed_over_a_record_hands_over(
         for node_id in NODE_IDS:
             if node_id != victim:
                 assert await nodes.topics(node_id, end_offset) == ["after", "large", "lost"]
-        with pytest.raises(ProtocolError, match="restart the node"):
-            await nodes.topics(victim)
+        await nodes.refuses(victim)
 
 
 async def test_nodes_that_agree_are_not_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

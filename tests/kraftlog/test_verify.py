@@ -17,7 +17,7 @@ import pytest
 
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode
-from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
 from raft.storage.frame import MAGIC
 from raft.storage.quorum_state import encode_copy
 from raft.storage.recovering import RECOVERING_NAME, encode_recovering
@@ -300,3 +300,23 @@ def test_a_file_that_may_not_be_read_is_one_line(
 
     opening(monkeypatch, node / name, forbidden)
     assert is_refused(run("verify", node), node / name)
+
+
+@pytest.mark.parametrize("has_database", [True, False])
+def test_a_log_that_is_gone_is_missed_by_the_quorum_state(run: Run, node: Path, has_database: bool) -> None:
+    for segment in segments(node):
+        segment.unlink()
+    if not has_database:
+        for path in node.glob("metadata.db*"):
+            path.unlink()
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (1, {"log": "damaged"})
+    assert "recovers the rest from the other voters; a sole voter does not start" in rows["log"]["NextStart"]
+
+
+def test_a_log_that_recovers_to_an_end_that_nobody_knows(run: Run, node: Path) -> None:
+    recovering = RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(1), "everything was lost")
+    (node / "log" / RECOVERING_NAME).write_bytes(encode_recovering(recovering))
+    code, rows = verify(run, node)
+    assert code == 1
+    assert rows[f"log/{RECOVERING_NAME}"]["Found"] == "all that the leader has must be fetched again"

@@ -92,6 +92,7 @@ class Cluster:
         config: QuorumConfig = QUICK,
         log_config: LogConfig | None = None,
         files: FileSystem | None = None,
+        minimum_durable_offset: Offset = Offset(0),
     ) -> RaftClient:
         files = files or PosixFileSystem()
         path = str(self.base / f"node-{node_id}")
@@ -106,6 +107,7 @@ class Cluster:
                 voters=self.voters,
                 config=config,
                 log_config=log_config,
+                minimum_durable_offset=minimum_durable_offset,
             )
         )
         self.nodes[node_id] = node

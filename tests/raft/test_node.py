@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
 from raft.core.messages import DescribeQuorumRequest
-from raft.core.types import Offset
+from raft.core.types import Offset, StateDigest
 from raft.observe import observe
 from raft.rpc.log_service import ERROR_KEY
 from raft.storage.batch import batch_timestamp
@@ -54,6 +54,16 @@ async def test_a_node_that_does_not_lead_refuses_appends_and_names_the_leader(tm
             await follower.append([b"x"])
         assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert str(leader.node_key.node_id) in str(refusal.value)
+
+
+@pytest.mark.parametrize(("end_offset", "length"), [(-1, 16), (0, 0), (0, 15), (0, 17)])
+async def test_a_state_digest_that_no_other_node_would_take_is_refused(
+    tmp_path: Path, end_offset: int, length: int
+) -> None:
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        leader = await cluster.leader()
+        with pytest.raises(ValueError, match=f"{length} bytes at {end_offset}"):
+            leader.report_state_digest(StateDigest(Offset(end_offset), b"x" * length))
 
 
 async def test_rf102_a_leader_that_resigns_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Offset
+from raft.core.types import Offset, StateDigest
 from raft.storage.identifiers import random_uuid, uuid_to_text
 from statemachine.client import AdminClient, Alteration, BrokerListener, NewTopic
 from statemachine.descriptions import ConfigValue
@@ -147,3 +147,14 @@ async def test_a_node_that_was_away_comes_to_the_same_state(tmp_path: Path) -> N
         returned = await cluster.start(2)
         await returned.machine.wait_applied(Offset(max(result.end_offset for result in results)), 20_000)
         assert returned.store.applied == cluster.nodes[1].store.applied
+
+
+async def test_reads_go_to_another_node_when_the_first_is_fenced(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path, observer_count=1) as cluster:
+        cluster.nodes[2].machine.fence(StateDigest(Offset(1), bytes(16)), StateDigest(Offset(1), bytes([7]) * 16))
+        async with client_of(cluster, 2, 1) as client:
+            assert (await client.list_topics()).topics == ()
+        async with client_of(cluster, 2) as client:
+            with pytest.raises(ProtocolError, match="restart the node") as failure:
+                await client.list_topics()
+            assert failure.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from statemachine.tables import StoreUnavailable
 from tests.statemachine.builders import CLUSTER_ID, batch, create, no_op, topic
 from tests.statemachine.conftest import Bench
 from tests.statemachine.test_machine import Told, deliver, running
-from tests.statemachine.waiting import until
+from tests.statemachine.waiting import turns, until
 
 EXPECTED = StateDigest(Offset(1_000), bytes(16))
 OWN = StateDigest(Offset(1_000), bytes([7]) * 16)
@@ -71,6 +72,18 @@ async def test_reads_and_operations_of_a_fenced_node_are_refused(bench: Bench) -
     for answer in answers:
         assert (answer.error_code, REASON in answer.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, True)  # type: ignore[attr-defined]
     assert bench.log.log_end_offset == end_offset
+
+
+async def test_a_read_that_waits_for_its_turn_when_the_fence_comes_is_refused(bench: Bench) -> None:
+    service = AdminServicer(bench.controller, bench.store, bench.machine)
+    goes_on = threading.Event()
+    slow = asyncio.create_task(bench.store.query(lambda connection: goes_on.wait(20)))
+    read = asyncio.create_task(service.ListTopics(admin_pb2.ListTopicsRequest(), None))  # type: ignore[arg-type]
+    await turns()
+    bench.machine.fence(EXPECTED, OWN)
+    goes_on.set()
+    assert await slow
+    assert (await read).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_an_operation_that_is_committed_and_not_applied_is_answered_with_the_reason(held: Bench) -> None:

@@ -31,6 +31,7 @@ from raft.core.types import (
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
+    StateDigest,
 )
 from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
@@ -45,6 +46,9 @@ cluster_ids = st.none() | st.text(max_size=30)
 endpoints = st.builds(Endpoint, st.text("abcdef.:0123456789", min_size=1, max_size=30), st.integers(1, 65535))
 leaders = st.builds(LeaderAndEpoch, st.none() | node_ids, epochs)
 errors = st.sampled_from(ErrorCode)
+state_digests = st.none() | st.builds(
+    StateDigest, st.integers(0, 2**63 - 1).map(Offset), st.binary(min_size=16, max_size=16)
+)
 points = st.none() | st.builds(OffsetAndEpoch, epoch=epochs, offset=offsets)
 
 REQUESTS = [
@@ -97,6 +101,7 @@ REQUESTS = [
             max_wait_ms=int32,
             max_bytes=int32,
             high_watermark=offsets,
+            state_digest=state_digests,
         ),
         lambda request: codec.fetch_request_to_proto(7, request),
         codec.fetch_request_from_proto,
@@ -135,6 +140,7 @@ RESPONSES = [
             log_start_offset=offsets,
             diverging_epoch=points,
             snapshot_id=points,
+            expected_state_digest=state_digests,
         ),
         lambda response: codec.fetch_response_to_proto(7, response, b""),
         codec.fetch_response_from_proto,
@@ -187,6 +193,16 @@ def test_a_directory_id_of_another_length_is_an_invalid_request(length: int) -> 
     with pytest.raises(ProtocolError) as refusal:
         codec.replica_key_from_proto(common_pb2.ReplicaKey(node_id=1, directory_id=b"x" * length))
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("end_offset", "length"), [(0, 0), (0, 15), (0, 17), (0, 1000), (-1, 16)])
+def test_a_state_digest_of_another_length_or_below_offset_0_is_an_invalid_request(end_offset: int, length: int) -> None:
+    digest = quorum_pb2.StateDigest(end_offset=end_offset, digest=b"x" * length)
+    with pytest.raises(ProtocolError) as of_request:
+        codec.fetch_request_from_proto(quorum_pb2.FetchRequest(state_digest=digest))
+    with pytest.raises(ProtocolError) as of_response:
+        codec.fetch_response_from_proto(quorum_pb2.FetchResponse(expected_state_digest=digest))
+    assert of_request.value.code is of_response.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_the_zero_directory_id_stands_for_none() -> None:

@@ -25,7 +25,7 @@ from raft.storage.segmented_log import SegmentedLog
 from sim.invariants.invariant import Invariant, Violation
 from sim.observation import AppliedState, Delivery, NodeView, Observed, Step
 from tests.raft.core.builders import OBSERVER_ID, endpoint, key
-from tests.raft.storage.builders import SMALL, data_batch
+from tests.raft.storage.builders import SMALL, data_batch, segment_paths
 
 
 @dataclass
@@ -118,6 +118,11 @@ class Cluster(Observed):
         """Damage takes everything from its disk."""
         self.nodes[node_id].has_lost_data = True
         return self.disk_holds(node_id)
+
+    def make_unreadable(self, node_id: int) -> None:
+        """Damage makes its disk refuse every read; what the log has in its cache is still there."""
+        self.nodes[node_id].has_lost_data = True
+        self.files[node_id].failing_reads.update(segment_paths(self.files[node_id]))
 
     def commit(self, *batches: Batch) -> None:
         """Let these be the committed log."""

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import sim.invariants
+from raft.core.actions import PersistElectionState, Reply
+from raft.core.events import RequestReceived
 from sim.invariants.catalogue import ALL, Checker
 from sim.invariants.committed_immutable import CommittedImmutable
 from sim.invariants.invariant import Invariant, Violation
-from tests.raft.core.builders import replica
-from tests.sim.invariants.builders import Cluster, batches
+from tests.raft.core.builders import election_state, fetch, replica, vote, vote_response
+from tests.sim.invariants.builders import Cluster, batches, send
 
 
 def modules() -> list[str]:
@@ -48,6 +50,23 @@ def real_node() -> Cluster:
     for node_id in cluster.nodes:
         cluster.nodes[node_id].replica = replica(1).replica
     return cluster
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_each_takes_the_end_of_a_process_and_the_next_one(kind: type[Invariant]) -> None:
+    cluster = real_node()
+    invariant = kind(cluster)
+    invariant.after_step(cluster.step(1))
+    step = cluster.kill(1)
+    step.events = [RequestReceived(1, vote(2, 0, pre_vote=True))]
+    answer = vote_response(0, granted=True, pre_vote=True)
+    step.actions = [PersistElectionState(election_state(1)), send(fetch(1, 1)), Reply(1, answer)]
+    step.replies = [(vote(2, 0, pre_vote=True), answer)]
+    cluster.nodes[1].durable_election = election_state(1)
+    invariant.after_step(step)
+    step = cluster.start(1)
+    cluster.nodes[1].replica = replica(1).replica
+    invariant.after_step(step)
 
 
 def test_the_checker_runs_and_counts_all() -> None:

@@ -84,3 +84,16 @@ def test_a_leader_whose_orders_are_not_carried_out_yet_is_judged_when_they_are()
     cluster.commit(*batches(1, 1))
     with violates(invariant):
         invariant.after_step(cluster.step(1))
+
+
+def test_a_leader_that_cannot_read_what_it_commits_is_not_judged_by_what_nobody_knows() -> None:
+    cluster, invariant = leading(1)
+    cluster.commit(*batches(1))
+    cluster.nodes[1].has_lost_data = True
+    invariant.after_step(cluster.step(1))
+
+
+def test_nothing_committed_needs_no_disk() -> None:
+    cluster = Cluster()
+    cluster.become(1, role=Role.LEADER, leader_id=1, high_watermark=0)
+    CommittedOnQuorum(cluster).after_step(cluster.step(1))

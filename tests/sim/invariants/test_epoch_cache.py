@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from raft.core.epochs import EpochCache as Cache
 from raft.core.types import Epoch, Offset
+from raft.storage.segmented_log import SegmentedLog
 from sim.invariants.epoch_cache import EVERY_STEPS, EpochCache
 from sim.observation import Step
 from tests.sim.invariants.builders import Cluster, batches, violates
@@ -87,8 +89,38 @@ def test_it_is_found_right_after_a_cut() -> None:
         invariant.after_step(stepped(cluster))
 
 
-def test_what_damage_took_is_not_asked_for() -> None:
+def test_what_damage_took_from_the_disk_is_read_from_the_log() -> None:
     cluster = Cluster()
     cluster.store(1, *LOG[:3])
     cluster.lose(1)
     EpochCache(cluster).after_step(stepped(cluster, started=True))
+
+
+def test_a_log_that_cannot_be_read_is_not_judged() -> None:
+    cluster = Cluster()
+    cluster.store(1, *batches(*[1] * 8))
+    cluster.make_unreadable(1)
+    EpochCache(cluster).after_step(stepped(cluster, started=True))
+
+
+def test_epochs_that_go_back_are_wrong_though_log_and_caches_agree() -> None:
+    cluster = Cluster()
+    epochs = cache_of([(1, 0), (2, 1), (1, 2)])
+    cluster.nodes[1].log = cast(
+        SegmentedLog,
+        SimpleNamespace(epochs=epochs, log_end_offset=3, flushed_end_offset=3, read_batches=lambda *_: ()),
+    )
+    cluster.disk_holds(1, *batches(1, 2, 1))
+    invariant = EpochCache(cluster)
+    with violates(invariant):
+        invariant.after_step(stepped(cluster, started=True))
+
+
+def test_epochs_must_increase_whatever_the_log_says() -> None:
+    cluster = Cluster()
+    cluster.store(1, *batches(1, 1, 1))
+    cluster.disk_holds(1, *batches(1, 3, 2))
+    cluster.log(1).epochs = cache_of([(1, 0), (3, 1), (2, 2)])
+    invariant = EpochCache(cluster)
+    with violates(invariant):
+        invariant.after_step(stepped(cluster, started=True))

@@ -48,3 +48,32 @@ def test_a_run_that_destroys_a_majority_is_not_judged() -> None:
     cluster.commit(*batches(1, 1))
     cluster.become(2, role=Role.LEADER, epoch=2, leader_id=2)
     invariant.after_step(cluster.step(2))
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_leader_whose_disk_cannot_be_read_ends_when_it_notices(lacks: bool) -> None:
+    cluster = Cluster()
+    invariant = LeaderCompleteness(cluster)
+    log = batches(*[1] * 8)
+    cluster.commit(*log, *([data_batch(8, 1)] if lacks else []))
+    cluster.store(2, *log)
+    if lacks:
+        cluster.become(2, role=Role.LEADER, epoch=2, leader_id=2)
+        with violates(invariant):
+            invariant.after_step(cluster.step(2))
+        invariant = LeaderCompleteness(cluster)
+    cluster.make_unreadable(2)
+    cluster.become(2, role=Role.LEADER, epoch=2, leader_id=2)
+    invariant.after_step(cluster.step(2))
+
+
+def test_a_leader_whose_orders_are_not_carried_out_yet_is_judged_when_they_are() -> None:
+    cluster = Cluster()
+    invariant = LeaderCompleteness(cluster)
+    cluster.commit(*batches(1))
+    cluster.become(2, role=Role.LEADER, epoch=2, leader_id=2)
+    cluster.nodes[2].is_behind = True
+    invariant.after_step(cluster.step(2))
+    cluster.nodes[2].is_behind = False
+    with violates(invariant):
+        invariant.after_step(cluster.step(2))

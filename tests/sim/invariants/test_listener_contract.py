@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.types import Offset
+from raft.core.types import Batch, Offset
 from sim.invariants.listener_contract import ListenerContract
 from sim.observation import AppliedState, Delivery, Step
 from tests.raft.core.builders import leader_and_epoch
@@ -52,11 +52,17 @@ def test_a_batch_again_or_a_gap_is_wrong(wrong: list[object]) -> None:
         invariant.after_step(cluster.apply(1, *wrong))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("has_lost_data", [False, True])
 @pytest.mark.parametrize("batch", [data_batch(4, 2), data_batch(3, 3)], ids=["nothing", "another"])
-def test_what_is_not_committed_is_wrong(batch: object) -> None:
+def test_what_is_not_committed_is_wrong(batch: Batch, has_lost_data: bool) -> None:
     cluster, invariant = listening()
+    cluster.nodes[1].has_lost_data = has_lost_data
+    invariant.after_step(cluster.apply(1, *LOG[: batch.base_offset]))
+    if has_lost_data and batch.base_offset == 4:  # nobody else knows it, and its disk cannot be asked
+        invariant.after_step(cluster.apply(1, batch))
+        return
     with violates(invariant):
-        invariant.after_step(cluster.apply(1, batch))  # type: ignore[arg-type]
+        invariant.after_step(cluster.apply(1, batch))
 
 
 def test_epochs_must_not_go_back() -> None:

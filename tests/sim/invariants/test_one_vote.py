@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raft.core.messages import VoteRequest, VoteResponse
 from sim.invariants.one_vote import OneVote
-from tests.raft.core.builders import election_state, key, vote, vote_response
+from tests.raft.core.builders import election_state, fetch, fetch_response, key, vote, vote_response
 from tests.sim.invariants.builders import Cluster, violates
 
 
@@ -76,3 +76,8 @@ def test_a_vote_that_is_not_on_the_disk_must_not_leave_even_of_a_process_that_di
     step.replies = [grant(2, 2)]
     with violates(invariant):
         invariant.after_step(step)
+
+
+def test_other_answers_say_nothing_of_votes() -> None:
+    cluster = Cluster()
+    OneVote(cluster).after_step(cluster.step(1, replies=[(fetch(2, 2), fetch_response(1, 2))]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.events import RequestReceived
+from raft.core.events import Event, RequestReceived, TimePassed
 from raft.core.states import Role
 from sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
 from sim.observation import Step
-from tests.raft.core.builders import election_state, key, vote
+from tests.raft.core.builders import begin_quorum_epoch, election_state, key, vote
 from tests.sim.invariants.builders import Cluster, violates
 
 
@@ -55,9 +55,15 @@ def test_no_vote_may_be_remembered() -> None:
 
 def test_a_vote_proper_is_remembered() -> None:
     cluster, invariant = in_epoch(3)
-    cluster.become(1, epoch=4)
-    cluster.nodes[1].durable_election = election_state(4, voted_key=key(2))
-    invariant.after_step(asked(cluster, 4, pre_vote=False))
+    cluster.nodes[1].durable_election = election_state(3, voted_key=key(2))
+    invariant.after_step(asked(cluster, 3, pre_vote=False))
+
+
+@pytest.mark.parametrize("other", [TimePassed(), RequestReceived(1, begin_quorum_epoch(2, 5))])
+def test_other_events_may_do_anything(other: Event) -> None:
+    cluster, invariant = in_epoch(3)
+    cluster.become(1, epoch=5)
+    invariant.after_step(cluster.step(1, events=[other]))
 
 
 def test_a_timer_that_was_due_as_well_may_open_the_epoch_after_a_resignation() -> None:

@@ -33,6 +33,14 @@ def test_two_digests_of_the_same_records_are_not() -> None:
         invariant.after_step(cluster.apply(2, *LOG, digest="another"))
 
 
+def test_one_that_a_fault_made_differ_is_left_out() -> None:
+    cluster = Cluster()
+    invariant = StateMachineSafety(cluster)
+    invariant.after_step(cluster.apply(1, *LOG, digest="one"))
+    cluster.nodes[2].has_diverged = True
+    invariant.after_step(cluster.apply(2, *LOG, digest="another"))
+
+
 def test_what_a_database_says_when_it_is_opened_again_counts() -> None:
     cluster = Cluster()
     invariant = StateMachineSafety(cluster)

@@ -51,3 +51,9 @@ def test_flushed_must_not_be_past_the_end() -> None:
     cluster.log(1)._flushed_end_offset = Offset(2)
     with violates(invariant):
         invariant.after_step(cluster.step(1))
+
+
+def test_a_node_whose_log_is_behind_its_replica_is_judged_later() -> None:
+    cluster, invariant = with_records(1, 0, 2, 0)
+    cluster.nodes[1].is_behind = True
+    invariant.after_step(cluster.step(1))

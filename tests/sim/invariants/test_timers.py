@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from raft.core.events import ResponseReceived, TimePassed
 from raft.core.states import Role
 from sim.invariants.timers import Timers
-from tests.raft.core.builders import replica
+from tests.raft.core.builders import fetch_response, replica
 from tests.sim.invariants.builders import Cluster, violates
 
 
-def changing(before: Role, after: Role) -> tuple[Cluster, Timers]:
+def changing(before: Role, after: Role, voter_count: int = 3) -> tuple[Cluster, Timers]:
     """Node 1 was the one and is the other, in the same process."""
-    cluster = Cluster()
+    cluster = Cluster(voter_count)
     invariant = Timers(cluster)
     cluster.become(1, role=before)
     invariant.after_step(cluster.step(1))
@@ -29,6 +30,9 @@ def test_time_may_leave_a_replica_what_it_is(role: Role) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        (Role.UNATTACHED, Role.CANDIDATE),
+        (Role.UNATTACHED, Role.LEADER),
+        (Role.FOLLOWER, Role.CANDIDATE),
         (Role.FOLLOWER, Role.UNATTACHED),
         (Role.FOLLOWER, Role.RESIGNED),
         (Role.LEADER, Role.CANDIDATE),
@@ -40,7 +44,7 @@ def test_time_may_leave_a_replica_what_it_is(role: Role) -> None:
 def test_no_timer_leads_there(before: Role, after: Role) -> None:
     cluster, invariant = changing(before, after)
     with violates(invariant):
-        invariant.after_step(cluster.step(1))
+        invariant.after_step(cluster.step(1, events=[TimePassed()]))
 
 
 def test_a_message_or_a_new_process_may_lead_there() -> None:
@@ -49,6 +53,17 @@ def test_a_message_or_a_new_process_may_lead_there() -> None:
     invariant.after_step(cluster.start(1, role=Role.UNATTACHED))
     cluster.start(1, role=Role.RESIGNED)
     invariant.after_step(cluster.step(1))
+
+
+@pytest.mark.parametrize("before", [Role.UNATTACHED, Role.RESIGNED])
+def test_a_sole_voter_goes_on_to_leading(before: Role) -> None:
+    cluster, invariant = changing(before, Role.LEADER, voter_count=1)
+    invariant.after_step(cluster.step(1, events=[TimePassed()]))
+
+
+def test_an_answer_that_a_full_disk_held_back_may_lead_there() -> None:
+    cluster, invariant = changing(Role.UNATTACHED, Role.FOLLOWER)
+    invariant.after_step(cluster.step(1, events=[ResponseReceived(1, fetch_response(2, 1))]))
 
 
 def test_where_a_real_voters_timers_lead() -> None:
