@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from raft.core.states import Role
 from sim.invariants.invariant import Invariant
 from sim.observation import NodeView, Observed, Step
 
-QUIET_US: Final = 60_000_000
-"""After so long every answer that was on its way has arrived."""
+
+@dataclass(slots=True)
+class _Cut:
+    life: int
+    since_us: int
+    """When it was first seen that it is cut off."""
+    patience_ends_ms: int
+    """When, by its own clock, it gives up the last request from before."""
+    is_quiet: bool = False
+    """Whether it has given it up."""
 
 
 class EpochsBounded(Invariant):
-    """Time and restarts make no voter the candidate of a new epoch that was cut off from every majority for a minute.
+    """A voter that is cut off from every majority does not become the candidate of a new epoch.
 
-    Cut off: no message from it arrives at so many others, or none of theirs at it, that it cannot win a pre-vote. What
-    was on its way when the link was cut has arrived long since. A clogged link is not a cut one. A process that was a
-    candidate when it ended is one again in its next life, in the same epoch; one that was paused may read old answers.
+    Cut off: no message from it arrives at so many others, or none of theirs at it, that it cannot win a pre-vote. A
+    clogged link is not a cut one. Answers may still be on their way, or waiting for a process that is paused: it is
+    judged once it has given up every request from before the cut. No other false positives: a process that was a
+    candidate when it ended is one again in its next life, in the same epoch.
     """
 
     number = 13
@@ -28,25 +37,42 @@ class EpochsBounded(Invariant):
         super().__init__(world)
         self._epochs: dict[int, int] = {}
         """By node: the highest epoch that it has been in."""
+        self._cuts: dict[int, _Cut] = {}
 
     def after_step(self, step: Step) -> None:
         """Look at a candidate of a new epoch."""
         node = step.node
-        found = node.durable_election
-        in_memory = 0 if node.replica is None else node.replica.leader_and_epoch.epoch
-        before = self._epochs.get(node.node_id, 0)
-        epoch = self._epochs[node.node_id] = max(before, in_memory, 0 if found is None else found.epoch)
-        if epoch == before or node.replica is None or node.replica.role is not Role.CANDIDATE:
+        is_in_new_epoch = self._is_in_new_epoch(node)
+        if not self.world.cut_since_us or node.replica is None:
+            self._cuts.pop(node.node_id, None)
             return
-        if step.label in ("start", "timer") and self._is_cut_off(node, step.now_us):
+        context = node.replica._context
+        cut = self._cuts.get(node.node_id)
+        if cut is None or cut.life != node.life or not self._is_cut_off(node, cut.since_us):
+            self._cuts.pop(node.node_id, None)
+            if self._is_cut_off(node, step.now_us):
+                patience_ends_ms = context.now_ms + context.config.request_timeout_ms
+                self._cuts[node.node_id] = _Cut(node.life, step.now_us, patience_ends_ms)
+            return
+        if cut.is_quiet and is_in_new_epoch and node.replica.role is Role.CANDIDATE:
+            epoch = node.replica.leader_and_epoch.epoch
             self.violated(f"node {node.node_id} is cut off from a majority and the candidate of epoch {epoch}")
+        cut.is_quiet = context.now_ms >= cut.patience_ends_ms
 
-    def _is_cut_off(self, node: NodeView, now_us: int) -> bool:
-        world: Observed = self.world
+    def _is_in_new_epoch(self, node: NodeView) -> bool:
+        before = self._epochs.get(node.node_id, 0)
+        in_memory = 0 if node.replica is None else node.replica.leader_and_epoch.epoch
+        on_disk = 0 if node.durable_election is None else node.durable_election.epoch
+        self._epochs[node.node_id] = max(before, in_memory, on_disk)
+        return in_memory > before
+
+    def _is_cut_off(self, node: NodeView, since_us: int) -> bool:
+        """Whether it has been cut off since then, or for longer."""
+        world = self.world
         reached = 1
         for other in world.voter_ids:
             if other == node.node_id:
                 continue
-            since = [world.cut_since_us.get(link) for link in ((node.node_id, other), (other, node.node_id))]
-            reached += not any(cut_us is not None and now_us - cut_us > QUIET_US for cut_us in since)
+            cuts = [world.cut_since_us.get(link) for link in ((node.node_id, other), (other, node.node_id))]
+            reached += not any(cut_us is not None and cut_us <= since_us for cut_us in cuts)
         return reached < world.majority

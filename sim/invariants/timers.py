@@ -23,8 +23,8 @@ FOLLOWS: Final[dict[Role, frozenset[Role]]] = {
 class Timers(Invariant):
     """When nothing happened to a replica but time, it goes where its own state's timers lead, or stays.
 
-    So no timer of a state that was left fires. A sole voter goes on to leading in the same step. A shell without room for
-    an answer's batches hands the answer over later, by a timer of its own: such a step is left out. No other false
+    So no timer of a state that was left fires. A sole voter goes on to leading in the same step. A shell without room
+    for an answer's batches hands the answer over later, by a timer of its own: such a step is left out. No other false
     positives.
     """
 
