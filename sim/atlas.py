@@ -7,7 +7,7 @@ rather than lie.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from raft.core.types import Offset
 from sim.observation import Step
@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from sim.world import World
 
 
+class _Harm(NamedTuple):
+    """How things stood when durable data was taken from a machine."""
+
+    committed_end_offset: Offset
+    durable_end_offset: Offset
+    life: int
+
+
 class Atlas:
     """One world's."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._harmed: dict[int, Offset] = {}
-        """By node id: what was committed when the harm was done."""
+        self._harmed: dict[int, _Harm] = {}
         self._lost: set[int] = set()
         """Voters whose disk was wiped: they are voters no more."""
 
@@ -43,7 +50,8 @@ class Atlas:
 
     def harm(self, machine: Machine) -> None:
         """Note that durable data was taken from it."""
-        self._harmed[machine.node_id] = self._world.committed_end_offset
+        view = machine.view
+        self._harmed[machine.node_id] = _Harm(self._world.committed_end_offset, view.durable_log.end_offset, view.life)
         machine.view.has_lost_data = True
 
     def lose(self, machine: Machine) -> None:
@@ -60,6 +68,9 @@ class Atlas:
             return
         if self._world.machines[node.node_id].disk.files.failing_reads:
             return
-        if node.durable_log.end_offset >= self._harmed[node.node_id]:
+        harm, end_offset = self._harmed[node.node_id], node.durable_log.end_offset
+        # A process that was started since has found the damage; what was not committed need not come back.
+        is_mended = end_offset >= harm.durable_end_offset or node.life > harm.life
+        if is_mended and end_offset >= harm.committed_end_offset:
             del self._harmed[node.node_id]
             node.has_lost_data = False

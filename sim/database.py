@@ -16,7 +16,7 @@ from sim.disk import Crash
 from sim.marks import Marks
 from sim.service import CONFIG_NAME
 from statemachine.resources import ResourceType
-from statemachine.schema import create_in
+from statemachine.schema import UnusableDatabase, check_tables, create_in
 from statemachine.tables import MetadataTables
 
 IMAGE_RATE: Final = 0.05
@@ -48,11 +48,7 @@ class Database:
             self.lose()
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
-        try:
-            is_sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-        except (sqlite3.Error, UnicodeDecodeError):  # the complaint quotes what is damaged
-            is_sound = False
-        if not is_sound:
+        if not _is_sound(connection):
             self._marks.hit("recovery: a damaged database was made anew")
             self.lose()
             connection = _connect(self._template())
@@ -102,12 +98,18 @@ class Database:
             self._open.execute("UPDATE applied SET digest = ?", ("d" * 32,))
 
     def damage(self) -> None:
-        """Bytes in the file rot."""
-        if self._images:
-            image = bytearray(self._images.pop())
+        """Bits in the file rot, so many that it shows; one in the middle of a value would not (docs/faults.md)."""
+        if not self._images:
+            return
+        image = bytearray(self._images.pop())
+        connection = _connect(bytes(image))
+        while _is_sound(connection):
+            connection.close()
             for _ in range(20):
                 image[self._random.randrange(len(image))] ^= 1 << self._random.randrange(8)
-            self._images.append(bytes(image))
+            connection = _connect(bytes(image))
+        connection.close()
+        self._images.append(bytes(image))
 
     def _template(self) -> bytes:
         """An empty database: made once, because making tables takes longer than a simulated minute."""
@@ -118,6 +120,14 @@ class Database:
             _templates[self._cluster_id] = connection.serialize()
             connection.close()
         return _templates[self._cluster_id]
+
+
+def _is_sound(connection: sqlite3.Connection) -> bool:
+    try:
+        check_tables(connection)
+        return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+    except (sqlite3.Error, UnicodeDecodeError, UnusableDatabase):  # SQLite's complaint quotes what is damaged
+        return False
 
 
 def _connect(image: bytes) -> sqlite3.Connection:

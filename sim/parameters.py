@@ -64,8 +64,8 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     """The parameters of the run with that seed, of which faults any of `fault_kinds` may be."""
     random = Random(seed)
     overrides = overrides or Overrides()
-    voters = random.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 5])
-    observers = random.choice([0, 0, 1, 1, 2])
+    voters = random.choice([1, 2, 3, 3, 3, 3, 3, 3, 4, 5])
+    observers = random.choice([0, 0, 0, 1, 1, 2])
     how_many = random.choice([1, 3, 6, 12, len(fault_kinds)])
     kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))))
     is_busy = random.random() < 0.25
@@ -79,7 +79,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
         safety_seconds=random.choice([20, 60, 60, 120]) if is_busy else random.choice([120, 240, 360]),
         fault_interval_ms=random.choice([700, 2_000]) if is_busy else random.choice([3_000, 10_000, 30_000]),
         think_time_ms=random.choice([20, 100, 300]) if is_busy else random.choice([500, 2_000, 5_000]),
-        operations_max=300,
+        operations_max=120,
         client_timeout_ms=random.choice([500, 3_000, 10_000]),
         fault_kinds=tuple(kinds),
         network=_draw_network(random),
@@ -111,16 +111,18 @@ def _draw_network(random: Random) -> NetworkConditions:
 
 
 def _draw_quorum(random: Random) -> QuorumConfig:
-    fetch_timeout_ms = random.choice([600, 2_000, 2_000])
+    fetch_timeout_ms = random.choice([600, 2_000, 2_000, 2_000])
     return QuorumConfig(
         election_timeout_ms=random.choice([100, 500, 1_000]),
         fetch_timeout_ms=fetch_timeout_ms,
         election_backoff_max_ms=random.choice([100, 1_000]),
         request_timeout_ms=random.choice([fetch_timeout_ms, 2_000]),
-        fetch_max_wait_ms=random.choice([200, 500]) if fetch_timeout_ms == 600 else random.choice([500, 1_500, 1_500]),
+        fetch_max_wait_ms=random.choice([200, 500, 500])
+        if fetch_timeout_ms == 600
+        else random.choice([500] + [1_500] * 4),
         fetch_max_bytes=random.choice([1, 500, 1_000_000]),
         fetch_version=random.choice([17, 18, 18, 18]),
-        retry_backoff_ms=random.choice([20, 100, 200, 200]),
+        retry_backoff_ms=random.choice([20, 200, 200, 200]),
         parked_fetches_max=random.choice([20, 10_000]),
         pending_append_bytes_max=random.choice([100, 1_000_000, 1_000_000]),
     )

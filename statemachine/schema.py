@@ -199,6 +199,14 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
         )
     elif row[1] is not None:
         raise UnusableDatabase(row[1])
+    check_tables(connection)
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raise UnusableDatabase unless the tables are the present ones: names may rot where SQLite does not look."""
+    found = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
+    if not {" ".join(statement.split()) for statement in _TABLES} <= found:
+        raise UnusableDatabase("it is damaged: its tables are not those that were made")
 
 
 def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:

@@ -9,7 +9,7 @@ from raft.storage.files import SECTOR_BYTES, join
 from raft.storage.frame import HEAD_BYTES, Frame, find_frames
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from raft.storage.segment import parse_segment_name
-from sim.disk import DIRECTORY, Crash
+from sim.disk import DIRECTORY, QUICK_SYNC_US, Crash
 from sim.faults.fault import any_machine, downtime_us, duration_us, fault
 from sim.machine import Machine
 from sim.world import World
@@ -22,11 +22,10 @@ def slow(world: World, random: Random) -> str | None:
     """Syncs take from milliseconds to seconds."""
     machine = any_machine(world, random)
     disk = machine.disk
-    before = disk.sync_us
     disk.sync_us = random.choice([(10_000, 60_000), (100_000, 500_000), (1_000_000, 10_000_000)])
 
     def end() -> None:
-        disk.sync_us = before
+        disk.sync_us = QUICK_SYNC_US
 
     world.agenda.after(duration_us(random), end)
     return f"{machine.node_id}: {disk.sync_us[0] // 1_000} to {disk.sync_us[1] // 1_000} ms"
