@@ -24,15 +24,15 @@ test: $(INSTALLED)  ## every test
 	$(BIN)/pytest -q
 
 check: $(INSTALLED)  ## style, types, import rules; that the generated code matches the schemas is a test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -q tests/test_generated.py tests/test_tidy.py
 
 format: $(INSTALLED)  ## rewrite the code in the house style
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --no-cache --fix .
+	$(BIN)/ruff format --no-cache .
 
 generate: $(INSTALLED)  ## kraftpb/ from proto/
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/generate_protocol.py

@@ -9,8 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from sim.linearizability import Verdict, check_history
-
 from chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
 from chaos.committed import CommittedLog, committed_log
 from kraftlog.cluster import LocalCluster
@@ -18,6 +16,7 @@ from raft.core.errors import ProtocolError
 from raft.core.types import NodeId, Offset
 from raft.storage.directory import METADATA_DATABASE_NAME
 from sim.history import History, Kind, Operation, Outcome
+from sim.linearizability import Verdict, check_history
 from sim.oracle import HistoryViolation, OffsetOracle
 from statemachine.queries import applied_end_offset, digest
 from statemachine.schema import open_reader

@@ -1,4 +1,4 @@
-"""A disk of a few tens of megabytes for one node, which a ballast file can fill: tmpfs, so it needs root."""
+"""A small disk for one node, which a ballast file can fill: tmpfs, so it needs root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from kraftlog.cluster_directory import ClusterDirectory
 from raft.core.types import NodeId
 
-SIZE_MEGABYTES: Final = 32
+SIZE_MEGABYTES: Final = 192
 CHUNK_BYTES: Final = 1024 * 1024
 PAGE_BYTES: Final = 4096
 COMMAND_TIMEOUT_SECONDS: Final = 10.0

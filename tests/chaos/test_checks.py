@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sim.linearizability import Verdict
 
 from chaos.availability import Window
 from chaos.checks import answers_agree, linearizable, nothing_lost, windows_served
 from chaos.committed import CommittedLog
 from raft.core.types import Offset
 from sim.history import History, Kind
+from sim.linearizability import Verdict
 from sim.oracle import CommittedWrite
 
 
