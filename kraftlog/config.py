@@ -22,6 +22,7 @@ from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.segmented_log import LogConfig
+from statemachine.snapshot_generator import SnapshotConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class NodeConfig:
     """Where an observer asks for the leader besides the voters."""
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -78,7 +80,12 @@ class NodeConfig:
         return dict(self.voters).get(self.node_id, self.listener)
 
 
-_SECTIONS: Final[Mapping[str, type]] = {"node": NodeConfig, "quorum": QuorumConfig, "log": LogConfig}
+_SECTIONS: Final[Mapping[str, type]] = {
+    "node": NodeConfig,
+    "quorum": QuorumConfig,
+    "log": LogConfig,
+    "snapshots": SnapshotConfig,
+}
 
 
 def load_config(path: Path) -> NodeConfig:
@@ -105,7 +112,12 @@ def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
             raise ConfigurationError(f"{setting.key} is missing; add it: {setting.meaning}")
     node = values["node"]
     node["directory"] = base / node["directory"]
-    return NodeConfig(**node, quorum=QuorumConfig(**values["quorum"]), log=LogConfig(**values["log"]))
+    return NodeConfig(
+        **node,
+        quorum=QuorumConfig(**values["quorum"]),
+        log=LogConfig(**values["log"]),
+        snapshots=SnapshotConfig(**values["snapshots"]),
+    )
 
 
 def render_config(settings: Mapping[str, object]) -> str:

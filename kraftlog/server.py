@@ -8,12 +8,13 @@ import random
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import grpc.aio
 import structlog
 
 from kraftlog.config import NodeConfig
-from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from raft.client import RaftClient
 from raft.core.types import Offset
 from raft.host import hosted_node
@@ -21,10 +22,19 @@ from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
+from snapshot.store import SnapshotStore
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
+from statemachine.restoring import forget_all, restore_if_empty
 from statemachine.service import AdminServicer
+from statemachine.snapshot_generator import SnapshotGenerator
+from statemachine.snapshot_service import SnapshotServicer
 from statemachine.store import MetadataStore
+
+SERVICES: Final = (
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+    snapshot_pb2.DESCRIPTOR.services_by_name["SnapshotService"].full_name,
+)
 
 logger = structlog.get_logger(__name__)
 
@@ -61,9 +71,15 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
         directory = resources.enter_context(
             contextlib.closing(DataDirectory.open(files, str(config.directory), node_id=config.node_id))
         )
+        snapshots = SnapshotStore(files, directory.snapshots_path)
+        snapshots.clean_up()
         store = resources.enter_context(
             contextlib.closing(
-                MetadataStore.open(Path(directory.metadata_database_path), directory.identity.cluster_id)
+                MetadataStore.open(
+                    Path(directory.metadata_database_path),
+                    directory.identity.cluster_id,
+                    forget_snapshots=lambda: forget_all(snapshots),
+                )
             )
         )
         machine = MetadataMachine(store)
@@ -78,11 +94,16 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             client = RaftClient(node)
             if node.log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
                 store.rebuild_if_ahead(node.log.log_end_offset, node.log.epochs)
+                restore_if_empty(store, snapshots, node.log)
             controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
             machine.report_state_digests_to(client.report_state_digest)
+            generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
+            machine.subscribe(generator)
             client.register(machine, start_offset=store.applied_end_offset)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)
-            return (admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,)
+            servicer = SnapshotServicer(config.node_id, snapshots, generator, machine)
+            snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
+            return SERVICES
 
         async with hosted_node(
             directory,

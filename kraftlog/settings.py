@@ -24,7 +24,7 @@ class Setting:
 
     key: str
     section: str
-    """Which object the value belongs to: node, quorum or log."""
+    """Which object the value belongs to: node, quorum, log or snapshots."""
     field: str
     """The field of that object."""
     parse: Callable[[object], object]
@@ -219,6 +219,20 @@ SETTINGS: Final = (
         "tail_cache_bytes",
         whole_number(0, 2**40),
         "How much of the log's end stays in memory for those who fetch it.",
+    ),
+    Setting(
+        "metadata.log.max.record.bytes.between.snapshots",
+        "snapshots",
+        "max_bytes_between",
+        whole_number(1),
+        "A snapshot is taken when records of so many bytes were applied since the last.",
+    ),
+    Setting(
+        "metadata.log.max.snapshot.interval.ms",
+        "snapshots",
+        "max_interval_ms",
+        whole_number(0, 2**31 - 1),
+        "A snapshot is taken when the last is so long ago and anything was applied since; 0: never for that reason.",
     ),
     Setting("log.level", "node", "log_level", one_of(*LOG_LEVELS), f"What is logged: {', '.join(LOG_LEVELS)}."),
 )

@@ -7,13 +7,14 @@ cluster is refused, because then the directory is not what its owner takes it fo
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from raft.core.errors import DirectoryError, StorageError
+from raft.core.errors import DirectoryError, FlushFailed, StorageError
 
 APPLICATION_ID: Final = 0x6B6C6F67
 """The letters klog: marks the file as ours in its SQLite header."""
@@ -23,12 +24,17 @@ OPEN_TIMEOUT_SECONDS: Final = 5.0
 EMPTY_DIGEST: Final = "00" * 16
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0002_tables",)
-"""One only: what is derived is made anew rather than migrated. 0001's digest did not cover what records did."""
+KNOWN_MIGRATIONS: Final = ("0003_tables",)
+"""One only: what is derived is made anew rather than migrated. 0001's digest did not cover what records did; 0002
+did not know when its last batch was appended."""
 
 
 class UnusableDatabase(Exception):
     """The file cannot be used and may be replaced; the message says why."""
+
+
+class DivergedDatabase(UnusableDatabase):
+    """Its content differs from the quorum's: what was made of it must not be believed either."""
 
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[0])
@@ -90,6 +96,7 @@ _TABLES: Final = (
         cluster_id TEXT NOT NULL,
         end_offset INTEGER NOT NULL,
         epoch INTEGER NOT NULL,
+        timestamp_ms INTEGER NOT NULL,
         digest TEXT NOT NULL,
         state_digest_end_offset INTEGER,
         state_digest TEXT,
@@ -159,6 +166,35 @@ def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) ->
     return connection
 
 
+def install(new_path: Path, path: Path) -> None:
+    """Put the closed, complete database at `new_path` in the place of the one at `path`, durably.
+
+    A crash leaves the old one, perhaps without its last transactions, or the new one.
+    """
+    _sync(new_path)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)  # SQLite would take it for the new database's
+    _sync(path.parent)
+    new_path.replace(path)
+    _sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove the closed database at `path`, if there is one, with the files beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise FlushFailed(f"cannot fsync {path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
 def set_aside(path: Path) -> Path:
     """Rename the database to `<name>.damaged`, in place of an older one, and return its new path."""
     target = path.with_name(path.name + ".damaged")
@@ -198,7 +234,7 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
             " use that cluster's data directory, or move the file away to have it made anew"
         )
     elif row[1] is not None:
-        raise UnusableDatabase(row[1])
+        raise DivergedDatabase(row[1])
     check_tables(connection)
 
 
@@ -211,7 +247,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
 
 def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:
     connection.execute(
-        "INSERT INTO applied (id, cluster_id, end_offset, epoch, digest) VALUES (1, ?, 0, 0, ?)",
+        "INSERT INTO applied (id, cluster_id, end_offset, epoch, timestamp_ms, digest) VALUES (1, ?, 0, 0, 0, ?)",
         (cluster_id, EMPTY_DIGEST),
     )
 

@@ -27,7 +27,17 @@ from raft.core.epochs import EpochCache
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
-from statemachine.schema import UnusableDatabase, open_database, open_reader, set_aside
+from snapshot.reader import SnapshotReader
+from statemachine.image import load_image
+from statemachine.schema import (
+    DivergedDatabase,
+    UnusableDatabase,
+    install,
+    open_database,
+    open_reader,
+    remove,
+    set_aside,
+)
 from statemachine.tables import Applied, MetadataTables
 
 CHECKPOINT_TRANSACTIONS: Final = 1_000
@@ -57,15 +67,19 @@ class MetadataStore:
         self._query_connection = open_reader(self.path)
 
     @classmethod
-    def open(cls, path: Path, cluster_id: str) -> MetadataStore:
+    def open(cls, path: Path, cluster_id: str, *, forget_snapshots: Callable[[], None] = lambda: None) -> MetadataStore:
         """The store at `path`, made if there is none.
 
-        One that cannot be used is set aside as `<name>.damaged`, and the log fills a new one. Raises DirectoryError if
-        it holds another cluster's metadata, StorageError if the file cannot be had.
+        One that cannot be used is set aside as `<name>.damaged`, and snapshot and log fill a new one. If it differed
+        from the quorum's, `forget_snapshots` is called before: they were made of it. Raises DirectoryError if it holds
+        another cluster's metadata, StorageError if the file cannot be had.
         """
+        remove(_new_path(path))  # a crash has left it half-filled
         try:
             return cls(path, cluster_id, open_database(path, cluster_id))
         except UnusableDatabase as error:
+            if isinstance(error, DivergedDatabase):
+                forget_snapshots()
             cls._set_aside(path, str(error))
             return cls(path, cluster_id, open_database(path, cluster_id))
 
@@ -73,7 +87,7 @@ class MetadataStore:
     def _set_aside(path: Path, reason: str) -> None:
         target = set_aside(path)
         logger.warning(
-            "metadata database set aside; it is made again from the log", reason=reason, moved_to=str(target)
+            "metadata database set aside; it is made again from snapshot and log", reason=reason, moved_to=str(target)
         )
 
     def close(self) -> None:
@@ -91,6 +105,11 @@ class MetadataStore:
     def applied(self) -> Applied:
         """How much of the log the last transaction left applied."""
         return self._tables.applied
+
+    @property
+    def applied_bytes(self) -> int:
+        """How large the bodies of the batches were that were applied since the store was opened."""
+        return self._tables.applied_bytes
 
     @property
     def applied_end_offset(self) -> Offset:
@@ -127,6 +146,25 @@ class MetadataStore:
         )
         self._start_using(open_database(self.path, self.cluster_id))
         return True
+
+    def restore(self, reader: SnapshotReader) -> None:
+        """Put what a snapshot holds in the place of the database, which is closed for it; for before the node runs.
+
+        Raises CorruptSnapshot, StoreUnavailable or StorageError; then the store is as it was. A crash leaves the old
+        database or the new one.
+        """
+        new_path = _new_path(self.path)
+        try:
+            with closing(open_database(new_path, self.cluster_id).conn) as connection:
+                connection.execute("PRAGMA journal_mode = MEMORY")  # nobody needs half of it after a crash
+                connection.execute("PRAGMA synchronous = OFF")
+                load_image(reader, MetadataTables(connection, name=str(new_path)))
+        except BaseException:
+            remove(new_path)
+            raise
+        self._close_connections()
+        install(new_path, self.path)
+        self._start_using(open_database(self.path, self.cluster_id))
 
     def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
@@ -174,3 +212,7 @@ class MetadataStore:
             return function(self._query_connection)
         finally:
             self._query_connection.execute("ROLLBACK")
+
+
+def _new_path(path: Path) -> Path:
+    return path.with_name(path.name + ".new")

@@ -51,10 +51,20 @@ class Applied(NamedTuple):
     """Over all batches applied so far and what they did, 32 hexadecimal digits."""
 
 
+class Restored(NamedTuple):
+    """What a snapshot says of the state that it holds."""
+
+    applied: Applied
+    timestamp_ms: int
+    """When the leader appended the last batch applied, milliseconds since 1970."""
+    state_digest: StateDigest | None
+
+
 class _Replayed(NamedTuple):
     """What batches come to, beside the changes."""
 
     applied: Applied
+    timestamp_ms: int
     size_bytes: int
     state_digests: list[StateDigest]
 
@@ -75,9 +85,12 @@ class MetadataTables:
         self._database = Database(connection, execute_plugins=False)
         self.written = 0
         """How many transactions were committed, a KiB of records counting as one more; whoever owns it may reset it."""
+        self.applied_bytes = 0
+        """How large the bodies of the batches were that were applied since it was opened."""
         self._digest_interval = digest_interval
-        end_offset, epoch, digest, compared_at, compared = connection.execute(
-            "SELECT end_offset, epoch, digest, state_digest_end_offset, state_digest FROM applied"
+        self.cluster_id, end_offset, epoch, self._timestamp_ms, digest, compared_at, compared = connection.execute(
+            "SELECT cluster_id, end_offset, epoch, timestamp_ms, digest, state_digest_end_offset, state_digest"
+            " FROM applied"
         ).fetchone()
         self._applied = Applied(Offset(end_offset), Epoch(epoch), digest)
         self._state_digest = None if compared is None else StateDigest(Offset(compared_at), bytes.fromhex(compared))
@@ -126,7 +139,7 @@ class MetadataTables:
         """
         before = self._applied
         changes = Changes(self)
-        after, size_bytes, state_digests = self._replay(batches, before, changes)
+        after, timestamp_ms, size_bytes, state_digests = self._replay(batches, before, changes)
         if after == before:
             return True
         if removals_max is not None and len(changes.removed_topics) > removals_max:
@@ -135,13 +148,31 @@ class MetadataTables:
         try:
             with self._retryable_errors(), self._database.atomic():
                 _flush(self.connection, changes)
-                self._advance(before, after, state_digest)
+                self._advance(before, Restored(after, timestamp_ms, state_digest))
         except ValueError as error:
             raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
-        self._applied, self._state_digest = after, state_digest
+        self._applied, self._timestamp_ms, self._state_digest = after, timestamp_ms, state_digest
         self._new_state_digests += state_digests
         self.written += 1 + size_bytes // 1024
+        self.applied_bytes += size_bytes
         return True
+
+    def restore(self, restored: Restored, runs: Iterable[Sequence[MetadataRecord]]) -> None:
+        """Fill the tables, which must be empty, with the records of a snapshot, in one transaction.
+
+        Raises ReplayError if the records cannot be applied, StoreUnavailable as `apply` does, and whatever `runs`
+        raises. Nothing changed then.
+        """
+        try:
+            with self._retryable_errors(), self._database.atomic():
+                for run in runs:
+                    changes = Changes(self)
+                    changes.replay(run, restored.applied.end_offset)
+                    _flush(self.connection, changes)
+                self._advance(self._applied, restored)
+        except ValueError as error:
+            raise ReplayError(f"a record of a snapshot is malformed: {error}") from None
+        self._applied, self._timestamp_ms, self._state_digest = restored
 
     @contextmanager
     def _retryable_errors(self) -> Iterator[None]:
@@ -154,7 +185,7 @@ class MetadataTables:
 
     def _replay(self, batches: Iterable[CommittedBatch], applied: Applied, changes: Changes) -> _Replayed:
         end_offset, epoch, digest = applied.end_offset, applied.epoch, bytes.fromhex(applied.digest)
-        size_bytes = 0
+        timestamp_ms, size_bytes = self._timestamp_ms, 0
         state_digests: list[StateDigest] = []
         for batch in batches:
             if batch.end_offset <= end_offset:
@@ -175,16 +206,17 @@ class MetadataTables:
             ).digest()
             if end_offset // self._digest_interval < batch.end_offset // self._digest_interval:
                 state_digests.append(StateDigest(batch.end_offset, digest))
-            end_offset, epoch = batch.end_offset, batch.epoch
+            end_offset, epoch, timestamp_ms = batch.end_offset, batch.epoch, batch.timestamp_ms
             size_bytes += len(body)
-        return _Replayed(Applied(end_offset, epoch, digest.hex()), size_bytes, state_digests)
+        return _Replayed(Applied(end_offset, epoch, digest.hex()), timestamp_ms, size_bytes, state_digests)
 
-    def _advance(self, before: Applied, after: Applied, state_digest: StateDigest | None) -> None:
+    def _advance(self, before: Applied, after: Restored) -> None:
+        state_digest = after.state_digest
         compared = (None, None) if state_digest is None else (state_digest.end_offset, state_digest.digest.hex())
         moved = self.connection.execute(
-            "UPDATE applied SET end_offset = ?, epoch = ?, digest = ?, state_digest_end_offset = ?, state_digest = ?"
-            " WHERE end_offset = ? AND digest = ?",
-            (*after, *compared, before.end_offset, before.digest),
+            "UPDATE applied SET end_offset = ?, epoch = ?, digest = ?, timestamp_ms = ?, state_digest_end_offset = ?,"
+            " state_digest = ? WHERE end_offset = ? AND digest = ?",
+            (*after.applied, after.timestamp_ms, *compared, before.end_offset, before.digest),
         )
         if moved.rowcount != 1:
             raise ReplayError(f"somebody else has written to {self._name}; only this node may")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kraftpb.v1 import common_pb2 as kraftpb_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kraftpb/v1/batch.proto\x12\nkraftpb.v1\x1a\x17kraftpb/v1/common.proto\"\x1c\n\tBatchBody\x12\x0f\n\x07records\x18\x01 \x03(\x0c\"9\n\x0b\x43ontrolBody\x12*\n\x07records\x18\x01 \x03(\x0b\x32\x19.kraftpb.v1.ControlRecord\"L\n\rControlRecord\x12\x31\n\rleader_change\x18\x01 \x01(\x0b\x32\x18.kraftpb.v1.LeaderChangeH\x00\x42\x08\n\x06record\"z\n\x0cLeaderChange\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12&\n\x06voters\x18\x02 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12/\n\x0fgranting_voters\x18\x03 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKeyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kraftpb/v1/batch.proto\x12\nkraftpb.v1\x1a\x17kraftpb/v1/common.proto\"\x1c\n\tBatchBody\x12\x0f\n\x07records\x18\x01 \x03(\x0c\"9\n\x0b\x43ontrolBody\x12*\n\x07records\x18\x01 \x03(\x0b\x32\x19.kraftpb.v1.ControlRecord\"\xba\x01\n\rControlRecord\x12\x31\n\rleader_change\x18\x01 \x01(\x0b\x32\x18.kraftpb.v1.LeaderChangeH\x00\x12\x35\n\x0fsnapshot_header\x18\x02 \x01(\x0b\x32\x1a.kraftpb.v1.SnapshotHeaderH\x00\x12\x35\n\x0fsnapshot_footer\x18\x03 \x01(\x0b\x32\x1a.kraftpb.v1.SnapshotFooterH\x00\x42\x08\n\x06record\"z\n\x0cLeaderChange\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12&\n\x06voters\x18\x02 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12/\n\x0fgranting_voters\x18\x03 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\"[\n\x0eSnapshotHeader\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12$\n\x1clast_contained_log_timestamp\x18\x02 \x01(\x03\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"1\n\x0eSnapshotFooter\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +36,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHBODY']._serialized_end=91
   _globals['_CONTROLBODY']._serialized_start=93
   _globals['_CONTROLBODY']._serialized_end=150
-  _globals['_CONTROLRECORD']._serialized_start=152
-  _globals['_CONTROLRECORD']._serialized_end=228
-  _globals['_LEADERCHANGE']._serialized_start=230
-  _globals['_LEADERCHANGE']._serialized_end=352
+  _globals['_CONTROLRECORD']._serialized_start=153
+  _globals['_CONTROLRECORD']._serialized_end=339
+  _globals['_LEADERCHANGE']._serialized_start=341
+  _globals['_LEADERCHANGE']._serialized_end=463
+  _globals['_SNAPSHOTHEADER']._serialized_start=465
+  _globals['_SNAPSHOTHEADER']._serialized_end=556
+  _globals['_SNAPSHOTFOOTER']._serialized_start=558
+  _globals['_SNAPSHOTFOOTER']._serialized_end=607
 # @@protoc_insertion_point(module_scope)

@@ -68,18 +68,26 @@ class ControlRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LEADER_CHANGE_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_HEADER_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FOOTER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_change(self) -> Global___LeaderChange: ...
+    @_builtins.property
+    def snapshot_header(self) -> Global___SnapshotHeader: ...
+    @_builtins.property
+    def snapshot_footer(self) -> Global___SnapshotFooter: ...
     def __init__(
         self,
         *,
         leader_change: Global___LeaderChange | None = ...,
+        snapshot_header: Global___SnapshotHeader | None = ...,
+        snapshot_footer: Global___SnapshotFooter | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader_change", b"leader_change", "record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leader_change", b"leader_change", "record", b"record", "snapshot_footer", b"snapshot_footer", "snapshot_header", b"snapshot_header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_change", b"leader_change", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_change", b"leader_change", "record", b"record", "snapshot_footer", b"snapshot_footer", "snapshot_header", b"snapshot_header"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["leader_change"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["leader_change", "snapshot_header", "snapshot_footer"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -113,3 +121,57 @@ class LeaderChange(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaderChange: _TypeAlias = LeaderChange  # noqa: Y015
+
+@_typing.final
+class SnapshotHeader(_message.Message):
+    """The only record of a snapshot's first batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    LAST_CONTAINED_LOG_TIMESTAMP_FIELD_NUMBER: _builtins.int
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    last_contained_log_timestamp: _builtins.int
+    """When the leader appended the last batch below the snapshot's end, in milliseconds since 1970."""
+    cluster_id: _builtins.str
+    """Of the cluster whose log it stands for."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        last_contained_log_timestamp: _builtins.int = ...,
+        cluster_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "last_contained_log_timestamp", b"last_contained_log_timestamp", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotHeader: _TypeAlias = SnapshotHeader  # noqa: Y015
+
+@_typing.final
+class SnapshotFooter(_message.Message):
+    """The only record of a snapshot's last batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    digest: _builtins.bytes
+    """SHA-256 of every byte of the file before this batch."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotFooter: _TypeAlias = SnapshotFooter  # noqa: Y015

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19kraftpb/v1/metadata.proto\x12\nkraftpb.v1\"<\n\rMetadataBatch\x12+\n\x07records\x18\x01 \x03(\x0b\x32\x1a.kraftpb.v1.MetadataRecord\"\xbf\x02\n\x0eMetadataRecord\x12;\n\x0fregister_broker\x18\x01 \x01(\x0b\x32 .kraftpb.v1.RegisterBrokerRecordH\x00\x12(\n\x05topic\x18\x03 \x01(\x0b\x32\x17.kraftpb.v1.TopicRecordH\x00\x12\x30\n\tpartition\x18\x04 \x01(\x0b\x32\x1b.kraftpb.v1.PartitionRecordH\x00\x12*\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\x18.kraftpb.v1.ConfigRecordH\x00\x12\x35\n\x0cremove_topic\x18\n \x01(\x0b\x32\x1d.kraftpb.v1.RemoveTopicRecordH\x00\x12\'\n\x05no_op\x18\x15 \x01(\x0b\x32\x16.kraftpb.v1.NoOpRecordH\x00\x42\x08\n\x06record\"U\n\x0e\x42rokerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x19\n\x11security_protocol\x18\x04 \x01(\x05\"\xe5\x01\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12.\n\nend_points\x18\x04 \x03(\x0b\x32\x1a.kraftpb.v1.BrokerEndpoint\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x06 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x07 \x01(\x08\x12\x10\n\x08log_dirs\x18\x08 \x03(\x0c\x42\x07\n\x05_rack\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\xff\x01\n\x0fPartitionRecord\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x05 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\x12\x1d\n\x15leader_recovery_state\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x05\x12\x13\n\x0b\x64irectories\x18\x0b \x03(\x0c\"h\n\x0c\x43onfigRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x0c\n\nNoOpRecordb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19kraftpb/v1/metadata.proto\x12\nkraftpb.v1\"<\n\rMetadataBatch\x12+\n\x07records\x18\x01 \x03(\x0b\x32\x1a.kraftpb.v1.MetadataRecord\"\xf9\x02\n\x0eMetadataRecord\x12;\n\x0fregister_broker\x18\x01 \x01(\x0b\x32 .kraftpb.v1.RegisterBrokerRecordH\x00\x12(\n\x05topic\x18\x03 \x01(\x0b\x32\x17.kraftpb.v1.TopicRecordH\x00\x12\x30\n\tpartition\x18\x04 \x01(\x0b\x32\x1b.kraftpb.v1.PartitionRecordH\x00\x12*\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\x18.kraftpb.v1.ConfigRecordH\x00\x12\x35\n\x0cremove_topic\x18\n \x01(\x0b\x32\x1d.kraftpb.v1.RemoveTopicRecordH\x00\x12\'\n\x05no_op\x18\x15 \x01(\x0b\x32\x16.kraftpb.v1.NoOpRecordH\x00\x12\x38\n\rapplied_state\x18\x91N \x01(\x0b\x32\x1e.kraftpb.v1.AppliedStateRecordH\x00\x42\x08\n\x06record\"U\n\x0e\x42rokerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x19\n\x11security_protocol\x18\x04 \x01(\x05\"\xe5\x01\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12.\n\nend_points\x18\x04 \x03(\x0b\x32\x1a.kraftpb.v1.BrokerEndpoint\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x06 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x07 \x01(\x08\x12\x10\n\x08log_dirs\x18\x08 \x03(\x0c\x42\x07\n\x05_rack\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\xff\x01\n\x0fPartitionRecord\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x05 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\x12\x1d\n\x15leader_recovery_state\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x05\x12\x13\n\x0b\x64irectories\x18\x0b \x03(\x0c\"h\n\x0c\x43onfigRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x0c\n\nNoOpRecord\"|\n\x12\x41ppliedStateRecord\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12$\n\x17state_digest_end_offset\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0cstate_digest\x18\x03 \x01(\x0c\x42\x1a\n\x18_state_digest_end_offsetb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,19 +34,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_METADATABATCH']._serialized_start=41
   _globals['_METADATABATCH']._serialized_end=101
   _globals['_METADATARECORD']._serialized_start=104
-  _globals['_METADATARECORD']._serialized_end=423
-  _globals['_BROKERENDPOINT']._serialized_start=425
-  _globals['_BROKERENDPOINT']._serialized_end=510
-  _globals['_REGISTERBROKERRECORD']._serialized_start=513
-  _globals['_REGISTERBROKERRECORD']._serialized_end=742
-  _globals['_TOPICRECORD']._serialized_start=744
-  _globals['_TOPICRECORD']._serialized_end=789
-  _globals['_PARTITIONRECORD']._serialized_start=792
-  _globals['_PARTITIONRECORD']._serialized_end=1047
-  _globals['_CONFIGRECORD']._serialized_start=1049
-  _globals['_CONFIGRECORD']._serialized_end=1153
-  _globals['_REMOVETOPICRECORD']._serialized_start=1155
-  _globals['_REMOVETOPICRECORD']._serialized_end=1192
-  _globals['_NOOPRECORD']._serialized_start=1194
-  _globals['_NOOPRECORD']._serialized_end=1206
+  _globals['_METADATARECORD']._serialized_end=481
+  _globals['_BROKERENDPOINT']._serialized_start=483
+  _globals['_BROKERENDPOINT']._serialized_end=568
+  _globals['_REGISTERBROKERRECORD']._serialized_start=571
+  _globals['_REGISTERBROKERRECORD']._serialized_end=800
+  _globals['_TOPICRECORD']._serialized_start=802
+  _globals['_TOPICRECORD']._serialized_end=847
+  _globals['_PARTITIONRECORD']._serialized_start=850
+  _globals['_PARTITIONRECORD']._serialized_end=1105
+  _globals['_CONFIGRECORD']._serialized_start=1107
+  _globals['_CONFIGRECORD']._serialized_end=1211
+  _globals['_REMOVETOPICRECORD']._serialized_start=1213
+  _globals['_REMOVETOPICRECORD']._serialized_end=1250
+  _globals['_NOOPRECORD']._serialized_start=1252
+  _globals['_NOOPRECORD']._serialized_end=1264
+  _globals['_APPLIEDSTATERECORD']._serialized_start=1266
+  _globals['_APPLIEDSTATERECORD']._serialized_end=1390
 # @@protoc_insertion_point(module_scope)

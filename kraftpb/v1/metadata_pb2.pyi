@@ -52,6 +52,7 @@ class MetadataRecord(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     REMOVE_TOPIC_FIELD_NUMBER: _builtins.int
     NO_OP_FIELD_NUMBER: _builtins.int
+    APPLIED_STATE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register_broker(self) -> Global___RegisterBrokerRecord: ...
     @_builtins.property
@@ -64,6 +65,10 @@ class MetadataRecord(_message.Message):
     def remove_topic(self) -> Global___RemoveTopicRecord: ...
     @_builtins.property
     def no_op(self) -> Global___NoOpRecord: ...
+    @_builtins.property
+    def applied_state(self) -> Global___AppliedStateRecord:
+        """Only in snapshots, where it is the first record."""
+
     def __init__(
         self,
         *,
@@ -73,12 +78,13 @@ class MetadataRecord(_message.Message):
         config: Global___ConfigRecord | None = ...,
         remove_topic: Global___RemoveTopicRecord | None = ...,
         no_op: Global___NoOpRecord | None = ...,
+        applied_state: Global___AppliedStateRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "no_op", b"no_op", "partition", b"partition", "record", b"record", "register_broker", b"register_broker", "remove_topic", b"remove_topic", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied_state", b"applied_state", "config", b"config", "no_op", b"no_op", "partition", b"partition", "record", b"record", "register_broker", b"register_broker", "remove_topic", b"remove_topic", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "no_op", b"no_op", "partition", b"partition", "record", b"record", "register_broker", b"register_broker", "remove_topic", b"remove_topic", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_state", b"applied_state", "config", b"config", "no_op", b"no_op", "partition", b"partition", "record", b"record", "register_broker", b"register_broker", "remove_topic", b"remove_topic", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "topic", "partition", "config", "remove_topic", "no_op"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "topic", "partition", "config", "remove_topic", "no_op", "applied_state"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -298,3 +304,35 @@ class NoOpRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NoOpRecord: _TypeAlias = NoOpRecord  # noqa: Y015
+
+@_typing.final
+class AppliedStateRecord(_message.Message):
+    """What the state machine had come to at the end of a snapshot, so that who loads it goes on from there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    STATE_DIGEST_END_OFFSET_FIELD_NUMBER: _builtins.int
+    STATE_DIGEST_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """Over everything applied, 16 bytes."""
+    state_digest_end_offset: _builtins.int
+    """The last offset below it at which digests are compared; not set: none yet."""
+    state_digest: _builtins.bytes
+    """What the digest was there, 16 bytes."""
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+        state_digest_end_offset: _builtins.int | None = ...,
+        state_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_state_digest_end_offset", b"_state_digest_end_offset", "state_digest_end_offset", b"state_digest_end_offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_state_digest_end_offset", b"_state_digest_end_offset", "digest", b"digest", "state_digest", b"state_digest", "state_digest_end_offset", b"state_digest_end_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__state_digest_end_offset: _TypeAlias = _typing.Literal["state_digest_end_offset"]  # noqa: Y015
+    _WhichOneofArgType__state_digest_end_offset: _TypeAlias = _typing.Literal["_state_digest_end_offset", b"_state_digest_end_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__state_digest_end_offset) -> _WhichOneofReturnType__state_digest_end_offset | None: ...
+
+Global___AppliedStateRecord: _TypeAlias = AppliedStateRecord  # noqa: Y015

@@ -4,7 +4,8 @@ KraftlogError                 everything that we raise on purpose
 ├── ProtocolError             carries an ErrorCode: what a peer or caller is told
 ├── StorageError              a file or directory is not what it must be; the message says which and why
 │   ├── OutOfSpace            no room for an append; nothing was written
-│   └── CorruptLog            bytes that were durable are damaged
+│   ├── CorruptLog            bytes that were durable are damaged
+│   └── CorruptSnapshot       a snapshot is not whole
 ├── DirectoryError            identity, lock or format version of a data directory refuses the start
 └── ConfigurationError        a setting is missing, unknown or contradicts another
 
@@ -82,6 +83,10 @@ class OutOfSpace(StorageError):
 
 class CorruptLog(StorageError):
     """Bytes that were durable are damaged."""
+
+
+class CorruptSnapshot(StorageError):
+    """A snapshot is incomplete or damaged: it must be neither loaded nor served."""
 
 
 class DirectoryError(KraftlogError):

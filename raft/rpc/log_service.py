@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -28,6 +28,9 @@ STATUS_OF_ERROR: Final = {
     ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
     ErrorCode.INCONSISTENT_CLUSTER_ID: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    ErrorCode.SNAPSHOT_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorCode.CORRUPT_MESSAGE: grpc.StatusCode.DATA_LOSS,
+    ErrorCode.KAFKA_STORAGE_ERROR: grpc.StatusCode.INTERNAL,
 }
 
 ERROR_KEY: Final = "kraftlog-error"
@@ -145,9 +148,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         )
 
 
-async def abort(
-    context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse], error: ProtocolError
-) -> None:
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ProtocolError) -> None:
     """End a call with Kafka's error: its number in the trailer `kraftlog-error`, its words in the details."""
     await context.abort(
         STATUS_OF_ERROR.get(error.code, grpc.StatusCode.UNKNOWN),

@@ -5,6 +5,7 @@
     quorum-state-0     \\ the quorum state, two copies (raft.storage.quorum_state)
     quorum-state-1     /
     log/               segments (raft.storage.segmented_log)
+    snapshots/         snapshots (snapshot.store)
     metadata.db        the state machine's SQLite file: derived data
 
 The directory id stands for this copy of the data: a directory that is lost or formatted anew has another one, so
@@ -26,6 +27,7 @@ FORMAT_VERSION = 1
 LOCK_NAME = ".lock"
 META_NAME = "meta.properties"
 LOG_NAME = "log"
+SNAPSHOTS_NAME = "snapshots"
 METADATA_DATABASE_NAME = "metadata.db"
 
 _CRC_KEY = "crc32c"
@@ -126,6 +128,11 @@ class DataDirectory:
     def log_path(self) -> str:
         """The directory of the log's segments."""
         return join(self.path, LOG_NAME)
+
+    @property
+    def snapshots_path(self) -> str:
+        """The directory of the snapshots, once there are some."""
+        return join(self.path, SNAPSHOTS_NAME)
 
     @property
     def metadata_database_path(self) -> str:

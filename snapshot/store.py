@@ -1,0 +1,70 @@
+"""The snapshots of one node: a directory of files, and nothing remembered beside it.
+
+Whoever has a snapshot open may go on reading it when it is deleted: it is given another name first, and its bytes go
+later (SN-42).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from secrets import token_hex
+
+from raft.core.types import OffsetAndEpoch
+from raft.storage.files import FileSystem, join
+from snapshot.format import SnapshotHeader
+from snapshot.names import DELETED_SUFFIX, is_leftover, parse_snapshot_name, snapshot_name
+from snapshot.reader import SnapshotReader
+from snapshot.writer import SnapshotWriter
+
+
+class SnapshotStore:
+    """The snapshots in a directory. Any number of processes may look; one at a time may change them."""
+
+    def __init__(self, files: FileSystem, directory: str, *, token: Callable[[], str] = lambda: token_hex(8)) -> None:
+        """The directory is made if it is missing. `token` gives random lower-case hexadecimal digits."""
+        self._files = files
+        self._token = token
+        self.directory = directory
+        files.make_directories(directory)
+
+    def ids(self) -> tuple[OffsetAndEpoch, ...]:
+        """Every snapshot's id, the oldest first. Lists the directory."""
+        names = self._files.list_directory(self.directory)
+        return tuple(sorted(found for name in names if (found := parse_snapshot_name(name)) is not None))
+
+    def latest(self) -> OffsetAndEpoch | None:
+        """The id of the newest one, None if there is none."""
+        return max(self.ids(), default=None)
+
+    def path_of(self, snapshot_id: OffsetAndEpoch) -> str:
+        """Where the snapshot with that id is, if there is one."""
+        return join(self.directory, snapshot_name(snapshot_id))
+
+    def create(self, snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> SnapshotWriter | None:
+        """Begin the snapshot with that id; None if it is there already. Raises OutOfSpace or StorageError."""
+        if self._files.exists(self.path_of(snapshot_id)):
+            return None
+        return SnapshotWriter(self._files, self.directory, snapshot_id, header, self._token())
+
+    def open(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        """Read a snapshot. Raises StorageError if there is none, CorruptSnapshot if it has no header."""
+        return SnapshotReader(self._files, self.path_of(snapshot_id))
+
+    def delete(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Make it none, durably. Its bytes stay until `remove_deleted`. Raises StorageError if there is none."""
+        path = self.path_of(snapshot_id)
+        self._files.rename(path, path + DELETED_SUFFIX)
+        self._files.fsync_directory(self.directory)
+
+    def remove_deleted(self) -> None:
+        """Remove the bytes of deleted snapshots, which nobody may need any more."""
+        self._remove(lambda name: name.endswith(DELETED_SUFFIX))
+
+    def clean_up(self) -> None:
+        """Remove what is no snapshot: half-written and deleted ones. For a start, when nobody is at work (SN-44)."""
+        self._remove(lambda _: True)
+
+    def _remove(self, wanted: Callable[[str], bool]) -> None:
+        for name in self._files.list_directory(self.directory):
+            if is_leftover(name) and wanted(name):
+                self._files.remove(join(self.directory, name))

@@ -1,0 +1,113 @@
+"""Writes one snapshot: append, freeze, close (rule SN-05)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import sha256
+from types import TracebackType
+from typing import Final, Self
+
+from raft.core.checks import check
+from raft.core.errors import StorageError
+from raft.core.types import Batch, Offset, OffsetAndEpoch
+from raft.storage.batch import encode_batch
+from raft.storage.files import FileSystem, join
+from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, footer_batch, header_batch
+from snapshot.names import part_name, snapshot_name
+
+FLUSH_BYTES: Final = 4 * 1024 * 1024
+"""So much is written between two syncs: one at the end of a large file would hold up the log's on the same disk."""
+
+
+class SnapshotWriter:
+    """A snapshot that is being made. It is there for others, whole and durable, from `freeze` on."""
+
+    def __init__(
+        self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, header: SnapshotHeader, token: str
+    ) -> None:
+        """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it."""
+        self.snapshot_id = snapshot_id
+        self._header = header
+        self._files = files
+        self._directory = directory
+        self.path = join(directory, snapshot_name(snapshot_id))
+        """Where the snapshot is once it is frozen."""
+        self._part_path = join(directory, part_name(snapshot_id, token))
+        self._digest = sha256()
+        self._size_bytes = 0
+        self._flushed_bytes = 0
+        self._end_offset = Offset(0)
+        self._is_frozen = False
+        self._file = files.open(self._part_path, create=True)
+        self._is_open = True
+        try:
+            self._write(header_batch(snapshot_id, header))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is written."""
+        return self._size_bytes
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it is a snapshot now."""
+        return self._is_frozen
+
+    def append(self, body: bytes, record_count: int) -> None:
+        """Add one data batch: an encoded `kraftpb.v1.BatchBody` with `record_count` records, at least one.
+
+        Raises StorageError, such as OutOfSpace: then close it, the snapshot cannot be made. It is an
+        InvariantViolation after `freeze` or `close`.
+        """
+        batch = encode_batch(
+            self._end_offset,
+            self.snapshot_id.epoch,
+            body,
+            record_count,
+            self._header.last_contained_log_timestamp_ms,
+        )
+        self._write(batch)
+
+    def freeze(self) -> None:
+        """Write the footer, make the file durable, and give it its name. Raises as `append` does."""
+        self._write(footer_batch(self._end_offset, self.snapshot_id, self._header, self._digest.digest()))
+        self._file.fsync()
+        self._files.rename(self._part_path, self.path)
+        self._files.fsync_directory(self._directory)
+        self._is_frozen = True
+
+    def close(self) -> None:
+        """Let go of the file. What was not frozen is deleted (SN-05); closing twice changes nothing."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._file.close()
+        if not self._is_frozen:
+            with suppress(StorageError):  # the next start removes it
+                self._files.remove(self._part_path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, batch: Batch) -> None:
+        check(
+            self._is_open and not self._is_frozen and len(batch.data) <= BATCH_BYTES_MAX,
+            "a snapshot takes batches of bounded size until it is frozen or closed",
+            path=self.path,
+            size=len(batch.data),
+        )
+        self._file.write_at(self._size_bytes, batch.data)
+        self._digest.update(batch.data)
+        self._size_bytes += len(batch.data)
+        self._end_offset = batch.end_offset
+        if self._size_bytes - self._flushed_bytes >= FLUSH_BYTES:
+            self._file.fdatasync()
+            self._flushed_bytes = self._size_bytes

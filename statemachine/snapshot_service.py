@@ -1,0 +1,151 @@
+"""Serves SnapshotService: take a snapshot, list the node's, read one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc.aio
+
+from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
+from kraftpb.v1.common_pb2 import EpochEndOffset
+from raft.core.errors import CorruptSnapshot, ErrorCode, ProtocolError, StorageError
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.rpc.log_service import abort
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
+from statemachine.machine import MetadataMachine
+from statemachine.snapshot_generator import SnapshotGenerator
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""How much of a snapshot one message carries."""
+
+READS_MAX: Final = 16
+"""So many snapshots may be read at a time; each is read whole before the first byte is sent."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
+    """The snapshots of one node."""
+
+    def __init__(
+        self, node_id: NodeId, snapshots: SnapshotStore, generator: SnapshotGenerator, machine: MetadataMachine
+    ) -> None:
+        self._node_id = node_id
+        self._snapshots = snapshots
+        self._generator = generator
+        self._machine = machine
+        self._reads = 0
+
+    async def CreateSnapshot(
+        self, request: snapshot_pb2.CreateSnapshotRequest, context: Context
+    ) -> snapshot_pb2.CreateSnapshotResponse:
+        """Take one of what is applied now, and answer when it is durable."""
+        try:
+            self._machine.refuse_if_fenced()
+            taken = await self._generator.take()
+            described = await asyncio.to_thread(self._describe, taken.snapshot_id)
+        except ProtocolError as error:
+            await abort(context, error)
+            raise
+        except StorageError as error:
+            await abort(context, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            raise
+        return snapshot_pb2.CreateSnapshotResponse(node_id=self._node_id, snapshot=described, is_new=taken.is_new)
+
+    async def ListSnapshots(
+        self, request: snapshot_pb2.ListSnapshotsRequest, context: Context
+    ) -> snapshot_pb2.ListSnapshotsResponse:
+        """All that are whole enough to have a header."""
+        found = await asyncio.to_thread(self._describe_all)
+        return snapshot_pb2.ListSnapshotsResponse(node_id=self._node_id, snapshots=found)
+
+    async def ReadSnapshot(
+        self, request: snapshot_pb2.ReadSnapshotRequest, context: Context
+    ) -> AsyncIterator[snapshot_pb2.ReadSnapshotResponse]:
+        """The bytes of one that is whole."""
+        self._reads += 1
+        try:
+            with await asyncio.to_thread(self._open_verified, request) as reader:
+                point = _point_to_proto(reader.snapshot_id)
+                for position in range(0, reader.size_bytes, CHUNK_BYTES):
+                    yield snapshot_pb2.ReadSnapshotResponse(
+                        snapshot_id=point,
+                        size_bytes=reader.size_bytes,
+                        position=position,
+                        data=reader.read_at(position, CHUNK_BYTES),
+                    )
+        except ProtocolError as error:
+            await abort(context, error)
+        finally:
+            self._reads -= 1
+
+    def _open_verified(self, request: snapshot_pb2.ReadSnapshotRequest) -> SnapshotReader:
+        if self._reads > READS_MAX:
+            raise ProtocolError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{READS_MAX} snapshots are being read here; try again later"
+            )
+        wanted = self._wanted(request)
+        try:
+            reader = self._snapshots.open(wanted)
+        except CorruptSnapshot as error:
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        except StorageError:
+            raise _not_found(wanted) from None
+        try:
+            reader.verify()
+        except CorruptSnapshot as error:
+            reader.close()
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def _wanted(self, request: snapshot_pb2.ReadSnapshotRequest) -> OffsetAndEpoch:
+        if not request.HasField("snapshot_id"):
+            latest = self._snapshots.latest()
+            if latest is None:
+                raise ProtocolError(ErrorCode.SNAPSHOT_NOT_FOUND, "this node has no snapshot yet; have it take one")
+            return latest
+        point = request.snapshot_id
+        if point.epoch < 0 or point.end_offset < 0:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"snapshot {point.end_offset}-{point.epoch} cannot be; neither number is negative",
+            )
+        wanted = OffsetAndEpoch(epoch=Epoch(point.epoch), offset=Offset(point.end_offset))
+        if wanted not in self._snapshots.ids():
+            raise _not_found(wanted)
+        return wanted
+
+    def _describe_all(self) -> list[snapshot_pb2.Snapshot]:
+        described = []
+        for snapshot_id in self._snapshots.ids():
+            try:
+                described.append(self._describe(snapshot_id))
+            except StorageError:  # damaged, or deleted since
+                continue
+        return described
+
+    def _describe(self, snapshot_id: OffsetAndEpoch) -> snapshot_pb2.Snapshot:
+        with self._snapshots.open(snapshot_id) as reader:
+            return snapshot_pb2.Snapshot(
+                snapshot_id=_point_to_proto(snapshot_id),
+                size_bytes=reader.size_bytes,
+                last_contained_log_timestamp=reader.header.last_contained_log_timestamp_ms,
+                path=reader.path,
+            )
+
+
+def _point_to_proto(point: OffsetAndEpoch) -> EpochEndOffset:
+    return EpochEndOffset(epoch=point.epoch, end_offset=point.offset)
+
+
+def _not_found(wanted: OffsetAndEpoch) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        f"this node has no snapshot with end offset {wanted.offset} and epoch {wanted.epoch}; list those that it has",
+    )

@@ -1,0 +1,99 @@
+"""Takes a snapshot of a node's metadata database, while the node goes on committing to it.
+
+`python -m statemachine.snapshotting DATABASE DIRECTORY` does it in a process of its own, so that the node's event loop
+shares no interpreter with it; one line of JSON says what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from raft.core.errors import KraftlogError, StorageError
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.storage.posix import PosixFileSystem
+from snapshot.store import SnapshotStore
+from statemachine.image import snapshot_point, write_image
+from statemachine.schema import open_reader
+
+SNAPSHOTS_KEPT: Final = 2
+"""The newest ones stay: if one is damaged, the one before serves."""
+
+NICENESS: Final = 10
+"""How far the process stands back behind the node's own."""
+
+
+class TakenSnapshot(NamedTuple):
+    """A snapshot of what was applied when it was asked for."""
+
+    snapshot_id: OffsetAndEpoch
+    path: str
+    size_bytes: int
+    is_new: bool
+    """False: it had been taken before, and nothing was applied since."""
+
+
+def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
+    """Write a snapshot of what is committed to the database now, then delete all but the newest ones.
+
+    Readers and the writer of the database go on. Raises StorageError if there is nothing to take, the database cannot
+    be read, or the snapshot cannot be written; then no new snapshot is there.
+    """
+    snapshots.remove_deleted()
+    with closing(open_reader(database)) as connection:
+        connection.execute("BEGIN")
+        point = snapshot_point(connection)
+        if point is None:
+            raise StorageError(f"nothing is applied to {database} yet, so there is nothing to take a snapshot of")
+        writer = snapshots.create(*point)
+        if writer is not None:
+            with writer:
+                write_image(connection, writer)
+                writer.freeze()
+    for old_id in snapshots.ids()[:-SNAPSHOTS_KEPT]:
+        snapshots.delete(old_id)
+    with snapshots.open(point.snapshot_id) as reader:
+        return TakenSnapshot(point.snapshot_id, reader.path, reader.size_bytes, writer is not None)
+
+
+def encode_taken(taken: TakenSnapshot) -> str:
+    """What the process prints."""
+    point = taken.snapshot_id
+    return json.dumps(
+        {
+            "endOffset": point.offset,
+            "epoch": point.epoch,
+            "path": taken.path,
+            "sizeBytes": taken.size_bytes,
+            "isNew": taken.is_new,
+        }
+    )
+
+
+def decode_taken(line: str | bytes) -> TakenSnapshot:
+    """What the process printed."""
+    said: dict[str, Any] = json.loads(line)
+    point = OffsetAndEpoch(epoch=Epoch(said["epoch"]), offset=Offset(said["endOffset"]))
+    return TakenSnapshot(point, said["path"], said["sizeBytes"], said["isNew"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process: exit code 0 and a line of JSON, or 1 and the reason on standard error."""
+    database, directory = arguments
+    os.nice(NICENESS)
+    try:
+        taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory))
+    except KraftlogError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(encode_taken(taken) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
