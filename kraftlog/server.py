@@ -83,6 +83,8 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             )
         )
         machine = MetadataMachine(store)
+        generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
+        machine.subscribe(generator)
         is_voter = config.voter_set.get(config.node_id) is not None
 
         def on_listener_fault(listener: Listener, error: Exception) -> None:
@@ -95,10 +97,9 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             if node.log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
                 store.rebuild_if_ahead(node.log.log_end_offset, node.log.epochs)
                 restore_if_empty(store, snapshots, node.log)
+                machine.resume()
             controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
             machine.report_state_digests_to(client.report_state_digest)
-            generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
-            machine.subscribe(generator)
             client.register(machine, start_offset=store.applied_end_offset)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)
             servicer = SnapshotServicer(config.node_id, snapshots, generator, machine)
@@ -121,4 +122,7 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             on_listener_fault=on_listener_fault,
             on_state_diverged=machine.fence,
         ) as node:
-            yield node
+            try:
+                yield node
+            finally:
+                await generator.close()

@@ -106,11 +106,15 @@ def _restored(reader: SnapshotReader, state: AppliedStateRecord) -> Restored:
 
 def _records(reader: SnapshotReader, batch: Batch) -> list[MetadataRecord]:
     try:
-        return list(MetadataBatch.FromString(batch_body(batch)).records)
-    except DecodeError as error:
+        records = list(MetadataBatch.FromString(batch_body(batch)).records)
+    except DecodeError:
+        records = []
+    if len(records) != batch.record_count:
         raise CorruptSnapshot(
-            f"the snapshot {reader.path} has a batch at offset {batch.base_offset} that is no MetadataBatch: {error}"
-        ) from None
+            f"the snapshot {reader.path} has a batch at offset {batch.base_offset} that is no MetadataBatch with"
+            f" {batch.record_count} records"
+        )
+    return records
 
 
 def _applied_state(connection: sqlite3.Connection) -> Iterator[MetadataRecord]:

@@ -84,6 +84,10 @@ class MetadataMachine(Listener):
         """Why committed records cannot be applied, None while they can: no room on the disk, a lock, or a fence."""
         return self._fence or self._obstacle
 
+    def resume(self) -> None:
+        """Go on from what the store holds now: it may have been made anew since. For before it is registered."""
+        self._applied_end_offset = self._store.applied_end_offset
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
         self._subscribers.append(subscriber)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio.subprocess import PIPE, Process
-from contextlib import suppress
+from asyncio.subprocess import PIPE
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +42,6 @@ class SnapshotGenerator:
         self._bytes_at_last = store.applied_bytes
         self._last_end_offset = Offset(0)
         self._taking: asyncio.Task[TakenSnapshot] | None = None
-        self._process: Process | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_failed = False
         self._is_shut_down = False
@@ -71,13 +69,17 @@ class SnapshotGenerator:
         """Every node takes its own, whoever leads."""
 
     def shut_down(self) -> None:
-        """Take no more, and abandon the one that is being taken."""
+        """Take no more."""
         self._is_shut_down = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+
+    async def close(self) -> None:
+        """Abandon the snapshot that is being taken, if one is."""
+        self.shut_down()
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.gather(self._taking, return_exceptions=True)
 
     # --- taking one ---------------------------------------------------------------------------------------------------
 
@@ -124,15 +126,16 @@ class SnapshotGenerator:
         if self._is_shut_down:
             raise StorageError("this node shuts down; ask another")
         command = (sys.executable, "-m", "statemachine.snapshotting", str(self._store.path), self._directory)
-        self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
         try:
-            said, complaints = await self._process.communicate()
-        finally:
-            if self._process.returncode is None:
-                self._process.kill()
-        if self._process.returncode != 0:
+            said, complaints = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        if process.returncode != 0:
             lines = complaints.decode(errors="replace").strip().splitlines()
-            reason = lines[-1] if lines else f"its process ended with {self._process.returncode}"
+            reason = lines[-1] if lines else f"its process ended with {process.returncode}"
             raise StorageError(f"the snapshot could not be taken: {reason}")
         return decode_taken(said)
 

@@ -1,16 +1,48 @@
-"""What holds for every test: a command run in the test's own process leaves the logging as it was."""
+"""What holds for every test, and what a run of all of them must have hit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import structlog
 
+from raft.core.errors import ErrorCode, ProtocolError
+from sim.marks import ERRORS as HIT_BY_SEEDS
+
+raised: Final[set[ErrorCode]] = set()
+NOT_AN_ERROR: Final = {ErrorCode.NONE}
+
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Otherwise the next test would log to the standard error that this one's capture has closed."""
+    """A command run in the test's process sets up logging; the next one would log to a closed capture."""
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Note every error code that is raised from now on."""
+    init = ProtocolError.__init__
+
+    def noted(self: ProtocolError, code: ErrorCode, message: str) -> None:
+        raised.add(code)
+        init(self, code, message)
+
+    ProtocolError.__init__ = noted  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run of all tests in which an error code never came up has failed: nobody knows whether it would be right."""
+    is_whole = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(
+        session.config.getoption(name) for name in ("keyword", "markexpr", "collectonly", "lf")
+    )
+    missing = set(ErrorCode) - NOT_AN_ERROR - set(HIT_BY_SEEDS) - raised
+    if is_whole and exitstatus == pytest.ExitCode.OK and missing:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        names = ", ".join(sorted(code.name for code in missing))
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line(f"\nno test came to these error codes: {names}", red=True)

@@ -14,6 +14,7 @@ from raft.core.config import QuorumConfig
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId
 from raft.storage.segmented_log import LogConfig
+from statemachine.snapshot_generator import SnapshotConfig
 
 VALID = """
 node.id = 1
@@ -204,7 +205,7 @@ def test_rendering_an_unknown_key_is_refused() -> None:
 
 
 def test_every_setting_sets_a_field_and_every_quorum_field_has_a_setting() -> None:
-    owners = {"node": NodeConfig, "quorum": QuorumConfig, "log": LogConfig}
+    owners = {"node": NodeConfig, "quorum": QuorumConfig, "log": LogConfig, "snapshots": SnapshotConfig}
     for setting in SETTINGS:
         assert setting.field in {field.name for field in fields(owners[setting.section])}
     quorum_fields = {setting.field for setting in SETTINGS if setting.section == "quorum"}

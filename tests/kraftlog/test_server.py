@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import structlog
 
 from kraftlog.config import NodeConfig
+from kraftlog.connection import connect
 from kraftlog.server import running_node
+from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from raft.core.errors import CorruptLog
 from raft.core.types import Endpoint, NodeId
 from raft.storage.directory import DataDirectory
@@ -48,6 +51,25 @@ async def test_a_metadata_database_that_is_gone_is_made_again_from_the_log(tmp_p
         await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
         brokers = (await client.list_brokers()).brokers
     assert [broker.broker_id for broker in brokers] == [7, 8]
+
+
+async def test_a_metadata_database_that_is_gone_is_made_again_from_snapshot_and_log(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+        async with connect(config.listener) as channel:
+            stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
+            taken = await stub.CreateSnapshot(snapshot_pb2.CreateSnapshotRequest())
+        await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
+    for path in (tmp_path / "node").glob("metadata.db*"):
+        path.unlink()
+    with structlog.testing.capture_logs() as logs:
+        async with running_node(config), AdminClient([config.listener]) as client:
+            await client.register_broker(9, [("PLAINTEXT", "localhost", 9094)])
+            brokers = (await client.list_brokers()).brokers
+    restored = [line["end_offset"] for line in logs if line["event"] == "metadata database restored"]
+    assert restored == [taken.snapshot.snapshot_id.end_offset]
+    assert [broker.broker_id for broker in brokers] == [7, 8, 9]
 
 
 async def test_a_copied_directory_of_another_node_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""The state as a snapshot and back: nothing is lost, and nothing but the state decides about the bytes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch, MetadataRecord
+from raft.core.errors import CorruptSnapshot
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.storage.batch import batch_body
+from raft.storage.posix import PosixFileSystem
+from snapshot.format import SnapshotHeader
+from snapshot.store import SnapshotStore
+from statemachine.image import RECORDS_PER_BATCH_MAX
+from statemachine.store import MetadataStore
+from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, partition, topic
+from tests.statemachine.snapshots import bytes_of, content, filled, posix_snapshots, snapshot_of
+from tests.statemachine.test_store_model import RUNS as ANY_RUNS
+from tests.statemachine.test_store_model import possible
+
+POINT = OffsetAndEpoch(epoch=Epoch(1), offset=Offset(7))
+STATE = MetadataRecord(applied_state=AppliedStateRecord(digest=bytes(16)))
+
+
+def empty(path: Path) -> MetadataStore:
+    return MetadataStore.open(path, CLUSTER_ID)
+
+
+def written(snapshots: SnapshotStore, bodies: Sequence[bytes], cluster_id: str = CLUSTER_ID) -> OffsetAndEpoch:
+    """A whole snapshot with these data batches."""
+    writer = snapshots.create(POINT, SnapshotHeader(5, cluster_id))
+    assert writer is not None
+    with writer:
+        for body in bodies:
+            writer.append(body, count(body))
+        writer.freeze()
+    return POINT
+
+
+def count(body: bytes) -> int:
+    try:
+        return len(MetadataBatch.FromString(body).records)
+    except DecodeError:
+        return 1
+
+
+def encoded(*records: MetadataRecord) -> bytes:
+    return MetadataBatch(records=records).SerializeToString()
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs=ANY_RUNS, later=ANY_RUNS)
+def test_what_is_loaded_is_what_was_applied_and_goes_on_the_same(
+    runs: list[list[MetadataRecord]], later: list[list[MetadataRecord]]
+) -> None:
+    kept = possible(runs + later)
+    log = log_of(kept)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        snapshots = posix_snapshots(directory / "snapshots")
+        with (
+            closing(filled(directory / "a.db", log[: len(runs)])) as store,
+            closing(empty(directory / "b.db")) as other,
+        ):
+            point = snapshot_of(store, snapshots)
+            with snapshots.open(point) as reader:
+                other.restore(reader)
+            assert content(other.reader) == content(store.reader)
+            assert (other.applied, other.state_digest) == (store.applied, store.state_digest)
+            for each in (store, other):
+                each.apply(log)
+            assert content(other.reader) == content(store.reader)
+
+
+@settings(max_examples=50, deadline=None)
+@given(runs=ANY_RUNS, cut=st.integers(0, 12))
+def test_sn06_the_bytes_of_a_snapshot_depend_on_the_state_alone(runs: list[list[MetadataRecord]], cut: int) -> None:
+    log = log_of(possible(runs))
+    with tempfile.TemporaryDirectory() as name:
+        made = []
+        for turn, parts in enumerate(([log], [log[:cut], log[cut:]])):
+            directory = Path(name) / str(turn)
+            directory.mkdir()
+            snapshots = posix_snapshots(directory / "snapshots")
+            with closing(empty(directory / "metadata.db")) as store:
+                for part in parts:
+                    store.apply(part)
+                path = snapshots.path_of(snapshot_of(store, snapshots))
+            made.append(bytes_of(PosixFileSystem(), path))
+        assert made[0] == made[1]
+
+
+def test_sn33_records_come_in_a_fixed_order_at_most_1024_in_a_batch(tmp_path: Path) -> None:
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    runs = [[topic(f"t{number}", number) for number in range(1, 900)], [partition(1, number) for number in range(500)]]
+    with closing(filled(tmp_path / "metadata.db", log_of(runs))) as store:
+        point = snapshot_of(store, snapshots)
+    with snapshots.open(point) as reader:
+        batches = [MetadataBatch.FromString(batch_body(batch)).records for batch in reader.batches()]
+    assert [len(records) for records in batches] == [RECORDS_PER_BATCH_MAX, 1 + 899 + 500 - RECORDS_PER_BATCH_MAX]
+    kinds = [record.WhichOneof("record") for records in batches for record in records]
+    assert kinds == ["applied_state", *["topic"] * 899, *["partition"] * 500]
+
+
+def test_the_header_has_the_time_of_the_last_batch_below_the_end(tmp_path: Path) -> None:
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    with closing(filled(tmp_path / "metadata.db", [batch(0, [no_op()], epoch=3)])) as store:
+        point = snapshot_of(store, snapshots)
+    assert point == OffsetAndEpoch(epoch=Epoch(3), offset=Offset(1))
+    with snapshots.open(point) as reader:
+        assert reader.header == SnapshotHeader(1, CLUSTER_ID)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "cluster_id", "reason"),
+    [
+        ([encoded(STATE)], "MkU3OEVBNTcwNTJENDM2Qg", "is of cluster MkU3"),
+        ([], CLUSTER_ID, "does not say what its state machine had come to"),
+        ([encoded(topic("a", 1))], CLUSTER_ID, "does not say what its state machine had come to"),
+        ([encoded(STATE), b"\x0f"], CLUSTER_ID, "no MetadataBatch"),
+        ([encoded(STATE), encoded(partition(1))], CLUSTER_ID, "cannot be applied"),
+        ([encoded(STATE), encoded(STATE)], CLUSTER_ID, "cannot be applied"),
+        ([encoded(STATE, topic("a", 1)), encoded(topic("a", 2))], CLUSTER_ID, "cannot be applied"),
+        (
+            [encoded(MetadataRecord(applied_state=AppliedStateRecord(digest=b"short")))],
+            CLUSTER_ID,
+            "not 16 bytes long",
+        ),
+    ],
+)
+def test_a_snapshot_that_holds_something_else_is_refused_and_changes_nothing(
+    tmp_path: Path, bodies: list[bytes], cluster_id: str, reason: str
+) -> None:
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    point = written(snapshots, bodies, cluster_id)
+    with closing(filled(tmp_path / "metadata.db")) as store:
+        before = content(store.reader)
+        with snapshots.open(point) as reader, pytest.raises(CorruptSnapshot, match=reason):
+            store.restore(reader)
+        assert content(store.reader) == before
+        store.apply([batch(store.applied_end_offset, [topic("more", 9)])])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metadata.db", "snapshots"]
+
+
+def test_a_snapshot_that_is_damaged_at_its_end_changes_nothing(tmp_path: Path) -> None:
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    with closing(filled(tmp_path / "other.db")) as store:
+        point = snapshot_of(store, snapshots)
+    path = Path(snapshots.path_of(point))
+    path.write_bytes(path.read_bytes()[:-1])
+    with closing(empty(tmp_path / "metadata.db")) as store:
+        with snapshots.open(point) as reader, pytest.raises(CorruptSnapshot, match="damaged"):
+            store.restore(reader)
+        assert store.applied_end_offset == 0
+        assert store.reader.execute("SELECT count(*) FROM topics").fetchone() == (0,)
