@@ -78,7 +78,8 @@ async def load(client: AdminClient, callers: int, seconds: float, operation: Cal
     return result
 
 
-def _single() -> admin_pb2.Operation:
+def single_operation() -> admin_pb2.Operation:
+    """One config of one topic set to a value that it never had."""
     return alter_configs_operation([set_config(TOPIC, CONFIG, str(next(_VALUES)))])
 
 
@@ -97,8 +98,8 @@ async def run(seconds: float, directory: Path | None, json_path: Path | None, co
             await prepare(client)
             await client.create_topics([new_topic(f"{TOPIC}-{number}") for number in range(BATCH_TOPICS)])
             status.update(f"{CALLERS} callers, single operations")
-            await load(client, CALLERS, WARM_UP_SECONDS, _single)
-            single = await load(client, CALLERS, seconds, _single)
+            await load(client, CALLERS, WARM_UP_SECONDS, single_operation)
+            single = await load(client, CALLERS, seconds, single_operation)
             status.update(f"{BATCH_CALLERS} callers, {BATCH_TOPICS} records an operation")
             many = await load(client, BATCH_CALLERS, seconds, _many)
     result = {

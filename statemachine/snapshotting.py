@@ -7,7 +7,6 @@ shares no interpreter with it; one line of JSON says what came of it.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -23,9 +22,6 @@ from statemachine.schema import open_reader
 
 SNAPSHOTS_KEPT: Final = 2
 """The newest ones stay: if one is damaged, the one before serves."""
-
-NICENESS: Final = 10
-"""How far the process stands back behind the node's own."""
 
 
 class TakenSnapshot(NamedTuple):
@@ -85,7 +81,6 @@ def decode_taken(line: str | bytes) -> TakenSnapshot:
 def main(arguments: Sequence[str]) -> int:
     """The process: exit code 0 and a line of JSON, or 1 and the reason on standard error."""
     database, directory = arguments
-    os.nice(NICENESS)
     try:
         taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory))
     except KraftlogError as error:

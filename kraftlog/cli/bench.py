@@ -89,6 +89,24 @@ def failover(
     _run(run(rounds, directory, json, _console()))
 
 
+@app.command()
+def snapshot(
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How much metadata there is.")] = 1_000_000,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="How long to measure without a snapshot.")
+    ] = 10.0,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Take snapshots of much metadata.
+
+    Times them, what admin operations notice of them, a restart, and a database made anew from one.
+    """
+    from bench.snapshot import run
+
+    _run(run(partitions, seconds, directory, json, _console()))
+
+
 def _console() -> Any:
     from rich.console import Console
 
