@@ -50,3 +50,15 @@ def test_catch_up_tells_when_a_follower_is_level(tmp_path: Path) -> None:
     result = json.loads(file.read_text())
     assert result["records"] == 2000
     assert 0 < result["answers_after_seconds"] <= result["log_level_after_seconds"] <= result["applied_after_seconds"]
+
+
+def test_snapshot_tells_what_one_costs_and_that_all_nodes_make_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "snapshot.json"
+    finished = kraftlog("bench", "snapshot", "--partitions", 300, "--seconds", 0.2, "--json", file, timeout=110)
+    assert (finished.code, finished.errors) == (0, "")
+    assert "have the same digest" in finished.output
+    result = json.loads(file.read_text())
+    assert (result["partitions"], result["different_digests"]) == (300, 1)
+    assert result["snapshot_bytes"] > 0
+    assert {figures.keys() == FIGURES for figures in result["submit_to_ack_ms"].values()} == {True}
+    assert result["resident_mib"].keys() == {"1", "2", "3", "4", "5"}

@@ -1,0 +1,64 @@
+"""The commands in docs/operations/ do what the page says, in its order, on a cluster of one voter."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraftlog.settings import SETTING_BY_KEY
+from statemachine.snapshot_generator import SnapshotConfig
+from tests.kraftlog.commands import Run, environment
+from tests.process.test_up import up
+
+pytestmark = pytest.mark.process
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations" / "snapshots.md").read_text()
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def shell(block: str, directory: Path, addresses: str, cluster: Path) -> str:
+    """Run one block as a user does; what it printed."""
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    finished = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", block],
+        cwd=directory,
+        env=environment(PATH=path, KRAFTLOG_BOOTSTRAP_SERVER=addresses, CLUSTER=str(cluster)),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (finished.returncode, finished.stderr) == (0, ""), block
+    return finished.stdout
+
+
+def test_snapshots(tmp_path: Path, run: Run) -> None:
+    cluster, directory = tmp_path / "cluster", tmp_path / "elsewhere"
+    directory.mkdir()
+    with up(cluster, "--voters", 1) as (_, addresses):
+        at = ("--bootstrap-server", addresses)
+        assert run("brokers", "register", *at, "--id", 1, "--endpoint", "PLAINTEXT://localhost:9092").code == 0
+        assert run("topics", "create", "orders", *at, "--config", "retention.ms=5").code == 0
+        created, saved, verified, looked, live, checked = (
+            shell(block, directory, addresses, cluster) for block in BLOCKS
+        )
+    (copy,) = (directory / "backup").iterdir()
+    assert copy.name in created
+    assert copy.name in saved
+    assert "sound" in verified
+    assert "retention.ms" in looked
+    assert "orders" in looked
+    assert '"endOffset"' in live or "end" in live
+    assert copy.name in checked
+
+
+def test_the_settings_on_the_page_are_the_codes() -> None:
+    documented = dict(re.findall(r"^\| `([a-z.]+)` \| (\d+) \|", PAGE, re.MULTILINE))
+    default = SnapshotConfig()
+    assert {SETTING_BY_KEY[key].field: int(value) for key, value in documented.items()} == {
+        "max_bytes_between": default.max_bytes_between,
+        "max_interval_ms": default.max_interval_ms,
+    }
