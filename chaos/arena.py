@@ -20,6 +20,7 @@ from chaos.truth import Truth
 from kraftlog.cluster import POLL_SECONDS, START_TIMEOUT_SECONDS, LocalCluster, NodeDied
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import NodeId
+from raft.storage.directory import METADATA_DATABASE_NAME
 
 LEADER_TIMEOUT_SECONDS: Final = 3.0
 WATCH_SECONDS: Final = 0.2
@@ -65,6 +66,16 @@ class Arena:
             await self.cluster.kill(node_id)
             self.counts["kills"] += 1
             return True
+
+    async def lose_database(self, node_id: NodeId) -> None:
+        """Remove the metadata database of a node, unless somebody has started it meanwhile."""
+        async with self._locks[node_id]:
+            if self.cluster.is_running(node_id):
+                return
+            self.note(f"lose the database of {node_id}")
+            for path in self.cluster.directory.data_path(node_id).glob(f"{METADATA_DATABASE_NAME}*"):
+                path.unlink()
+            self.counts["databases lost"] += 1
 
     async def terminate(self, node_id: NodeId) -> None:
         """SIGTERM: the node resigns if it leads, and stops by itself; SIGKILL if it does not within 10 s."""

@@ -12,17 +12,23 @@ from typing import Final
 from chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
 from chaos.committed import CommittedLog, committed_log
 from kraftlog.cluster import LocalCluster
-from raft.core.errors import ProtocolError
-from raft.core.types import NodeId, Offset
-from raft.storage.directory import METADATA_DATABASE_NAME
+from kraftlog.connection import connect
+from kraftpb.v1.snapshot_pb2 import CreateSnapshotRequest
+from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
+from raft.core.errors import CorruptSnapshot, ProtocolError
+from raft.core.types import NodeId, Offset, OffsetAndEpoch
+from raft.storage.directory import METADATA_DATABASE_NAME, SNAPSHOTS_NAME
+from raft.storage.posix import PosixFileSystem
 from sim.history import History, Kind, Operation, Outcome
 from sim.linearizability import Verdict, check_history
 from sim.oracle import HistoryViolation, OffsetOracle
+from snapshot.store import SnapshotStore
 from statemachine.queries import applied_end_offset, digest
 from statemachine.schema import open_reader
 
 LEVEL_TIMEOUT_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
+SNAPSHOT_TIMEOUT_SECONDS: Final = 60.0
 STEPS_MAX: Final = 2_000_000
 """A register whose search for an order takes more steps is undecided."""
 
@@ -76,6 +82,38 @@ def databases_agree(cluster: LocalCluster) -> list[str]:
 def _state(data_directory: Path) -> tuple[int, str]:
     with closing(open_reader(data_directory / METADATA_DATABASE_NAME)) as connection:
         return applied_end_offset(connection), digest(connection)
+
+
+async def snapshots_agree(cluster: LocalCluster) -> tuple[int, list[str]]:
+    """Every node takes a snapshot now, when all have applied the same; how many there are, and what is wrong.
+
+    All that the nodes have must be whole, and those of one id the same: that compares the rows of the databases, too.
+    """
+    wrong, last = [], set()
+    for node_id in cluster.node_ids:
+        try:
+            async with connect(cluster.endpoint(node_id)) as channel:
+                stub = SnapshotServiceStub(channel)
+                taken = await stub.CreateSnapshot(CreateSnapshotRequest(), timeout=SNAPSHOT_TIMEOUT_SECONDS)
+        except ProtocolError as error:
+            wrong.append(f"node {node_id} takes no snapshot: {error}")
+        else:
+            last.add((taken.snapshot.snapshot_id.end_offset, taken.snapshot.snapshot_id.epoch))
+    if len(last) > 1:
+        wrong.append(f"the nodes have applied the same, but their snapshots end at {sorted(last)}")
+    digests: dict[OffsetAndEpoch, dict[NodeId, str]] = {}
+    for node_id in cluster.node_ids:
+        store = SnapshotStore(PosixFileSystem(), str(cluster.directory.data_path(node_id) / SNAPSHOTS_NAME))
+        for snapshot_id in store.ids():
+            try:
+                with store.open(snapshot_id) as reader:
+                    digests.setdefault(snapshot_id, {})[node_id] = reader.verify().digest.hex()
+            except CorruptSnapshot as error:
+                wrong.append(f"node {node_id}: {error}")
+    for snapshot_id, by_node in digests.items():
+        if len(set(by_node.values())) > 1:
+            wrong.append(f"the nodes' snapshots that end at {snapshot_id.offset} differ: {by_node}")
+    return sum(map(len, digests.values())), wrong
 
 
 def _listed(found: Mapping[NodeId, tuple[int, str]]) -> str:

@@ -75,6 +75,18 @@ class KillOne(Kill):
         return [self.any_node(arena)]
 
 
+class LoseDatabase(KillOne):
+    """A node is killed, and its database is gone when it comes back: it has its snapshots and its log."""
+
+    name = "lose a database"
+
+    async def start(self, arena: Arena) -> None:
+        """Kill it, and remove the files."""
+        await super().start(arena)
+        for node_id in self._victims:
+            await arena.lose_database(node_id)
+
+
 class KillLeader(Kill):
     """The leader."""
 

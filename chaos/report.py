@@ -21,6 +21,7 @@ VIOLATIONS_SHOWN: Final = 20
 FAULTS: Final = (
     "kills",
     "graceful restarts",
+    "databases lost",
     "pauses",
     "partitions",
     "slow links",
@@ -71,6 +72,7 @@ def figures(run: Run) -> dict[str, Any]:
         "worst_window_acknowledged": min((window.acknowledged for window in run.windows), default=None),
         "longest_unavailability_seconds": round(run.longest_gap_seconds, 3),
         "linearizability": run.verdicts,
+        "snapshots": run.snapshots,
         "lost": run.lost,
         "violations": run.violations,
     }
@@ -98,6 +100,7 @@ def print_result(run: Run, console: Console) -> None:
     table.add_row("longest without one while it was owed", f"{found['longest_unavailability_seconds']:.2f} s")
     for verdict, count in run.verdicts.items():
         table.add_row(f"registers {verdict}", f"{count:,}")
+    table.add_row("snapshots kept, each the same on all nodes that have it", f"{found['snapshots']:,}")
     table.add_row("acknowledged and lost", f"{found['lost']:,}")
     console.print(table)
     for story in run.violations[:VIOLATIONS_SHOWN]:

@@ -32,8 +32,9 @@ FOLLOWER_TIMEOUT_SECONDS: Final = 60.0
 SETTINGS: Final = {
     "metadata.log.segment.bytes": 256 * 1024,
     "metadata.log.preallocate.bytes": 64 * 1024,
+    "metadata.log.max.record.bytes.between.snapshots": 64 * 1024,
 }
-"""Small segments: there is a new one every few seconds, also while a node is killed."""
+"""Small segments and many snapshots: nodes are killed while they make one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class Run:
         self.lost = 0
         self.verdicts: dict[str, int] = {}
         """How many registers' histories are linearizable, are not, or could not be decided."""
+        self.snapshots = 0
+        """How many snapshots the nodes have in the end."""
         self.under_way: dict[str, str] = {}
         """The fault of each lane at the moment."""
 
@@ -185,6 +188,8 @@ class Run:
         self.violations += without_order
         self.violations += await checks.logs_agree(arena.cluster, followed, end_offset)
         self.violations += checks.databases_agree(arena.cluster)
+        self.snapshots, wrong = await checks.snapshots_agree(arena.cluster)
+        self.violations += wrong
         self.violations += checks.windows_served(self.windows, began)
 
     def _derived(self) -> Random:

@@ -43,6 +43,7 @@ class Episode:
 
 PROCESS_KINDS: Final = (
     Kind(nemesis.KillOne, 6, (0.05, 0.6)),
+    Kind(nemesis.LoseDatabase, 1, (0.05, 0.6)),
     Kind(nemesis.KillLeader, 6, (0.05, 0.6)),
     Kind(nemesis.KillMajority, 1, (0.05, 1.0)),
     Kind(nemesis.KillAll, 1, (0.05, 1.0)),

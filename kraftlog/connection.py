@@ -6,6 +6,7 @@ Reads that only the leader answers are sent to whom the asked node names, a boun
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
@@ -18,6 +19,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import NO_LEADER, Endpoint
 from raft.rpc import codec
+from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 
 CALL_TIMEOUT_SECONDS: Final = 2.0
@@ -25,6 +27,7 @@ _LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_
 
 Response = TypeVar("Response")
 
+_ERROR_NUMBER: Final = re.compile(r"[0-9]{1,5}")
 _NO_LEADER_YET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
@@ -39,7 +42,10 @@ async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
 
 
 def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ProtocolError:
-    """What a failed call means, in Kafka's words."""
+    """What a failed call means: what the node says of it if it names Kafka's error, else what gRPC does."""
+    named = _named_error(error)
+    if named is not None:
+        return ProtocolError(named, f"{endpoint} says: {error.details()}")
     if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
         return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
     if error.code() == grpc.StatusCode.UNAVAILABLE:
@@ -56,6 +62,14 @@ def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> Protoco
     )
 
 
+def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
+    """Kafka's error that the call ended with, None if it names none."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_KEY and isinstance(value, str) and _ERROR_NUMBER.fullmatch(value):
+            return codec.error_from_proto(int(value))
+    return None
+
+
 async def describe_node(
     endpoint: Endpoint, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS, wait_for_ready: bool = False
 ) -> log_pb2.DescribeNodeResponse:
@@ -70,6 +84,16 @@ async def describe_node(
 async def describe_any(endpoints: Sequence[Endpoint]) -> log_pb2.DescribeNodeResponse:
     """What the first of the nodes that answers says of itself."""
     return await _first(endpoints, describe_node)
+
+
+async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """The first of the nodes that answers. Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody does."""
+
+    async def ask(endpoint: Endpoint) -> Endpoint:
+        await describe_node(endpoint)
+        return endpoint
+
+    return await _first(endpoints, ask)
 
 
 async def describe_quorum(

@@ -14,18 +14,36 @@ from typing import Final
 
 from kraftlog.findings import Finding, Status
 from kraftlog.log_verification import DOES_NOT_START, LogVerdict, verify_log
+from kraftlog.snapshot_files import snapshot_finding
 from raft.core.errors import DirectoryError, StorageError
-from raft.storage.directory import LOG_NAME, META_NAME, METADATA_DATABASE_NAME, DirectoryIdentity, decode_meta
+from raft.core.types import Offset, OffsetAndEpoch
+from raft.storage.directory import (
+    LOG_NAME,
+    META_NAME,
+    METADATA_DATABASE_NAME,
+    SNAPSHOTS_NAME,
+    DirectoryIdentity,
+    decode_meta,
+)
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
-from statemachine.schema import UnusableDatabase, open_database
+from snapshot.names import DELETED_SUFFIX, is_leftover, parse_snapshot_name
+from statemachine.schema import DivergedDatabase, UnusableDatabase, open_database
 from statemachine.tables import MetadataTables
 
-BEGINS_ANEW: Final = "sets it aside and makes it anew from the log"
+BEGINS_ANEW: Final = "sets it aside and makes it anew from"
+FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and makes it anew from the log"
+FROM_LOG: Final = "the log"
+FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
 MENDS: Final = "mends it from the other copy"
 RECOVERS_LOG: Final = (
     "recovers a voter's log from the other voters, or does not start if there are none;"
     " makes an observer's database anew"
 )
+LEAVES_SNAPSHOT: Final = (
+    "leaves it, unless the database must be made anew: then it deletes this one and takes the one before, or the log"
+)
+PASSES_OVER_SNAPSHOT: Final = "leaves it, and does not make a database of it"
+REMOVES: Final = "removes it"
 WRITE_AHEAD_SUFFIX: Final = "-wal"
 
 
@@ -37,12 +55,16 @@ def verify_directory(directory: Path) -> list[Finding]:
     if not any((directory / name).exists() for name in (META_NAME, *COPY_NAMES, LOG_NAME)):
         raise DirectoryError(f"{directory} is no node's data directory; name the log.dir of one node")
     log = verify_log(directory)
+    snapshots = directory / SNAPSHOTS_NAME
     meta, identity = _verify_meta(directory / META_NAME)
     return [
         meta,
         *_verify_quorum_state(directory, log),
         *log.findings,
-        *_verify_database(directory / METADATA_DATABASE_NAME, log, identity),
+        *_verify_snapshots(snapshots, log, identity),
+        *_verify_database(
+            directory / METADATA_DATABASE_NAME, log, identity, FROM_SNAPSHOT if _has_any(snapshots) else FROM_LOG
+        ),
     ]
 
 
@@ -108,12 +130,54 @@ def _compare_copies(findings: list[Finding], sequences: dict[str, int]) -> list[
     return findings
 
 
-def _verify_database(path: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[Finding]:
-    """Open a copy as a start does. Nothing is said where it is not known whose the directory is."""
+def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[Finding]:
+    """Every snapshot, the oldest first, and what is left of those that are none any more or never were."""
+    findings = []
+    for name in sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else ():
+        snapshot_id = parse_snapshot_name(name)
+        if snapshot_id is not None:
+            findings.append(_verify_snapshot(directory / name, snapshot_id, log, identity))
+        elif is_leftover(name):
+            found = "was deleted" if name.endswith(DELETED_SUFFIX) else "was not finished"
+            findings.append(Finding(f"{SNAPSHOTS_NAME}/{name}", Status.MENDED, found, next_start=REMOVES))
+    return findings
+
+
+def _verify_snapshot(
+    path: Path, snapshot_id: OffsetAndEpoch, log: LogVerdict, identity: DirectoryIdentity | None
+) -> Finding:
+    """One snapshot: whether it is whole, and whether the next start could make a database of it."""
+    cluster_id = None if identity is None else identity.cluster_id
+    finding = snapshot_finding(path, f"{SNAPSHOTS_NAME}/{path.name}", cluster_id)
+    if log.end_offset is not None and not _is_in(log, log.end_offset, snapshot_id):
+        finding.status = Status.DAMAGED
+        finding.reason = finding.reason or f"the log, that ends at {log.end_offset}, does not have all that is in it"
+        finding.next_start = PASSES_OVER_SNAPSHOT
+    elif finding.status is Status.DAMAGED:
+        finding.next_start = LEAVES_SNAPSHOT
+    return finding
+
+
+def _is_in(log: LogVerdict, end_offset: Offset, snapshot_id: OffsetAndEpoch) -> bool:
+    if log.epochs is None:
+        return False
+    last = log.epochs.end_offset_for_epoch(snapshot_id.epoch, end_offset)
+    return last.epoch == snapshot_id.epoch and snapshot_id.offset <= last.offset
+
+
+def _has_any(directory: Path) -> bool:
+    return directory.is_dir() and any(parse_snapshot_name(entry.name) for entry in directory.iterdir())
+
+
+def _verify_database(path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str) -> list[Finding]:
+    """Open a copy as a start does; `made_from` is what a new one would be made from.
+
+    Nothing is said where it is not known whose the directory is.
+    """
     if identity is None:
         return []
     if not path.exists():
-        return [Finding(path.name, found="nothing was applied", next_start="makes it from the log")]
+        return [Finding(path.name, found="nothing was applied", next_start=f"makes it from {made_from}")]
     with tempfile.TemporaryDirectory(prefix="kraftlog-verify-") as scratch:
         copy = Path(scratch, path.name)
         for suffix in ("", WRITE_AHEAD_SUFFIX):  # SQLite would write to these, even to read
@@ -122,7 +186,8 @@ def _verify_database(path: Path, log: LogVerdict, identity: DirectoryIdentity | 
         try:
             database = open_database(copy, identity.cluster_id)
         except UnusableDatabase as error:
-            return [Finding(path.name, Status.DAMAGED, "cannot be used", str(error), BEGINS_ANEW)]
+            next_start = FORGETS_SNAPSHOTS if isinstance(error, DivergedDatabase) else f"{BEGINS_ANEW} {made_from}"
+            return [Finding(path.name, Status.DAMAGED, "cannot be used", str(error), next_start)]
         except (DirectoryError, StorageError) as error:
             reason = str(error).replace(str(copy), str(path))
             return [Finding(path.name, Status.DAMAGED, "cannot be used", reason, DOES_NOT_START)]
@@ -134,5 +199,5 @@ def _verify_database(path: Path, log: LogVerdict, identity: DirectoryIdentity | 
         finding.status = Status.DAMAGED
         finding.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"
         is_ahead = tables.applied.end_offset > (log.end_offset or 0)
-        finding.next_start = RECOVERS_LOG if is_ahead else BEGINS_ANEW
+        finding.next_start = RECOVERS_LOG if is_ahead else f"{BEGINS_ANEW} {made_from}"
     return [finding]

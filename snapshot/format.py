@@ -3,8 +3,8 @@
 - The first batch is a control batch with the header, the last one a control batch with the footer (SN-04); those
   between them are data batches with the state machine's records. Every batch has the epoch of the snapshot's id, and
   the header's timestamp.
-- The footer holds a SHA-256 over every byte before it. So a file that lacks an end, a batch or a bit is told from a
-  whole one, and two nodes can compare what they made.
+- The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file that lacks an end, a
+  batch or a bit, or has another's name, is told from a whole one, and two nodes can compare what they made.
 - Nothing in it depends on who wrote it or when: two nodes' snapshots with the same id are the same bytes.
 """
 
@@ -18,6 +18,7 @@ from kraftpb.v1 import batch_pb2
 from raft.core.errors import CorruptSnapshot
 from raft.core.types import Batch, Offset, OffsetAndEpoch
 from raft.storage.batch import batch_body, encode_batch
+from snapshot.names import snapshot_name
 
 VERSION: Final = 0
 """Of header and footer; a reader refuses any other."""
@@ -36,6 +37,11 @@ class SnapshotHeader(NamedTuple):
     cluster_id: str
 
 
+def digest_prefix(snapshot_id: OffsetAndEpoch) -> bytes:
+    """What is digested before the file's first byte: its name. Nothing within says where in the log it ends."""
+    return snapshot_name(snapshot_id).encode()
+
+
 def header_batch(snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> Batch:
     """The first batch."""
     record = batch_pb2.ControlRecord(
@@ -49,7 +55,7 @@ def header_batch(snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> Batch:
 
 
 def footer_batch(base_offset: Offset, snapshot_id: OffsetAndEpoch, header: SnapshotHeader, digest: bytes) -> Batch:
-    """The last batch; `digest` is over everything before it."""
+    """The last batch; `digest` is over the `digest_prefix` and everything before this batch."""
     record = batch_pb2.ControlRecord(snapshot_footer=batch_pb2.SnapshotFooter(version=VERSION, digest=digest))
     return _control_batch(base_offset, snapshot_id, record, header.last_contained_log_timestamp_ms)
 
@@ -86,7 +92,7 @@ def _control_batch(
 
 
 def _control_record(batch: Batch) -> batch_pb2.ControlRecord | None:
-    if not batch.is_control:
+    if not batch.is_control or batch.record_count != 1:
         return None
     try:
         records = batch_pb2.ControlBody.FromString(batch_body(batch)).records

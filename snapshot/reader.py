@@ -11,7 +11,7 @@ from raft.core.errors import CorruptSnapshot, ProtocolError
 from raft.core.types import Batch, Offset, OffsetAndEpoch
 from raft.storage.batch import HEADER, HEADER_BYTES, decode_batch
 from raft.storage.files import FileSystem
-from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, decode_footer, decode_header
+from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, decode_footer, decode_header, digest_prefix
 from snapshot.names import id_of
 
 
@@ -26,7 +26,7 @@ class SnapshotSummary(NamedTuple):
     record_count: int
     """Data records."""
     digest: bytes
-    """SHA-256 of everything before the footer; equal on all nodes."""
+    """SHA-256 of the name and of everything before the footer; equal on all nodes."""
 
 
 class SnapshotReader:
@@ -91,7 +91,7 @@ class SnapshotReader:
 
     def _walk(self) -> Iterator[Batch]:
         """Every batch behind the header; the last one is the footer, whose digest is right."""
-        digest = sha256(self._first.data)
+        digest = sha256(digest_prefix(self.snapshot_id) + self._first.data)
         position, end_offset = len(self._first.data), self._first.end_offset
         while True:
             batch = self._batch_at(position, end_offset)
@@ -102,7 +102,7 @@ class SnapshotReader:
             digest.update(batch.data)
             yield batch
         if self._footer(batch) != digest.digest():
-            raise self._corrupt("its digest is not that of its content")
+            raise self._corrupt("its digest is not that of its name and content")
         if position != self.size_bytes:
             raise self._corrupt(f"{self.size_bytes - position} bytes follow its footer")
         yield batch
@@ -125,7 +125,8 @@ class SnapshotReader:
         try:
             batch = decode_batch(start)
         except ProtocolError as error:
-            raise self._corrupt(f"from byte {position} on: {error.args[0]}") from None
+            reason = error.args[0].partition(" is refused: ")[2]  # before it is where the batch begins in these bytes
+            raise self._corrupt(f"from byte {position} on no batch follows: {reason}") from None
         if batch.base_offset != base_offset or batch.epoch != self.snapshot_id.epoch:
             raise self._corrupt(
                 f"the batch at byte {position} has offset {batch.base_offset} and epoch {batch.epoch}, not"

@@ -12,7 +12,7 @@ from raft.core.errors import StorageError
 from raft.core.types import Batch, Offset, OffsetAndEpoch
 from raft.storage.batch import encode_batch
 from raft.storage.files import FileSystem, join
-from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, footer_batch, header_batch
+from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, digest_prefix, footer_batch, header_batch
 from snapshot.names import part_name, snapshot_name
 
 FLUSH_BYTES: Final = 4 * 1024 * 1024
@@ -33,13 +33,15 @@ class SnapshotWriter:
         self.path = join(directory, snapshot_name(snapshot_id))
         """Where the snapshot is once it is frozen."""
         self._part_path = join(directory, part_name(snapshot_id, token))
-        self._digest = sha256()
+        self._digest = sha256(digest_prefix(snapshot_id))
         self._size_bytes = 0
         self._flushed_bytes = 0
         self._end_offset = Offset(0)
         self._is_frozen = False
         self._file = files.open(self._part_path, create=True)
         self._is_open = True
+        self._takes_more = True
+        """Not after `freeze`, `close`, or a write that failed and may have left a part."""
         try:
             self._write(header_batch(snapshot_id, header))
         except BaseException:
@@ -60,7 +62,7 @@ class SnapshotWriter:
         """Add one data batch: an encoded `kraftpb.v1.BatchBody` with `record_count` records, at least one.
 
         Raises StorageError, such as OutOfSpace: then close it, the snapshot cannot be made. It is an
-        InvariantViolation after `freeze` or `close`.
+        InvariantViolation after `freeze`, `close` or an error.
         """
         batch = encode_batch(
             self._end_offset,
@@ -74,6 +76,7 @@ class SnapshotWriter:
     def freeze(self) -> None:
         """Write the footer, make the file durable, and give it its name. Raises as `append` does."""
         self._write(footer_batch(self._end_offset, self.snapshot_id, self._header, self._digest.digest()))
+        self._takes_more = False
         self._file.fsync()
         self._files.rename(self._part_path, self.path)
         self._files.fsync_directory(self._directory)
@@ -83,7 +86,7 @@ class SnapshotWriter:
         """Let go of the file. What was not frozen is deleted (SN-05); closing twice changes nothing."""
         if not self._is_open:
             return
-        self._is_open = False
+        self._is_open = self._takes_more = False
         self._file.close()
         if not self._is_frozen:
             with suppress(StorageError):  # the next start removes it
@@ -99,11 +102,12 @@ class SnapshotWriter:
 
     def _write(self, batch: Batch) -> None:
         check(
-            self._is_open and not self._is_frozen and len(batch.data) <= BATCH_BYTES_MAX,
-            "a snapshot takes batches of bounded size until it is frozen or closed",
+            self._takes_more and len(batch.data) <= BATCH_BYTES_MAX,
+            "a snapshot takes batches of bounded size until it is frozen, closed or failed",
             path=self.path,
             size=len(batch.data),
         )
+        self._takes_more = False
         self._file.write_at(self._size_bytes, batch.data)
         self._digest.update(batch.data)
         self._size_bytes += len(batch.data)
@@ -111,3 +115,4 @@ class SnapshotWriter:
         if self._size_bytes - self._flushed_bytes >= FLUSH_BYTES:
             self._file.fdatasync()
             self._flushed_bytes = self._size_bytes
+        self._takes_more = True

@@ -1,7 +1,7 @@
 """The committed metadata as a snapshot, and back (docs/formats/snapshot.md).
 
-The records are in a fixed order: what the state machine had come to, then brokers, topics with their partitions, and
-configs (SN-33), each by its key; at most 1,024 in a batch. So the bytes depend on the state alone.
+The records are in a fixed order: what the state machine had come to, then brokers, topics, partitions and configs
+(SN-33), each by its key; at most 1,024 in a batch. So the bytes depend on the state alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -37,6 +37,9 @@ from statemachine.tables import DIGEST_BYTES, Applied, MetadataTables, Restored
 
 RECORDS_PER_BATCH_MAX: Final = 1_024
 """So many records, at most, are in one batch of a snapshot."""
+
+BATCH_BYTES_SOFT_MAX: Final = 1024 * 1024
+"""A batch that has so many bytes of records gets no further one."""
 
 
 class SnapshotPoint(NamedTuple):
@@ -68,7 +71,7 @@ def write_image(connection: sqlite3.Connection, writer: SnapshotWriter) -> None:
     """
     parts = (_applied_state, _brokers, _topics, _partitions, _configs)
     records = chain.from_iterable(part(connection) for part in parts)
-    while run := list(islice(records, RECORDS_PER_BATCH_MAX)):
+    for run in _runs(records):
         writer.append(MetadataBatch(records=run).SerializeToString(deterministic=True), len(run))
 
 
@@ -90,6 +93,19 @@ def load_image(reader: SnapshotReader, tables: MetadataTables) -> None:
         tables.restore(restored, chain([leading[1:]], (_records(reader, batch) for batch in batches)))
     except ReplayError as error:
         raise CorruptSnapshot(f"the snapshot {reader.path} cannot be applied: {error}") from None
+
+
+def _runs(records: Iterable[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
+    run: list[MetadataRecord] = []
+    size_bytes = 0
+    for record in records:
+        run.append(record)
+        size_bytes += record.ByteSize()
+        if len(run) == RECORDS_PER_BATCH_MAX or size_bytes >= BATCH_BYTES_SOFT_MAX:
+            yield run
+            run, size_bytes = [], 0
+    if run:
+        yield run
 
 
 def _restored(reader: SnapshotReader, state: AppliedStateRecord) -> Restored:

@@ -159,8 +159,12 @@ def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) ->
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute("PRAGMA query_only = 1")
-        connection.execute("SELECT end_offset FROM applied")
+        try:
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute("SELECT end_offset FROM applied")
+        except BaseException:
+            connection.close()
+            raise
     except sqlite3.Error as error:
         raise StorageError(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
     return connection

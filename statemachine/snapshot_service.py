@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import grpc.aio
@@ -18,7 +19,7 @@ from snapshot.store import SnapshotStore
 from statemachine.machine import MetadataMachine
 from statemachine.snapshot_generator import SnapshotGenerator
 
-CHUNK_BYTES: Final = 1024 * 1024
+CHUNK_BYTES: Final = 256 * 1024
 """How much of a snapshot one message carries."""
 
 READS_MAX: Final = 16
@@ -51,7 +52,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
             await abort(context, error)
             raise
         except StorageError as error:
-            await abort(context, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            await abort(context, _told(error))
             raise
         return snapshot_pb2.CreateSnapshotResponse(node_id=self._node_id, snapshot=described, is_new=taken.is_new)
 
@@ -59,46 +60,59 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         self, request: snapshot_pb2.ListSnapshotsRequest, context: Context
     ) -> snapshot_pb2.ListSnapshotsResponse:
         """All that are whole enough to have a header."""
-        found = await asyncio.to_thread(self._describe_all)
+        try:
+            found = await asyncio.to_thread(self._describe_all)
+        except StorageError as error:
+            await abort(context, _told(error))
+            raise
         return snapshot_pb2.ListSnapshotsResponse(node_id=self._node_id, snapshots=found)
 
     async def ReadSnapshot(
         self, request: snapshot_pb2.ReadSnapshotRequest, context: Context
     ) -> AsyncIterator[snapshot_pb2.ReadSnapshotResponse]:
         """The bytes of one that is whole."""
-        self._reads += 1
         try:
-            with await asyncio.to_thread(self._open_verified, request) as reader:
+            async with self._opened(request) as reader:
                 point = _point_to_proto(reader.snapshot_id)
                 for position in range(0, reader.size_bytes, CHUNK_BYTES):
+                    data = reader.read_at(position, CHUNK_BYTES)  # it was just read, and comes out of the page cache
                     yield snapshot_pb2.ReadSnapshotResponse(
-                        snapshot_id=point,
-                        size_bytes=reader.size_bytes,
-                        position=position,
-                        data=reader.read_at(position, CHUNK_BYTES),
+                        snapshot_id=point, size_bytes=reader.size_bytes, position=position, data=data
                     )
         except ProtocolError as error:
             await abort(context, error)
-        finally:
-            self._reads -= 1
+        except StorageError as error:
+            await abort(context, _told(error))
 
-    def _open_verified(self, request: snapshot_pb2.ReadSnapshotRequest) -> SnapshotReader:
-        if self._reads > READS_MAX:
+    @asynccontextmanager
+    async def _opened(self, request: snapshot_pb2.ReadSnapshotRequest) -> AsyncIterator[SnapshotReader]:
+        """The snapshot, found whole. It is closed, and counts as being read, also if the caller left meanwhile."""
+        if self._reads >= READS_MAX:
             raise ProtocolError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{READS_MAX} snapshots are being read here; try again later"
             )
+        self._reads += 1
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open_verified, request))
+        try:
+            yield await asyncio.shield(opening)
+        finally:
+            opening.add_done_callback(self._close)
+
+    def _close(self, opening: asyncio.Future[SnapshotReader]) -> None:
+        self._reads -= 1
+        if not opening.cancelled() and opening.exception() is None:
+            opening.result().close()
+
+    def _open_verified(self, request: snapshot_pb2.ReadSnapshotRequest) -> SnapshotReader:
         wanted = self._wanted(request)
         try:
             reader = self._snapshots.open(wanted)
-        except CorruptSnapshot as error:
-            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except StorageError:
-            raise _not_found(wanted) from None
+            if wanted not in self._snapshots.ids():  # it was deleted this moment
+                raise _not_found(wanted) from None
+            raise
         try:
             reader.verify()
-        except CorruptSnapshot as error:
-            reader.close()
-            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except BaseException:
             reader.close()
             raise
@@ -138,6 +152,11 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
                 last_contained_log_timestamp=reader.header.last_contained_log_timestamp_ms,
                 path=reader.path,
             )
+
+
+def _told(error: StorageError) -> ProtocolError:
+    code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptSnapshot) else ErrorCode.KAFKA_STORAGE_ERROR
+    return ProtocolError(code, str(error))
 
 
 def _point_to_proto(point: OffsetAndEpoch) -> EpochEndOffset:

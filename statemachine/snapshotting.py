@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from raft.core.errors import KraftlogError, StorageError
+from raft.core.errors import CorruptSnapshot, KraftlogError, StorageError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.posix import PosixFileSystem
 from snapshot.store import SnapshotStore
@@ -37,8 +37,8 @@ class TakenSnapshot(NamedTuple):
 def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
     """Write a snapshot of what is committed to the database now, then delete all but the newest ones.
 
-    Readers and the writer of the database go on. Raises StorageError if there is nothing to take, the database cannot
-    be read, or the snapshot cannot be written; then no new snapshot is there.
+    One of the same id that is damaged is replaced. Readers and the writer of the database go on. Raises StorageError if
+    there is nothing to take, the database cannot be read, or the snapshot cannot be written; then no new one is there.
     """
     snapshots.remove_deleted()
     with closing(open_reader(database)) as connection:
@@ -47,6 +47,9 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
         if point is None:
             raise StorageError(f"nothing is applied to {database} yet, so there is nothing to take a snapshot of")
         writer = snapshots.create(*point)
+        if writer is None and not _is_whole(snapshots, point.snapshot_id):
+            snapshots.delete(point.snapshot_id)
+            writer = snapshots.create(*point)
         if writer is not None:
             with writer:
                 write_image(connection, writer)
@@ -55,6 +58,15 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
         snapshots.delete(old_id)
     with snapshots.open(point.snapshot_id) as reader:
         return TakenSnapshot(point.snapshot_id, reader.path, reader.size_bytes, writer is not None)
+
+
+def _is_whole(snapshots: SnapshotStore, snapshot_id: OffsetAndEpoch) -> bool:
+    try:
+        with snapshots.open(snapshot_id) as reader:
+            reader.verify()
+    except CorruptSnapshot:
+        return False
+    return True
 
 
 def encode_taken(taken: TakenSnapshot) -> str:

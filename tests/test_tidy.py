@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     "raft",
+    "snapshot",
     "statemachine",
     "analytics",
     "pyspark_kraftlog",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import typer
 
-from kraftlog.cli import bench, brokers, configs, dump_log, log, node, quorum, topics, up, verify
+from kraftlog.cli import bench, brokers, configs, dump_log, log, node, quorum, shell, snapshot, topics, up, verify
 from kraftlog.cli.errors import one_line
 from kraftlog.logs import configure_logging
 
@@ -36,10 +36,12 @@ node.add_to(app)
 log.add_to(app)
 verify.add_to(app)
 dump_log.add_to(app)
+shell.add_to(app)
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topics.app, name="topics")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(configs.app, name="configs")
+app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
 
 

@@ -161,7 +161,7 @@ class SnapshotFooter(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     digest: _builtins.bytes
-    """SHA-256 of every byte of the file before this batch."""
+    """SHA-256 of the file's name and every byte of it before this batch."""
     def __init__(
         self,
         *,

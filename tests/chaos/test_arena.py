@@ -26,7 +26,9 @@ class PretendedCluster:
     def __init__(self, directory: Path) -> None:
         self.node_ids = [*VOTERS, OBSERVER]
         self.voter_ids = VOTERS
-        self.directory = SimpleNamespace(log_path=lambda node_id: directory / "node.log")
+        self.directory = SimpleNamespace(
+            log_path=lambda node_id: directory / "node.log", data_path=lambda node_id: directory / f"node-{node_id}"
+        )
         self.running: set[NodeId] = set()
         self.signals: list[tuple[NodeId, signal.Signals]] = []
         self.cannot_start: set[NodeId] = set()

@@ -17,12 +17,16 @@ import pytest
 
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.frame import MAGIC
+from raft.storage.posix import PosixFileSystem
 from raft.storage.quorum_state import encode_copy
 from raft.storage.recovering import RECOVERING_NAME, encode_recovering
+from snapshot.names import part_name, snapshot_name
+from snapshot.store import SnapshotStore
+from statemachine.snapshotting import take_snapshot
 from tests.kraftlog.commands import Finished, Run
-from tests.kraftlog.node_directories import contents, flip, make_node_directory, segments
+from tests.kraftlog.node_directories import CLUSTER_ID, contents, flip, make_node_directory, segments
 
 
 @pytest.fixture
@@ -276,6 +280,124 @@ def test_a_missing_database_is_made_from_the_log(run: Run, node: Path) -> None:
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (0, {})
     assert rows["metadata.db"]["NextStart"] == "makes it from the log"
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def snapshot(node: Path) -> Path:
+    """The node's only snapshot, of all that is applied."""
+    taken = take_snapshot(node / "metadata.db", SnapshotStore(PosixFileSystem(), str(node / "snapshots")))
+    return Path(taken.path)
+
+
+def name_of_snapshot(path: Path) -> str:
+    return f"snapshots/{path.name}"
+
+
+def under_another_id(snapshot: Path, offset: int, epoch: int) -> Path:
+    """Where the snapshot with that id is."""
+    return snapshot.with_name(snapshot_name(OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))))
+
+
+def test_a_whole_snapshot_is_sound(run: Run, node: Path, snapshot: Path) -> None:
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (0, {})
+    assert list(rows)[-2:] == [name_of_snapshot(snapshot), "metadata.db"]
+    assert rows[name_of_snapshot(snapshot)]["Found"].endswith(f"records, {snapshot.stat().st_size} bytes")
+    assert "NextStart" not in rows[name_of_snapshot(snapshot)]
+
+
+def test_a_damaged_snapshot_stays_where_it_is_while_nobody_needs_it(run: Run, node: Path, snapshot: Path) -> None:
+    flip(snapshot, 200)
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (1, {name_of_snapshot(snapshot): "damaged"})
+    row = rows[name_of_snapshot(snapshot)]
+    assert "from byte " in row["Reason"]
+    assert row["NextStart"].startswith("leaves it, unless the database must be made anew: then it deletes this one")
+
+
+def test_what_a_crash_leaves_of_a_snapshot_is_removed(run: Run, node: Path, snapshot: Path) -> None:
+    unfinished = node / "snapshots" / part_name(OffsetAndEpoch(epoch=Epoch(3), offset=Offset(20)), "c0ffee")
+    deleted = node / "snapshots" / f"{under_another_id(snapshot, 7, 1).name}.deleted"
+    for path in (unfinished, deleted, node / "snapshots" / "notes.txt"):
+        path.write_bytes(b"anything")
+    code, rows = verify(run, node)
+    assert code == 0
+    assert not_sound(rows) == {name_of_snapshot(unfinished): "mended", name_of_snapshot(deleted): "mended"}
+    assert [rows[name_of_snapshot(path)]["Found"] for path in (unfinished, deleted)] == [
+        "was not finished",
+        "was deleted",
+    ]
+    assert {rows[name_of_snapshot(path)]["NextStart"] for path in (unfinished, deleted)} == {"removes it"}
+    SnapshotStore(PosixFileSystem(), str(node / "snapshots")).clean_up()  # as a start does
+    assert not_sound(verify(run, node)[1]) == {}
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(31, 3), (20, 9), (14, 1)])
+def test_a_snapshot_of_what_the_log_does_not_have_is_damage(
+    run: Run, node: Path, snapshot: Path, offset: int, epoch: int
+) -> None:
+    foreign = under_another_id(snapshot, offset, epoch)
+    take_snapshot_as(node, foreign, offset, epoch)
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (1, {name_of_snapshot(foreign): "damaged"})
+    row = rows[name_of_snapshot(foreign)]
+    assert row["Reason"] == "the log, that ends at 30, does not have all that is in it"
+    assert row["NextStart"] == "leaves it, and does not make a database of it"
+
+
+def take_snapshot_as(node: Path, path: Path, offset: int, epoch: int) -> None:
+    """A whole snapshot under that id, of a database that says so."""
+    copy = node.parent / "copy.db"
+    with closing(sqlite3.connect(node / "metadata.db")) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        target.execute("UPDATE applied SET end_offset = ?, epoch = ?", (offset, epoch))
+        target.commit()
+    taken = take_snapshot(copy, SnapshotStore(PosixFileSystem(), str(node.parent / "taken")))
+    Path(taken.path).rename(path)
+
+
+def test_a_snapshot_of_another_cluster_is_damage(run: Run, node: Path, snapshot: Path) -> None:
+    with closing(sqlite3.connect(node / "metadata.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE applied SET cluster_id = 'another'")
+        snapshot.unlink()
+        take_snapshot(node / "metadata.db", SnapshotStore(PosixFileSystem(), str(node / "snapshots")))
+        connection.execute("UPDATE applied SET cluster_id = ?", (CLUSTER_ID,))
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (1, {name_of_snapshot(snapshot): "damaged"})
+    assert rows[name_of_snapshot(snapshot)]["Reason"] == "it is of cluster another"
+    assert "deletes this one" in rows[name_of_snapshot(snapshot)]["NextStart"]
+
+
+def test_a_new_database_begins_with_a_snapshot_unless_they_are_not_believed(
+    run: Run, node: Path, snapshot: Path
+) -> None:
+    make_it_of_another_epoch(node / "metadata.db")
+    assert verify(run, node)[1]["metadata.db"]["NextStart"] == (
+        "sets it aside and makes it anew from the newest snapshot that is whole, then the log"
+    )
+    with closing(sqlite3.connect(node / "metadata.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE applied SET diverged = 'it differs'")
+    assert verify(run, node)[1]["metadata.db"]["NextStart"] == (
+        "deletes the snapshots, sets it aside and makes it anew from the log"
+    )
+    for path in node.glob("metadata.db*"):
+        path.unlink()
+    assert verify(run, node)[1]["metadata.db"]["NextStart"] == (
+        "makes it from the newest snapshot that is whole, then the log"
+    )
+
+
+def test_a_snapshot_that_may_not_be_read_is_one_line(
+    run: Run, node: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("kraftlog.snapshot_files.os.open", forbidden)
+    assert is_refused(run("verify", node), snapshot)
 
 
 # --- what is no node's directory --------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ def test_snapshots(tmp_path: Path, run: Run) -> None:
     assert "sound" in verified
     assert "retention.ms" in looked
     assert "orders" in looked
-    assert '"endOffset"' in live or "end" in live
+    assert "orders" in live
+    assert live.splitlines()[-1].isdigit()
     assert copy.name in checked
 
 

@@ -19,9 +19,9 @@ from raft.storage.batch import batch_body
 from raft.storage.posix import PosixFileSystem
 from snapshot.format import SnapshotHeader
 from snapshot.store import SnapshotStore
-from statemachine.image import RECORDS_PER_BATCH_MAX
+from statemachine.image import BATCH_BYTES_SOFT_MAX, RECORDS_PER_BATCH_MAX
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, partition, topic
+from tests.statemachine.builders import CLUSTER_ID, batch, config, log_of, no_op, partition, topic
 from tests.statemachine.snapshots import bytes_of, content, filled, posix_snapshots, snapshot_of
 from tests.statemachine.test_store_model import RUNS as ANY_RUNS
 from tests.statemachine.test_store_model import possible
@@ -108,6 +108,20 @@ def test_sn33_records_come_in_a_fixed_order_at_most_1024_in_a_batch(tmp_path: Pa
     assert [len(records) for records in batches] == [RECORDS_PER_BATCH_MAX, 1 + 899 + 500 - RECORDS_PER_BATCH_MAX]
     kinds = [record.WhichOneof("record") for records in batches for record in records]
     assert kinds == ["applied_state", *["topic"] * 899, *["partition"] * 500]
+
+
+def test_large_records_make_smaller_batches(tmp_path: Path) -> None:
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    records = [config("a", f"config-{number:03}", "v" * 32_000) for number in range(100)]
+    with closing(filled(tmp_path / "metadata.db", [batch(0, records)])) as store:
+        point = snapshot_of(store, snapshots)
+        before = content(store.reader)
+    with snapshots.open(point) as reader, closing(empty(tmp_path / "other.db")) as other:
+        sizes = [len(batch.data) for batch in reader.batches()]
+        other.restore(reader)
+        assert content(other.reader) == before
+    assert len(sizes) == 4
+    assert max(sizes) < BATCH_BYTES_SOFT_MAX + 64_000
 
 
 def test_the_header_has_the_time_of_the_last_batch_below_the_end(tmp_path: Path) -> None:

@@ -74,6 +74,14 @@ def test_one_that_is_there_is_not_taken_again(store: MetadataStore, snapshots: S
     assert Path(first.path).stat().st_mtime_ns == modified
 
 
+def test_one_that_is_damaged_is_taken_again(store: MetadataStore, snapshots: SnapshotStore) -> None:
+    first = take_snapshot(store.path, snapshots)
+    whole = Path(first.path).read_bytes()
+    Path(first.path).write_bytes(whole[:-1])
+    assert take_snapshot(store.path, snapshots) == first
+    assert Path(first.path).read_bytes() == whole
+
+
 def test_the_newest_ones_are_kept_and_the_others_go_in_two_steps(
     store: MetadataStore, snapshots: SnapshotStore
 ) -> None:

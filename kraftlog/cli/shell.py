@@ -1,0 +1,236 @@
+"""`kraftlog shell`: the metadata as a tree of directories and files, to look around in."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kraftlog.cli.errors import one_line
+from kraftlog.cli.options import path_argument
+from kraftlog.cli.output import note, say
+from raft.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from kraftlog.metadata_shell import Shell, Source
+
+COMPLETIONS_MAX: Final = 1_000
+"""So many names, at most, are offered to complete one."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    # What follows the shell's own options is a command, which has options of its own.
+    app.command("shell", context_settings={"allow_interspersed_args": False})(shell)
+
+
+def shell(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="One command to run, such as ls -l /topics.")
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", parser=path_argument, metavar="FILE", help="A snapshot, a .checkpoint file."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
+    ] = None,
+) -> None:
+    """Look around in the metadata as in directories and files.
+
+    Without a command, runs the lines of standard input, or asks for them at a terminal; see its command help. Changes
+    nothing. The exit code is 1 if a command failed.
+    """
+    from kraftlog.metadata_shell import Shell
+
+    with _opened(snapshot, directory) as source:
+        session = Shell(source, say, _complain)
+        if words:
+            is_well = session.run(words)
+        elif sys.stdin.isatty():
+            is_well = _converse(session)
+        else:
+            is_well = _run_lines(session)
+    if not is_well:
+        raise typer.Exit(1)
+
+
+# --- where the metadata comes from ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(snapshot: Path | None, directory: Path | None) -> Iterator[Source]:
+    if (snapshot is None) == (directory is None):
+        raise typer.BadParameter("give one of --snapshot and --directory")
+    if directory is not None:
+        source = LiveDatabase(directory)
+        with source.reading():
+            pass  # what is wrong with it is told before the first command
+        yield source
+    elif snapshot is not None:
+        with closing(load_snapshot(snapshot)) as connection:
+            yield LoadedSnapshot(connection, snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSnapshot:
+    """A snapshot in memory."""
+
+    connection: sqlite3.Connection
+    path: Path
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """See Source."""
+        with _translated(self.path):
+            yield self.connection
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDatabase:
+    """The database of a node, which may run, and may even make it anew: it is opened for each command."""
+
+    directory: Path
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """See Source."""
+        from raft.storage.directory import METADATA_DATABASE_NAME
+        from statemachine.schema import open_reader
+
+        path = self.directory / METADATA_DATABASE_NAME
+        # While a node runs, and after it was killed, there is a write-ahead log, and SQLite locks what it reads.
+        # Without one nobody writes; then even to read SQLite would make one, unless it is told that nobody writes.
+        is_still = not path.with_name(path.name + "-wal").exists()
+        with _translated(path), closing(_open_still(path) if is_still else open_reader(path)) as connection:
+            connection.execute("BEGIN")
+            if connection.execute("SELECT end_offset FROM applied").fetchone() is None:
+                raise StorageError(f"the metadata database {path} is damaged: it does not say what is applied")
+            yield connection
+
+
+def _open_still(path: Path) -> sqlite3.Connection:
+    """A connection to a database that nobody writes. The node may start now: it changes the file only after a while."""
+    try:
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StorageError(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StorageError(f"cannot read the metadata in {path}: {error}; is it a node's?") from None
+
+
+def load_snapshot(path: Path) -> sqlite3.Connection:
+    """A database in memory with all that a snapshot holds, which is checked as it is read.
+
+    Raises CorruptSnapshot, or StorageError if it cannot be read.
+    """
+    from raft.storage.posix import PosixFileSystem
+    from snapshot.reader import SnapshotReader
+    from statemachine.image import load_image
+    from statemachine.schema import create_in
+    from statemachine.tables import MetadataTables
+
+    with SnapshotReader(PosixFileSystem(), str(path)) as reader:
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            create_in(connection, reader.header.cluster_id)
+            load_image(reader, MetadataTables(connection))
+            connection.execute("PRAGMA query_only = 1")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+# --- where the commands come from -------------------------------------------------------------------------------------
+
+
+def _complain(line: str) -> None:
+    sys.stdout.flush()  # what was done comes before the error that says what was not
+    note(line)
+
+
+def _run_lines(shell: Shell) -> bool:
+    """Run the lines of standard input; whether all went well."""
+    is_well = True
+    _accept_all_bytes()
+    for line in sys.stdin:
+        is_well &= shell.run_line(line)
+        sys.stdout.flush()  # whoever sends the lines may wait for what they say
+        if shell.is_done:
+            break
+    return is_well
+
+
+def _converse(shell: Shell) -> bool:
+    """Ask for lines and run them until the end of the input. Ctrl-C gives up a line, or stops its command."""
+    _accept_all_bytes()
+    _complete_with_tab(shell)
+    while not shell.is_done:
+        try:
+            shell.run_line(input(f"{shell.current_directory}> "))
+        except EOFError:
+            say("")
+            break
+        except KeyboardInterrupt:
+            say("")
+        except Exception as error:
+            line = one_line(error)
+            if line is None:
+                raise
+            _complain(f"error: {line}")
+    return True
+
+
+def _accept_all_bytes() -> None:
+    """What is not UTF-8 becomes text that names nothing."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="backslashreplace")
+
+
+def _complete_with_tab(shell: Shell) -> None:
+    try:
+        import readline
+    except ImportError:  # not on every system
+        return
+    found: list[str] = []
+
+    def complete(text: str, index: int) -> str | None:
+        if index == 0:
+            before = readline.get_line_buffer()[: readline.get_begidx()]
+            found[:] = completions(shell, before, text)
+        return found[index] if index < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" \t")
+    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+
+
+def completions(shell: Shell, before: str, text: str) -> list[str]:
+    """What `text`, the last word of a line that begins with `before`, can become."""
+    from kraftlog.metadata_shell import COMMANDS
+    from kraftlog.metadata_tree import File
+
+    if before.strip() in ("", "man", "help"):
+        return [f"{name} " for name in COMMANDS if name.startswith(text)]
+    head, slash, last = text.rpartition("/")
+    with suppress(StorageError), closing(shell.entries_below(head + slash)) as entries:
+        found = islice((entry for entry in entries if entry[0].startswith(last)), COMPLETIONS_MAX)
+        return [f"{head}{slash}{name}{' ' if isinstance(node, File) else '/'}" for name, node in found]
+    return []
