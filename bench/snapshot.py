@@ -6,6 +6,7 @@ One cluster of three voters and two observers is filled; nodes take snapshots on
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Iterable
 from pathlib import Path
@@ -23,7 +24,7 @@ from kraftlog.connection import connect
 from kraftpb.v1 import admin_pb2, snapshot_pb2, snapshot_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import NodeId
-from raft.storage.directory import METADATA_DATABASE_NAME
+from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME
 from raft.storage.posix import PosixFileSystem
 from snapshot.reader import SnapshotReader
 from statemachine.client import AdminClient
@@ -35,6 +36,7 @@ TOPICS_PER_OPERATION: Final = 99
 OPERATIONS_IN_FLIGHT: Final = 2
 TIMEOUT_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 0.05
+EVERYTHING_BUT_THE_IDENTITY: Final = (f"{METADATA_DATABASE_NAME}*", LOG_NAME, SNAPSHOTS_NAME, "quorum-state-*")
 SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": 2**50,
     "metadata.log.max.snapshot.interval.ms": 0,
@@ -65,7 +67,10 @@ async def run(
             follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)
             restart_seconds = await _restart(cluster, follower)
             status.update("an observer's database is made anew")
-            restore_seconds = await _restart_without_database(cluster, cluster.node_ids[-1])
+            observer = cluster.node_ids[-1]
+            restore_seconds = await _restart_without(cluster, observer, [f"{METADATA_DATABASE_NAME}*"])
+            status.update("an observer begins with nothing")
+            empty_seconds = await _restart_without(cluster, observer, EVERYTHING_BUT_THE_IDENTITY)
     result = {
         **filling,
         "snapshot_bytes": taken[0].snapshot.size_bytes,
@@ -76,6 +81,7 @@ async def run(
         "resident_mib": resident,
         "restart_seconds": round(restart_seconds, 2),
         "database_made_anew_seconds": round(restore_seconds, 2),
+        "empty_observer_seconds": round(empty_seconds, 2),
         "machine": await machine(directory),
     }
     write_json(json_path, result)
@@ -169,11 +175,12 @@ async def _restart(cluster: LocalCluster, node_id: NodeId) -> float:
     return await _start(cluster, node_id, applied)
 
 
-async def _restart_without_database(cluster: LocalCluster, node_id: NodeId) -> float:
+async def _restart_without(cluster: LocalCluster, node_id: NodeId, patterns: Iterable[str]) -> float:
     applied = (await cluster.describe(node_id)).applied_end_offset
     await cluster.stop([node_id])
-    for path in cluster.directory.data_path(node_id).glob(f"{METADATA_DATABASE_NAME}*"):
-        path.unlink()
+    for pattern in patterns:
+        for path in cluster.directory.data_path(node_id).glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     return await _start(cluster, node_id, applied)
 
 
@@ -201,6 +208,7 @@ def _print(result: dict[str, Any], console: Console) -> None:
     console.print(times_table("Submit to acknowledged, milliseconds", list(result["submit_to_ack_ms"].items())))
     console.print(f"Resident memory, MiB: {', '.join(f'{key}: {mib}' for key, mib in result['resident_mib'].items())}.")
     console.print(
-        f"A voter answers {result['restart_seconds']:.1f} s after its start; with its database lost, an observer has"
-        f" everything applied after {result['database_made_anew_seconds']:.1f} s."
+        f"A voter answers {result['restart_seconds']:.1f} s after its start. An observer has everything applied after"
+        f" {result['database_made_anew_seconds']:.1f} s if its database was lost, after"
+        f" {result['empty_observer_seconds']:.1f} s if it had nothing but its identity."
     )
