@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Final
 
@@ -132,9 +133,8 @@ class SnapshotGenerator:
             raise StorageError("this node shuts down; ask another")
         command = (sys.executable, "-m", "statemachine.snapshotting", str(self._store.path), self._directory)
         # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
-        process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)  # noqa: ASYNC220, S603
-        with suppress(ProcessLookupError):  # it has ended already
-            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True)  # noqa: ASYNC220, S603
+        _stand_back(process.pid)
         end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
         try:
             said, complaints = await asyncio.shield(end)
@@ -147,6 +147,15 @@ class SnapshotGenerator:
             reason = lines[-1] if lines else f"its process ended with {process.returncode}"
             raise StorageError(f"the snapshot could not be taken: {reason}")
         return decode_taken(said)
+
+
+def _stand_back(process_id: int) -> None:
+    """Let everybody else's work go before this process's, as far as the system can be told."""
+    with suppress(ProcessLookupError):  # it has ended already
+        os.setpriority(os.PRIO_PROCESS, process_id, NICENESS)
+    # Where Linux shares processors out to sessions, a process's own niceness counts only within its session.
+    with suppress(OSError):
+        Path(f"/proc/{process_id}/autogroup").write_text(str(NICENESS), encoding="ascii")
 
 
 def _log_failure(task: asyncio.Task[TakenSnapshot]) -> None:
