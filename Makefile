@@ -46,6 +46,7 @@ bench: $(INSTALLED)  ## every figure in the README
 	$(BIN)/kraftlog bench throughput
 	$(BIN)/kraftlog bench catch-up
 	$(BIN)/kraftlog bench failover
+	$(BIN)/kraftlog bench snapshot
 
 sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
 	$(BIN)/python -m sim --minutes 10 --at-least 2000 --json sim.json
