@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from kraftlog.cluster_directory import free_endpoints
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
 from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
@@ -24,10 +24,16 @@ from raft.storage.segmented_log import LogConfig
 QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
 
 
+_handed_out: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, that no outgoing connection is given, and that no other test has."""
+    while True:
+        (endpoint,) = free_endpoints(1)
+        if endpoint.port not in _handed_out:
+            _handed_out.add(endpoint.port)
+            return endpoint.port
 
 
 class Recorder(Listener):
