@@ -5,14 +5,15 @@ Recovery stops at the first damage. The walk goes on behind it, so that an opera
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kraftlog.findings import Finding, Problem, Status
-from raft.core.epochs import EpochCache
+from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.errors import StorageError
-from raft.core.types import Offset
+from raft.core.types import Offset, OffsetAndEpoch
 from raft.storage.directory import LOG_NAME
 from raft.storage.inspection import (
     DamagedStretch,
@@ -22,6 +23,7 @@ from raft.storage.inspection import (
     segment_base_offsets,
     walk_segment,
 )
+from raft.storage.log_start import LOG_START_NAME, decode_log_start
 from raft.storage.quorum_state import COPY_NAMES
 from raft.storage.recovering import RECOVERING_NAME, decode_recovering
 from raft.storage.recovery import DamagedLog, RecoveredLog
@@ -30,6 +32,7 @@ from raft.storage.segment import segment_name
 RECOVERS: Final = "keeps the log before this and recovers the rest from the other voters; a sole voter does not start"
 SET_ASIDE: Final = "sets this segment aside and recovers it too"
 DOES_NOT_START: Final = "does not start"
+REMOVES: Final = "removes it"
 GOES_ON_FETCHING: Final = "goes on fetching it from the leader, and neither votes nor counts until then"
 
 
@@ -46,17 +49,26 @@ class LogVerdict:
 def verify_log(directory: Path) -> LogVerdict:
     """Look at the log of the node whose data is in `directory`. Raises OSError for a file that may not be read."""
     log_directory = directory / LOG_NAME
-    findings = _recovering(log_directory)
+    start, findings = _log_start(log_directory)
+    findings += _recovering(log_directory)
     bases = segment_base_offsets(log_directory) if log_directory.exists() else []
     if not bases:
+        if start is not None and start.offset > 0:
+            begins = Finding(LOG_NAME, found="no segments", next_start=f"begins an empty log at offset {start.offset}")
+            return LogVerdict([*findings, begins], start.offset, EpochCache(start=start))
         if not findings and any((directory / name).exists() for name in COPY_NAMES):
             lost = Finding(
                 LOG_NAME, Status.DAMAGED, "no segments", "there was a log: there is a quorum state", RECOVERS
             )
             return LogVerdict([lost], None)
-        return LogVerdict([*findings, Finding(LOG_NAME, found="no segments")], Offset(0))
+        return LogVerdict([*findings, Finding(LOG_NAME, found="no segments")], None if start is None else Offset(0))
+    holding_start = max(0, bisect_right(bases, LOG_BEGINNING.offset if start is None else start.offset) - 1)
+    findings += [_below_start(base) for base in bases[:holding_start]]
+    bases = bases[holding_start:]
     cursor = LogCursor.at_segment(bases[0])
     segments = {base: _segment(log_directory, base, cursor) for base in bases}
+    if start is None:
+        return LogVerdict([*findings, *segments.values()], None)
     try:
         recovered = rehearse_recovery(log_directory)
     except DamagedLog as damage:
@@ -64,7 +76,10 @@ def verify_log(directory: Path) -> LogVerdict:
     except StorageError as error:
         refused = Finding(LOG_NAME, Status.DAMAGED, "cannot be opened", str(error), DOES_NOT_START)
         return LogVerdict([*findings, *segments.values(), refused], None)
-    _note_torn_tail(segments[bases[-1]], recovered)
+    if recovered.report.has_begun_anew:
+        _note_replaced(segments, start.offset)
+    else:
+        _note_torn_tail(segments[bases[-1]], recovered)
     end_offset = recovered.report.log_end_offset
     return LogVerdict([*findings, *segments.values()], end_offset, recovered.epochs)
 
@@ -83,6 +98,19 @@ def _recovering(log_directory: Path) -> list[Finding]:
     what = "all that the leader has" if until_offset is None else f"offsets below {until_offset}"
     found = f"{what} must be fetched again"
     return [Finding(file, Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING)]
+
+
+def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[Finding]]:
+    """Where the log starts, None if that cannot be told; and what there is to say of the file that says it."""
+    path = log_directory / LOG_START_NAME
+    if not path.exists():
+        return LOG_BEGINNING, []
+    file = _relative(LOG_START_NAME)
+    try:
+        start = decode_log_start(path.read_bytes(), str(path))
+    except StorageError as error:
+        return None, [Finding(file, Status.DAMAGED, "damaged", str(error), DOES_NOT_START)]
+    return start, [Finding(file, found=f"the log starts at offset {start.offset}, behind epoch {start.epoch}")]
 
 
 def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Finding:
@@ -134,6 +162,21 @@ def _note_torn_tail(last: Finding, recovered: RecoveredLog) -> None:
         last.status = Status.MENDED
         last.reason = f"a torn tail, which was never flushed: the log ends at offset {report.log_end_offset}"
         last.next_start = f"cuts {report.torn_bytes} bytes at byte {report.torn_position}"
+
+
+def _below_start(base_offset: Offset) -> Finding:
+    """A segment that a crash kept from being removed. The next start does not read it."""
+    reason = "all of it is below the log's start: it was being removed"
+    return Finding(_relative(segment_name(base_offset)), Status.MENDED, f"offsets from {base_offset}", reason, REMOVES)
+
+
+def _note_replaced(segments: dict[Offset, Finding], start_offset: Offset) -> None:
+    """A snapshot was taking the log's place: whatever is in it goes."""
+    for finding in segments.values():
+        finding.status = Status.MENDED
+        finding.reason = f"a snapshot that ends at offset {start_offset} was taking the log's place"
+        finding.next_start = REMOVES
+        finding.problems.clear()
 
 
 def _with_damage(segments: dict[Offset, Finding], damage: DamagedLog) -> list[Finding]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 from raft.core.checks import check
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 
+LOG_BEGINNING: Final = OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))
+"""Where a log starts that has everything."""
+
 
 class EpochCache:
-    """Epochs and their start offsets, both strictly increasing.
+    """Epochs and their start offsets, both strictly increasing, behind the log's start.
 
-    Derived from the log: it is rebuilt when the log is opened and kept in step by appends and truncations.
+    Derived from the log: it is rebuilt when the log is opened and kept in step by whatever changes the log.
     """
 
-    __slots__ = ("_epochs", "_start_offsets")
+    __slots__ = ("_epochs", "_start_offsets", "start")
 
-    def __init__(self, entries: Iterable[tuple[Epoch, Offset]] = ()) -> None:
-        """Start with `entries`, pairs of an epoch and its start offset, in log order."""
+    def __init__(self, entries: Iterable[tuple[Epoch, Offset]] = (), *, start: OffsetAndEpoch = LOG_BEGINNING) -> None:
+        """Start with `entries`, pairs of an epoch and its start offset, in log order.
+
+        `start` is the log's start offset and the epoch of the record before it, 0 if there is none: an epoch that goes
+        on behind the start has no entry of its own.
+        """
+        self.start = start
         self._epochs: list[Epoch] = []
         self._start_offsets: list[Offset] = []
         for epoch, start_offset in entries:
@@ -26,46 +35,61 @@ class EpochCache:
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record, 0 for an empty log."""
-        return self._epochs[-1] if self._epochs else Epoch(0)
+        """The epoch of the last record; that of the record before the start if the log is empty, 0 for none."""
+        return self._epochs[-1] if self._epochs else self.start.epoch
 
     def entries(self) -> list[tuple[Epoch, Offset]]:
-        """Every (epoch, start offset), in log order."""
+        """Every (epoch, start offset) behind the start, in log order."""
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     def copy(self) -> EpochCache:
         """A cache with the same entries that changes on its own."""
-        return EpochCache(self.entries())
+        return EpochCache(self.entries(), start=self.start)
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:
         """Note that a batch of `epoch` was appended at `start_offset`. Later batches of that epoch change nothing."""
-        if self._epochs:
-            if epoch == self._epochs[-1]:
-                return
-            check(
-                epoch > self._epochs[-1] and start_offset > self._start_offsets[-1],
-                "epochs and their start offsets must increase along the log",
-                epoch=epoch,
-                start_offset=start_offset,
-                last_epoch=self._epochs[-1],
-                last_start_offset=self._start_offsets[-1],
-            )
+        last_epoch = self.last_epoch
+        if epoch == last_epoch:
+            return
+        last_start_offset = self._start_offsets[-1] if self._start_offsets else Offset(self.start.offset - 1)
+        check(
+            epoch > last_epoch and start_offset > last_start_offset,
+            "epochs and their start offsets must increase along the log",
+            epoch=epoch,
+            start_offset=start_offset,
+            last_epoch=last_epoch,
+            last_start_offset=last_start_offset,
+        )
         self._epochs.append(epoch)
         self._start_offsets.append(start_offset)
 
     def end_offset_for_epoch(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch:
-        """The largest epoch in the log at or below `epoch`, and the offset where that epoch ends (SN-21).
+        """The largest epoch known at or below `epoch`, and the offset where that epoch ends (SN-21).
 
-        An epoch above every known one gives the last epoch and the log end offset. An epoch below every known
-        one gives epoch 0 and the start offset of the first known one (0 for an empty log).
+        An epoch above every known one gives the last epoch and the log end offset. An epoch below that of the record
+        before the log's start gives epoch 0 and the log's start offset: what was there is not known any more.
         """
+        if epoch < self.start.epoch:
+            return OffsetAndEpoch(epoch=Epoch(0), offset=self.start.offset)
         index = bisect_right(self._epochs, epoch)
         end = self._start_offsets[index] if index < len(self._epochs) else log_end_offset
-        found = self._epochs[index - 1] if index else Epoch(0)
+        found = self._epochs[index - 1] if index else self.start.epoch
         return OffsetAndEpoch(epoch=found, offset=end)
+
+    def epoch_before(self, offset: Offset) -> Epoch:
+        """The epoch of the record before `offset`, which is at the log's start or in the log; 0 if there is none."""
+        index = bisect_left(self._start_offsets, offset)
+        return self._epochs[index - 1] if index else self.start.epoch
 
     def truncate(self, end_offset: Offset) -> None:
         """Forget epochs that start at or after `end_offset`, as the log is cut there."""
         while self._start_offsets and self._start_offsets[-1] >= end_offset:
             self._start_offsets.pop()
             self._epochs.pop()
+
+    def advance_start(self, start: OffsetAndEpoch) -> None:
+        """The log starts at `start` now, further on or where it did; epochs that end there are forgotten."""
+        check(start.offset >= self.start.offset, "a log's start does not go back", start=start, known=self.start)
+        kept = bisect_right(self._epochs, start.epoch)
+        del self._epochs[:kept], self._start_offsets[:kept]
+        self.start = start

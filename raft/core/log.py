@@ -1,7 +1,7 @@
 """The core's own picture of the log: where it starts and ends, what is durable, where each epoch starts.
 
-The core never reads the log. It changes this picture when it orders an append or a truncation; storage carries the
-order out and stops the process if its own ends differ.
+The core never reads the log. It changes this picture when it orders an append, a truncation or a beginning anew;
+storage carries the order out and stops the process if its own ends differ.
 """
 
 from __future__ import annotations
@@ -14,18 +14,49 @@ from raft.core.epochs import EpochCache
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 
 
+def is_replaced_by(log_end: OffsetAndEpoch, snapshot_id: OffsetAndEpoch) -> bool:
+    """Whether a log that ends there is behind a snapshot of the leader's log, or has gone another way than it (SN-14).
+
+    Kafka asks for a higher epoch, or the same and a higher offset. A log that ends at or below the snapshot's end holds
+    nothing committed that the snapshot lacks, whatever its last epoch, so that is enough.
+    """
+    return (
+        snapshot_id.offset > log_end.offset
+        or snapshot_id.epoch > log_end.epoch
+        or (snapshot_id.offset == log_end.offset and snapshot_id.epoch != log_end.epoch)
+    )
+
+
 @dataclass(slots=True)
 class LogState:
     """Invariant: start_offset <= flushed_end_offset <= end_offset."""
 
-    start_offset: Offset
     end_offset: Offset
     flushed_end_offset: Offset
     epochs: EpochCache
+    latest_snapshot: OffsetAndEpoch | None = None
+    """The newest snapshot that this replica has, which reaches to the log's start at least."""
+
+    @property
+    def start(self) -> OffsetAndEpoch:
+        """Where the log starts, and the epoch of the record before: 0, or where a snapshot ends (SN-43, SN-54)."""
+        return self.epochs.start
+
+    @property
+    def start_offset(self) -> Offset:
+        """The first offset in the log."""
+        return self.epochs.start.offset
+
+    @property
+    def known_committed_offset(self) -> Offset:
+        """What the snapshots say that is committed: a snapshot holds nothing else, and the log's start is one's end."""
+        if self.latest_snapshot is None:
+            return self.start_offset
+        return max(self.start_offset, min(self.latest_snapshot.offset, self.end_offset))
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record, 0 for an empty log."""
+        """The epoch of the last record, the one before the start if the log is empty; 0 if there never was one."""
         return self.epochs.last_epoch
 
     @property
@@ -56,6 +87,40 @@ class LogState:
         self.epochs.truncate(end_offset)
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset  # TruncateLog is durable before anything that follows it
+
+    def advance_start(self, start: OffsetAndEpoch) -> None:
+        """Note that the log starts there now; what is below is in a snapshot."""
+        check(start.offset <= self.flushed_end_offset, "a log starts at what is durable", start=start)
+        self.epochs.advance_start(start)
+
+    def start_anew(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Note that a snapshot took the place of all that was there (SN-14)."""
+        check(self.is_replaced_by(snapshot_id), "a snapshot that takes a log's place is past it", id=snapshot_id)
+        self.epochs = EpochCache(start=snapshot_id)
+        self.end_offset = self.flushed_end_offset = snapshot_id.offset
+        self.latest_snapshot = snapshot_id
+
+    def is_replaced_by(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether a snapshot of the leader's log takes this log's place (SN-14)."""
+        return is_replaced_by(self.end, snapshot_id)
+
+    def snapshot_for(self, fetch_offset: Offset, last_fetched_epoch: Epoch) -> OffsetAndEpoch | None:
+        """The snapshot that a replica needs which ends at `fetch_offset` in `last_fetched_epoch` (SN-20, SN-22).
+
+        None if it can go on from this log. One that has nothing begins with a snapshot, although the log may have
+        everything (PK-10). Kafka takes its earliest snapshot for the log's start; ours is the one at the start.
+        """
+        is_before = self.is_before_start(fetch_offset, last_fetched_epoch)
+        return self.latest_snapshot if fetch_offset == 0 or is_before else None
+
+    def is_before_start(self, fetch_offset: Offset, last_fetched_epoch: Epoch) -> bool:
+        """Whether a replica that ends there cannot go on from this log (SN-20)."""
+        start = self.start
+        return (
+            fetch_offset < start.offset
+            or (fetch_offset == start.offset > 0 and last_fetched_epoch != start.epoch)
+            or last_fetched_epoch < start.epoch
+        )
 
     def divergence(self, fetch_offset: Offset, last_fetched_epoch: Epoch) -> OffsetAndEpoch | None:
         """None if a replica that ends at `fetch_offset` in `last_fetched_epoch` has a prefix of this log (SN-20).

@@ -19,9 +19,9 @@ from typing import Self
 
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode
 from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
-from raft.storage.checksum import crc32c
 from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
 from raft.storage.identifiers import random_uuid, uuid_from_text, uuid_to_text
+from raft.storage.properties import decode_properties, encode_properties
 
 FORMAT_VERSION = 1
 LOCK_NAME = ".lock"
@@ -30,7 +30,6 @@ LOG_NAME = "log"
 SNAPSHOTS_NAME = "snapshots"
 METADATA_DATABASE_NAME = "metadata.db"
 
-_CRC_KEY = "crc32c"
 MAX_NODE_ID = 2**31 - 1
 
 
@@ -152,21 +151,19 @@ class DataDirectory:
 
 def encode_meta(identity: DirectoryIdentity) -> bytes:
     """The content of the meta file: lines of `key=value`, the last one the CRC-32C of the lines before."""
-    lines = (
+    return encode_properties(
         f"version={FORMAT_VERSION}\n"
         f"cluster.id={identity.cluster_id}\n"
         f"node.id={identity.node_id}\n"
         f"directory.id={uuid_to_text(identity.directory_id)}\n"
-    ).encode("ascii")
-    return lines + f"{_CRC_KEY}={crc32c(lines):08x}\n".encode("ascii")
+    )
 
 
 def decode_meta(data: bytes, path: str) -> DirectoryIdentity:
     """The identity in a meta file's content. Raises DirectoryError naming `path` when it is damaged or too new."""
-    lines, found, crc_text = data.rpartition(f"{_CRC_KEY}=".encode("ascii"))
-    if not found or crc_text != f"{crc32c(lines):08x}\n".encode("ascii"):
+    values = decode_properties(data)
+    if values is None:
         raise _damaged(path)
-    values = dict(line.split("=", 1) for line in lines.decode("ascii", "replace").splitlines() if "=" in line)
     version = values.get("version")
     if version != str(FORMAT_VERSION):
         raise DirectoryError(

@@ -16,7 +16,7 @@ from raft.core.errors import InvariantViolation, ProtocolError, StorageError
 from raft.core.types import Offset
 from raft.storage.batch import CRC_BYTES, decode_batch
 from raft.storage.checksum import crc32c
-from raft.storage.files import Lock
+from raft.storage.files import Lock, join, parent_directory
 from raft.storage.frame import BATCH_KIND, HEAD, HEAD_BYTES, MAGIC, NO_CRC, Frame, decode_frame
 from raft.storage.recovery import RecoveredLog, has_lost_sector, recover
 from raft.storage.segment import parse_segment_name
@@ -173,7 +173,7 @@ def segment_base_offsets(directory: Path) -> list[Offset]:
 
 
 def rehearse_recovery(directory: Path) -> RecoveredLog:
-    """What opening the log in `directory`, which has at least one segment, would come to; nothing is changed.
+    """What opening the log in `directory` would come to; nothing is changed.
 
     Raises DamagedLog where a start would find durable data damaged, StorageError where it could not read something.
     """
@@ -214,24 +214,48 @@ class _UnchangedFile:
         pass
 
 
+class _PretendedFile(_UnchangedFile):
+    """A file that is not on the disk, and stays empty."""
+
+    def size(self) -> int:
+        return 0
+
+    def read_at(self, position: int, byte_count: int) -> bytes:
+        return b""
+
+
 class UnchangedFiles:
-    """A file system to rehearse recovery on: reads are real, writes to files go nowhere, and no name can change."""
+    """A file system to rehearse recovery on: reads are real, and whatever is changed is so for who asks here only.
+
+    Files that are made stay empty, those that are removed are hidden; what is written goes nowhere.
+    """
+
+    def __init__(self) -> None:
+        self._made: set[str] = set()
+        self._removed: set[str] = set()
 
     def open(self, path: str, *, create: bool = False) -> _UnchangedFile:
-        """The file as it is on disk."""
+        """The file as it is on disk; an empty one if it was made here."""
         if create:
-            _refuse_change(path)
+            if self.exists(path):
+                raise StorageError(f"cannot create {path}: it exists")
+            self._made.add(path)
+        if path in self._made:
+            return _PretendedFile(path)
+        if path in self._removed:
+            raise StorageError(f"cannot open {path}: there is no such file")
         with _errors_of(path), Path(path).open("rb"):
             return _UnchangedFile(path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
-        return Path(path).exists()
+        return path in self._made or (path not in self._removed and Path(path).exists())
 
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         with _errors_of(path):
-            return sorted(entry.name for entry in Path(path).iterdir())
+            names = {entry.name for entry in Path(path).iterdir() if join(path, entry.name) not in self._removed}
+        return sorted(names | {made.rpartition("/")[2] for made in self._made if parent_directory(made) == path})
 
     def make_directories(self, path: str) -> None:
         """Nothing: the directory is there, or listing it is an error."""
@@ -244,8 +268,11 @@ class UnchangedFiles:
         _refuse_change(old_path)
 
     def remove(self, path: str) -> None:
-        """Refused."""
-        _refuse_change(path)
+        """Hide the file."""
+        if not self.exists(path):
+            raise StorageError(f"cannot remove {path}: there is no such file")
+        self._made.discard(path)
+        self._removed.add(path)
 
     def try_lock(self, path: str) -> Lock | None:
         """Refused."""

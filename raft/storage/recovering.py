@@ -13,9 +13,10 @@ import contextlib
 
 from raft.core.errors import OutOfSpace, StorageError
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
-from raft.storage.checksum import crc32c
 from raft.storage.files import FileSystem, join, read_whole, write_new_file
 from raft.storage.frame import find_frames
+from raft.storage.log_start import read_log_start, remove_log_start
+from raft.storage.properties import decode_properties, encode_properties
 from raft.storage.segment import parse_segment_name, segment_name
 
 RECOVERING_NAME = "recovering"
@@ -23,27 +24,24 @@ DAMAGED_SUFFIX = ".damaged"
 """At the end of the name of a file that holds what was set aside, for an operator to look at."""
 
 FORMAT_VERSION = 1
-_CRC_KEY = "crc32c"
 
 
 def encode_recovering(recovering: RecoveringLog) -> bytes:
     """The content of the file: lines of `key=value`, the last one the CRC-32C of the lines before."""
     reason = " ".join(recovering.reason.splitlines()).encode("utf-8", "backslashreplace").decode()
-    lines = (
+    return encode_properties(
         f"version={FORMAT_VERSION}\nuntil.offset={recovering.until_offset}\nepoch={recovering.epoch}\nreason={reason}\n"
-    ).encode()
-    return lines + f"{_CRC_KEY}={crc32c(lines):08x}\n".encode("ascii")
+    )
 
 
 def decode_recovering(data: bytes, path: str) -> RecoveringLog:
     """What the file says. Raises StorageError naming `path` when it is damaged or of an unknown version."""
-    lines, found, crc_text = data.rpartition(f"{_CRC_KEY}=".encode("ascii"))
-    if not found or crc_text != f"{crc32c(lines):08x}\n".encode("ascii"):
+    values = decode_properties(data)
+    if values is None:
         raise StorageError(
             f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log anew. Nothing was"
             " changed. Remove this replica and add a new one with a directory of its own"
         )
-    values = dict(line.split("=", 1) for line in lines.decode("utf-8", "replace").splitlines() if "=" in line)
     if values.get("version") != str(FORMAT_VERSION):
         raise StorageError(
             f"{path} has format version {values.get('version')}; this program knows version {FORMAT_VERSION}. Use the"
@@ -82,6 +80,25 @@ def begin_recovering(
         _set_aside(files, directory, segment_name(base))
     if position > 0:
         _cut(files, directory, segment_name(base_offset), position)
+
+
+def begin_anew(files: FileSystem, directory: str, *, epoch: Epoch, reason: str) -> None:
+    """Give up a log that starts above 0, when nothing here holds what is below: it recovers, from offset 0.
+
+    All that it has is set aside; the next open finds an empty log. `epoch` is the replica's durable epoch. Not while
+    the log is open. A crash leaves a log that is as it was, or one that recovers and is given up again: the file with
+    the start goes last, because without it what is left would be damage. Raises StorageError, OutOfSpace, FlushFailed.
+    """
+    begin_recovering(
+        files,
+        directory,
+        epoch=epoch,
+        reason=reason,
+        durable_offset=read_log_start(files, directory).offset,
+        base_offset=Offset(0),
+        position=0,
+    )
+    remove_log_start(files, directory)
 
 
 def end_recovering(files: FileSystem, directory: str) -> None:

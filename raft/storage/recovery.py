@@ -13,6 +13,11 @@ below `durable_before` of any valid frame, also of those behind damage, and belo
 A crash, together with bits that rot in the last burst before any frame vouches for it, looks like a torn tail: a double
 fault that this format accepts.
 
+A log may start above offset 0, where a snapshot ends: the file `log-start` says so (`raft.storage.log_start`). What was
+durable below the start is then no loss. Segments wholly below it were about to be removed, and are. A log that ends
+below its start, or has lower epochs there, is one that a snapshot was about to take the place of, and now does: it
+begins anew, empty, at its start.
+
 What is not certainly durable is written once more before it is flushed. After a failed fsync the kernel may keep pages
 that never reached the disk and call them clean; reading them back proves nothing, and only a new write makes the next
 flush carry them out.
@@ -23,14 +28,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NoReturn
 
 from raft.core.epochs import EpochCache
 from raft.core.errors import CorruptLog, StorageError
-from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.files import SECTOR_BYTES, FileSystem, join
 from raft.storage.frame import NO_CRC, Frame, decode_frame, find_frames
+from raft.storage.log_start import LOG_START_NAME, read_log_start
 from raft.storage.recovering import begin_recovering, read_recovering
-from raft.storage.segment import Segment, parse_segment_name, segment_name
+from raft.storage.segment import Segment, create_segment, parse_segment_name, segment_name
 
 _ADVICE = (
     "Nothing was changed. There is no other voter to fetch it from: bring the directory back from a backup, or set it"
@@ -62,12 +69,16 @@ class RecoveryReport:
     """How many bytes of a torn tail were cut."""
     torn_path: str = ""
     torn_position: int = 0
+    has_begun_anew: bool = False
+    """Whether a snapshot was to take the log's place when a crash came, and has taken it now."""
 
     def __str__(self) -> str:
         found = (
             f"log of {self.segment_count} segments and {self.batch_count} batches,"
             f" offsets {self.log_start_offset} to {self.log_end_offset}"
         )
+        if self.has_begun_anew:
+            return f"{found}; begun anew where a snapshot ends"
         if not self.torn_bytes:
             return f"{found}, intact"
         return f"{found}; cut a torn tail of {self.torn_bytes} bytes at byte {self.torn_position} of {self.torn_path}"
@@ -120,55 +131,96 @@ def recover(
 
 
 def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset, *, may_create: bool) -> RecoveredLog:
+    start = read_log_start(files, directory)
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
-    if not bases and minimum_durable_offset == 0 and may_create:
-        bases = [Offset(0)]
-        _create_first_segment(files, directory)
-    elif not bases or bases[0] != 0:
-        durable_offset = max(minimum_durable_offset, bases[0] if bases else Offset(0))
-        raise DamagedLog(
-            f"{join(directory, segment_name(Offset(0)))} is missing, though there was a log; offsets below"
-            f" {durable_offset} were durable",
-            base_offset=Offset(0),
-            position=0,
-            durable_offset=durable_offset,
-        )
-    recovery = _Recovery(files, directory, minimum_durable_offset)
+    # Nothing but a start is what a crash leaves of a log that was to begin anew, and what a restore makes.
+    is_made = not bases and minimum_durable_offset <= start.offset and (may_create or start.offset > 0)
+    if is_made:
+        create_segment(files, directory, start.offset)
+        bases = [start.offset]
+    if not bases or bases[0] > start.offset:
+        raise _first_is_missing(directory, start.offset, max(minimum_durable_offset, *bases[:1], start.offset))
+    holding_start = bisect_right(bases, start.offset) - 1
+    recovery = _Recovery(files, directory, start, minimum_durable_offset)
     try:
-        for base_offset, next_base_offset in zip(bases, [*bases[1:], None], strict=True):
-            recovery.read_segment(base_offset, next_base_offset)
+        recovery.read_segments(bases[holding_start:])
+        if recovery.begins_anew:
+            recovery.begin_anew(bases)
+        else:
+            for base_offset in bases[:holding_start]:
+                files.remove(join(directory, segment_name(base_offset)))
+        files.fsync_directory(directory)
     except BaseException:
         for segment in recovery.segments:
             segment.file.close()
         raise
-    files.fsync_directory(directory)
     recovering = read_recovering(files, directory)
-    return RecoveredLog(recovery.segments, recovery.epochs, recovery.vouched_offset, recovery.report(), recovering)
+    vouched_offset = max(recovery.vouched_offset, start.offset)
+    report = recovery.report(has_begun_anew=recovery.begins_anew or (is_made and start.offset > 0))
+    return RecoveredLog(recovery.segments, recovery.epochs, vouched_offset, report, recovering)
 
 
-def _create_first_segment(files: FileSystem, directory: str) -> None:
-    file = files.open(join(directory, segment_name(Offset(0))), create=True)
-    file.fsync()
-    file.close()
-    files.fsync_directory(directory)
+def _first_is_missing(directory: str, start_offset: Offset, durable_offset: Offset) -> DamagedLog:
+    path = join(directory, segment_name(start_offset))
+    what = f"{path} is missing" if start_offset == 0 else f"no segment in {directory} has offset {start_offset}"
+    return DamagedLog(
+        f"{what}, though there was a log; offsets below {durable_offset} were durable",
+        base_offset=start_offset,
+        position=0,
+        durable_offset=durable_offset,
+    )
 
 
 class _Recovery:
-    """Reads segments in order."""
+    """Reads segments in order, the first one that which holds the log's start."""
 
-    def __init__(self, files: FileSystem, directory: str, minimum_durable_offset: Offset) -> None:
+    def __init__(
+        self, files: FileSystem, directory: str, start: OffsetAndEpoch, minimum_durable_offset: Offset
+    ) -> None:
         self.segments: list[Segment] = []
         self.epochs = EpochCache()
         self.vouched_offset = Offset(0)
+        self.begins_anew = False
+        """Whether what was read is what a snapshot that ends at the start was about to take the place of."""
         self._files = files
         self._directory = directory
+        self._start = start
+        self._higher_at_start: tuple[Segment, Batch] | None = None
+        """A batch that ends at the start, in a higher epoch than the record before the start has."""
+        self._minimum_durable_offset = minimum_durable_offset
         self._durable_offset = minimum_durable_offset
         self._batch_count = 0
         self._frame_ends: list[tuple[Offset, int]] = []
         self._torn_bytes = 0
 
-    def read_segment(self, base_offset: Offset, next_base_offset: Offset | None) -> None:
-        """Read one segment. If it is the last one, also cut what is torn and make everything durable."""
+    def read_segments(self, base_offsets: list[Offset]) -> None:
+        """Read those segments, or as many as it takes to see that the log begins anew.
+
+        If it does not, what is torn is cut and everything durable, when it returns.
+        """
+        self.epochs = EpochCache(start=OffsetAndEpoch(epoch=Epoch(0), offset=base_offsets[0]))
+        for base_offset, next_base_offset in zip(base_offsets, [*base_offsets[1:], None], strict=True):
+            self._read_segment(base_offset, next_base_offset)
+            if self.begins_anew:
+                return
+        self.epochs.advance_start(self._start)
+
+    def begin_anew(self, base_offsets: list[Offset]) -> None:
+        """Let an empty log at the start take the place of all those segments, as `SegmentedLog.start_anew` does."""
+        for segment in self.segments:
+            segment.file.close()
+        self.segments.clear()
+        for base_offset in reversed(base_offsets):
+            self._files.remove(join(self._directory, segment_name(base_offset)))
+            self._files.fsync_directory(self._directory)
+        create_segment(self._files, self._directory, self._start.offset)
+        file = self._files.open(join(self._directory, segment_name(self._start.offset)))
+        self.segments.append(Segment(file, self._start.offset, NO_CRC))
+        self.epochs = EpochCache(start=self._start)
+        self.vouched_offset = self._start.offset
+        self._batch_count = self._torn_bytes = 0
+
+    def _read_segment(self, base_offset: Offset, next_base_offset: Offset | None) -> None:
         last_crc = self.segments[-1].last_crc if self.segments else NO_CRC
         segment = Segment(self._files.open(join(self._directory, segment_name(base_offset))), base_offset, last_crc)
         self.segments.append(segment)
@@ -181,8 +233,12 @@ class _Recovery:
         self._frame_ends.clear()
         path = segment.file.path
         frame = decode_frame(data, 0, path=path)
+        if frame is not None and len(self.segments) == 1 and base_offset > 0:
+            segment.last_crc = frame.previous_crc  # the frame before went with its segment, or never was here
         while frame is not None and self._follows(segment, frame):
             self._note(segment, frame)
+            if self.begins_anew:
+                return
             frame = decode_frame(data, segment.end_position, path=path)
         torn_end = len(data[segment.end_position :].rstrip(b"\0")) + segment.end_position
         if next_base_offset is not None:
@@ -191,9 +247,12 @@ class _Recovery:
             return
         if torn_end > segment.end_position:
             self._judge_damage(segment, data[:torn_end])
-        if segment.end_offset < self._durable_offset:
+        if not self.begins_anew and self._durable_offset > max(segment.end_offset, self._start.offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
-        self._make_durable(segment, data, torn_end)
+        if segment.end_offset < self._start.offset or self._higher_at_start is not None:
+            self.begins_anew = True
+        if not self.begins_anew:
+            self._make_durable(segment, data, torn_end)
 
     def _follows(self, segment: Segment, frame: Frame) -> bool:
         """Whether the frame is the one that the log goes on with."""
@@ -210,19 +269,77 @@ class _Recovery:
         self.vouched_offset = frame.durable_before
         self._durable_offset = max(self._durable_offset, frame.durable_before)
         self._frame_ends.append((segment.end_offset, frame.end_position))
-        if frame.batch is not None:
-            self.epochs.assign(frame.batch.epoch, frame.batch.base_offset)
-            self._batch_count += 1
+        batch = frame.batch
+        if batch is None:
+            return
+        if self._higher_at_start is not None:
+            self._refuse_start(*self._higher_at_start)
+        self.epochs.assign(batch.epoch, batch.base_offset)
+        self._batch_count += 1
+        if self._is_replaced(batch):
+            self._begin_anew_if_enough(segment)
+        elif batch.base_offset < self._start.offset <= batch.end_offset:
+            self._check_start(segment, batch)
+
+    def _is_replaced(self, batch: Batch) -> bool:
+        """Whether the batch tells that a snapshot was to take the log's place: its epoch is below the one it must have.
+
+        That is all that tells it where the log reached past the snapshot; else the log ends below the start, or right
+        at it in a higher epoch, whose records were never committed.
+        """
+        return batch.end_offset >= self._start.offset and batch.epoch < self._start.epoch
+
+    def _begin_anew_if_enough(self, segment: Segment) -> None:
+        if self._minimum_durable_offset > self._start.offset:
+            raise DamagedLog(
+                f"{segment.file.path} is not of the log that starts at offset {self._start.offset} behind epoch"
+                f" {self._start.epoch}, but offsets below {self._minimum_durable_offset} were durable",
+                base_offset=segment.base_offset,
+                position=0,
+                durable_offset=self._minimum_durable_offset,
+            )
+        self.begins_anew = True
+
+    def _check_start(self, segment: Segment, batch: Batch) -> None:
+        """Raise StorageError unless the batch before the log's start is one that may be there."""
+        found = OffsetAndEpoch(epoch=batch.epoch, offset=batch.end_offset)
+        if found.offset == self._start.offset and found.epoch > self._start.epoch:
+            self._higher_at_start = (segment, batch)  # fine if it is the last one
+        elif found != self._start:
+            self._refuse_start(segment, batch)
+
+    def _refuse_start(self, segment: Segment, batch: Batch) -> NoReturn:
+        path = join(self._directory, LOG_START_NAME)
+        raise StorageError(
+            f"{path} says that the log starts at offset {self._start.offset}, behind epoch {self._start.epoch}, but"
+            f" {segment.file.path} has a batch with offsets {batch.base_offset} to {batch.last_offset} of epoch"
+            f" {batch.epoch}: they are not of one log. Nothing was changed. Bring the directory back from a backup, or"
+            " remove this replica and add a new one with a directory of its own"
+        )
 
     def _judge_damage(self, segment: Segment, data: bytes) -> None:
-        """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail."""
+        """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail, or begins anew.
+
+        A log that ends below its start has lost what was durable, or is one that a snapshot was to take the place of:
+        such a one has nothing behind the start.
+        """
+        start_offset = self._start.offset
         first_behind: int | None = None
+        reaches_past_start = False
         for frame in find_frames(data, segment.end_position, path=segment.file.path):
+            batch = frame.batch
+            if batch is not None and self._is_replaced(batch):
+                self._begin_anew_if_enough(segment)
+                return
             first_behind = frame.position if first_behind is None else first_behind
             self._durable_offset = max(self._durable_offset, frame.durable_before)
-        if self._durable_offset > segment.end_offset:
+            reaches_past_start |= batch is not None and batch.end_offset > start_offset
+        if self._durable_offset > max(segment.end_offset, start_offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
-        if first_behind is not None and not has_lost_sector(data, segment.end_position, first_behind):
+        if segment.end_offset < start_offset:
+            if reaches_past_start:
+                raise self._corrupt(segment, f"a valid frame follows behind the log's start {start_offset}")
+        elif first_behind is not None and not has_lost_sector(data, segment.end_position, first_behind):
             raise self._corrupt(segment, f"a valid frame follows at byte {first_behind}")
         self._torn_bytes = len(data) - segment.end_position
 
@@ -245,17 +362,18 @@ class _Recovery:
             durable_offset=self._durable_offset,
         )
 
-    def report(self) -> RecoveryReport:
+    def report(self, *, has_begun_anew: bool) -> RecoveryReport:
         """What was found, once every segment is read."""
         last = self.segments[-1]
         return RecoveryReport(
             segment_count=len(self.segments),
             batch_count=self._batch_count,
-            log_start_offset=self.segments[0].base_offset,
+            log_start_offset=self._start.offset,
             log_end_offset=last.end_offset,
             torn_bytes=self._torn_bytes,
             torn_path=last.file.path if self._torn_bytes else "",
             torn_position=last.end_position if self._torn_bytes else 0,
+            has_begun_anew=has_begun_anew,
         )
 
 

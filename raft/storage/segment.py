@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from raft.core.checks import check
 from raft.core.errors import CorruptLog, OutOfSpace
 from raft.core.types import Batch, Offset
-from raft.storage.files import File
+from raft.storage.files import File, FileSystem, join
 from raft.storage.frame import HEAD_BYTES, Frame, decode_frame, encode_frames, encode_marker, frame_length
 
 INDEX_INTERVAL_BYTES = 4096
@@ -25,6 +25,14 @@ _NAME = re.compile(r"([0-9]{20})\.log")
 def segment_name(base_offset: Offset) -> str:
     """The file name of the segment that starts at `base_offset` (FM-01)."""
     return f"{base_offset:020d}.log"
+
+
+def create_segment(files: FileSystem, directory: str, base_offset: Offset) -> None:
+    """Make an empty segment, durably."""
+    file = files.open(join(directory, segment_name(base_offset)), create=True)
+    file.fsync()
+    file.close()
+    files.fsync_directory(directory)
 
 
 def parse_segment_name(name: str) -> Offset | None:

@@ -9,6 +9,7 @@ What is durable, and when:
   everything before it is durable.
 - `truncate` first takes away later segments, the last one first, syncing the directory after each, then cuts the file.
   Whatever step a crash hits, what is left is a prefix of the log that holds everything below the cut.
+- The log's start is written down before the segments below it go, and before a snapshot takes the log's place.
 - `reserve` allocates ahead, so that appends do not fail for want of room and a flush has no file size to write.
 """
 
@@ -20,13 +21,15 @@ from dataclasses import dataclass
 
 from raft.core.checks import check
 from raft.core.epochs import EpochCache
-from raft.core.errors import ConfigurationError, ErrorCode, OutOfSpace, ProtocolError
-from raft.core.types import Batch, Epoch, Offset, RecoveringLog
+from raft.core.errors import ConfigurationError, ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
+from raft.core.log import is_replaced_by
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.files import File, FileSystem, join
-from raft.storage.frame import HEAD_BYTES, MAX_POSITION, framed_bytes_max
+from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
+from raft.storage.log_start import write_log_start
 from raft.storage.recovering import end_recovering
 from raft.storage.recovery import RecoveredLog, RecoveryReport, recover
-from raft.storage.segment import Segment, segment_name
+from raft.storage.segment import Segment, create_segment, segment_name
 from raft.storage.tail_cache import TailCache
 
 
@@ -64,7 +67,7 @@ class PendingFlush:
     def __init__(self, file: File, end_offset: Offset) -> None:
         self._file = file
         self.end_offset = end_offset
-        """What the log is durable up to when `run` has returned; a truncation in the meantime lowers it."""
+        """What the log is durable up to when `run` has returned; what cuts the log in the meantime lowers it."""
 
     def run(self) -> None:
         """Make it durable. Raises FlushFailed."""
@@ -77,7 +80,7 @@ class SegmentedLog:
     def __init__(self, files: FileSystem, directory: str, config: LogConfig, recovered: RecoveredLog) -> None:
         """Use `open`."""
         self.epochs: EpochCache = recovered.epochs
-        """At which offset each epoch starts. Changed by appends and truncations only."""
+        """At which offset each epoch starts, and where the log does. Another one after `start_anew`."""
         self.recovery: RecoveryReport = recovered.report
         """What opening the log found and did."""
         self.recovering: RecoveringLog | None = recovered.recovering
@@ -115,14 +118,29 @@ class SegmentedLog:
         return cls(files, directory, config or LogConfig(), recovered)
 
     @property
+    def start(self) -> OffsetAndEpoch:
+        """Where the log starts, and the epoch of the record before; 0 or where a snapshot ends (SN-43, SN-54)."""
+        return self.epochs.start
+
+    @property
     def log_start_offset(self) -> Offset:
         """The first offset in the log."""
-        return self._segments[0].base_offset
+        return self.epochs.start.offset
+
+    @property
+    def size_bytes(self) -> int:
+        """How much its segments hold; the first one may begin before the log's start."""
+        return sum(segment.end_position for segment in self._segments)
 
     @property
     def log_end_offset(self) -> Offset:
         """The offset that the next record will get."""
         return self._segments[-1].end_offset
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """Where the log ends, and the epoch of the last record."""
+        return OffsetAndEpoch(epoch=self.epochs.last_epoch, offset=self.log_end_offset)
 
     @property
     def flushed_end_offset(self) -> Offset:
@@ -230,6 +248,74 @@ class SegmentedLog:
         if self._pending is not None:
             self._pending.end_offset = min(self._pending.end_offset, end_offset)
 
+    def is_boundary(self, offset: Offset) -> bool:
+        """Whether the log starts or ends at `offset`, or a batch begins there."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return False
+        try:
+            self._segment_of(offset).locate(offset)
+        except InvariantViolation:
+            return False
+        return True
+
+    def advance_start(self, start: OffsetAndEpoch) -> None:
+        """Let the log start there, durably; segments wholly below go, and the one that holds it stays whole (SN-42).
+
+        InvariantViolation unless that is between the start and the flushed end, where a batch begins or the log ends,
+        and of the epoch of the record before (SN-43). Raises OutOfSpace, then nothing changed.
+        """
+        check(
+            self.log_start_offset <= start.offset <= self._flushed_end_offset,
+            "a log's start moves on to what is durable",
+            start=start,
+            log_start_offset=self.log_start_offset,
+            flushed_end_offset=self._flushed_end_offset,
+        )
+        epoch_before = self.epochs.epoch_before(start.offset)
+        check(start.epoch == epoch_before, "a start has the epoch before it", start=start, epoch_before=epoch_before)
+        if start == self.start:
+            return
+        self._segment_of(start.offset).locate(start.offset)
+        write_log_start(self._files, self._directory, start)
+        self.epochs.advance_start(start)
+        count = bisect_right(self._base_offsets, start.offset) - 1
+        if count == 0:
+            return
+        for segment in self._segments[:count]:
+            self._files.remove(segment.file.path)
+            self._retired.append(segment.file)
+        self._files.fsync_directory(self._directory)
+        del self._segments[:count], self._base_offsets[:count]
+        if self._pending is None:
+            self._close_retired()
+
+    def start_anew(self, start: OffsetAndEpoch) -> None:
+        """Let a snapshot that ends at `start` take the log's place: the log is empty there; durable when it returns.
+
+        InvariantViolation unless the log is behind the snapshot or has gone another way (SN-14), and the snapshot is
+        past its start. Raises OutOfSpace, then nothing changed.
+        """
+        check(
+            start.offset > self.log_start_offset and is_replaced_by(self.end, start),
+            "a snapshot that takes a log's place is past it",
+            start=start,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            last_epoch=self.epochs.last_epoch,
+        )
+        write_log_start(self._files, self._directory, start)
+        while self._segments:
+            self._remove_last_segment()
+        create_segment(self._files, self._directory, start.offset)
+        path = join(self._directory, segment_name(start.offset))
+        self._segments.append(Segment(self._files.open(path), start.offset, NO_CRC))
+        self._base_offsets.append(start.offset)
+        self.epochs = EpochCache(start=start)
+        self._tail = TailCache(self._config.tail_cache_bytes)
+        self._flushed_end_offset = self._vouched_offset = start.offset
+        if self._pending is not None:
+            self._pending.end_offset = min(self._pending.end_offset, start.offset)
+
     def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> bytes:
         """The encoded batches that `read_batches` gives, one after the other."""
         return b"".join([batch.data for batch in self.read_batches(start_offset, max_bytes, end_offset)])
@@ -252,8 +338,7 @@ class SegmentedLog:
             return ()
         batches = self._tail.read(start_offset, max_bytes, end)
         if batches is None:
-            segment = self._segments[bisect_right(self._base_offsets, start_offset) - 1]
-            batches = segment.read(start_offset, max_bytes, end)
+            batches = self._segment_of(start_offset).read(start_offset, max_bytes, end)
         return tuple(batches)
 
     def end_recovering(self) -> None:
@@ -264,11 +349,16 @@ class SegmentedLog:
 
     def close(self) -> None:
         """Give back reserved room and close the files. Flushes nothing. Once is enough."""
-        if self._segments[-1].reserved_size > self._segments[-1].end_position:
+        # A beginning anew that failed has left none.
+        if self._segments and self._segments[-1].reserved_size > self._segments[-1].end_position:
             self._segments[-1].trim()
         for segment in self._segments:
             segment.file.close()
         self._close_retired()
+
+    def _segment_of(self, offset: Offset) -> Segment:
+        """The segment that holds `offset`, which is in the log or its end."""
+        return self._segments[bisect_right(self._base_offsets, offset) - 1]
 
     def _check_follow_on(self, batches: Sequence[Batch]) -> int:
         """Check that `batches` go on with the log; returns how many bytes their frames have."""

@@ -7,11 +7,12 @@ from pathlib import Path
 from uuid import UUID
 
 from raft.core.election import ElectionState
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.storage.batch import HEADER_BYTES, encode_batch, encode_body
 from raft.storage.directory import DirectoryIdentity, encode_meta
 from raft.storage.files import read_whole
 from raft.storage.frame import HEAD_BYTES
+from raft.storage.log_start import encode_log_start
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import COPY, encode_copy
 from tests.raft.storage.builders import BIG, open_log, segment_paths
@@ -80,3 +81,8 @@ def test_the_meta_file_in_the_document_is_the_one_that_the_code_makes() -> None:
     identity = DirectoryIdentity(cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=NodeId(1), directory_id=DIRECTORY_ID)
     (block,) = re.findall(r"```properties\n(.*?)```", (FORMATS / "directory.md").read_text(), re.DOTALL)
     assert block.encode() == encode_meta(identity)
+
+
+def test_the_log_start_in_the_document_is_the_one_that_the_code_makes() -> None:
+    (block,) = re.findall(r"```properties\n(.*?)```", (FORMATS / "log.md").read_text(), re.DOTALL)
+    assert block.encode() == encode_log_start(OffsetAndEpoch(epoch=Epoch(7), offset=Offset(41)))

@@ -245,14 +245,19 @@ def test_nothing_can_be_changed_through_the_files_of_a_rehearsal(tmp_path: Path)
     file.truncate(1)
     file.reserve(100)
     file.fsync()
-    for change in (
-        lambda: files.remove(str(path)),
-        lambda: files.rename(str(path), str(path) + "2"),
-        lambda: files.open(str(path) + "2", create=True),
-        lambda: files.try_lock(str(path)),
-    ):
+    for change in (lambda: files.rename(str(path), str(path) + "2"), lambda: files.try_lock(str(path))):
         with pytest.raises(InvariantViolation, match="looked at only"):
             change()
+    with pytest.raises(StorageError, match="it exists"):
+        files.open(str(path), create=True)
+    files.remove(str(path))
+    files.open(str(path) + "2", create=True).write_at(0, b"new")
+    assert files.list_directory(str(tmp_path)) == ["file2"], "whoever asks these files sees the change"
+    assert not files.exists(str(path))
+    assert read_whole(files, str(path) + "2") == b""
+    for gone in (lambda: files.remove(str(path)), lambda: files.open(str(path))):
+        with pytest.raises(StorageError, match="there is no such file"):
+            gone()
     assert read_whole(PosixFileSystem(), str(path)) == b"as it was"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from raft.core.epochs import EpochCache
+from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.errors import OutOfSpace
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import LogConfig, PendingFlush, SegmentedLog
 from tests.raft.storage.builders import all_batches, data_batch, open_log
@@ -27,6 +27,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.pending: PendingFlush | None = None
         self.pending_end = 0
         self.epoch = 1
+        self.start = LOG_BEGINNING
         self.log: SegmentedLog
 
     @initialize(
@@ -45,7 +46,11 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @property
     def end_offset(self) -> int:
-        return self.batches[-1].end_offset if self.batches else 0
+        return self.batches[-1].end_offset if self.batches else self.start.offset
+
+    @property
+    def last_epoch(self) -> int:
+        return self.batches[-1].epoch if self.batches else self.start.epoch
 
     @rule(
         counts=st.lists(st.integers(1, 3), min_size=1, max_size=4),
@@ -109,10 +114,37 @@ class LogAgainstList(RuleBasedStateMachine):
         self.durable = min(self.durable, self.end_offset)
         self.pending_end = min(self.pending_end, self.end_offset)
 
+    @rule(fraction=st.floats(0, 1))
+    def advance_start(self, fraction: float) -> None:
+        flushed = [batch for batch in self.batches if batch.end_offset <= self.log.flushed_end_offset]
+        below = flushed[: round(fraction * len(flushed))]
+        if below:
+            self.start = OffsetAndEpoch(epoch=below[-1].epoch, offset=below[-1].end_offset)
+        self.log.advance_start(self.start)
+        self.batches = self.batches[len(below) :]
+        self.durable = max(self.durable, self.start.offset)
+
+    @rule(more_offsets=st.integers(1, 3))
+    def start_anew_past_the_end(self, more_offsets: int) -> None:
+        self._start_anew(self.end_offset + more_offsets, max(1, self.last_epoch))
+
+    @rule(fraction=st.floats(0, 1))
+    def start_anew_in_a_higher_epoch(self, fraction: float) -> None:
+        self.epoch = max(self.epoch, self.last_epoch) + 1
+        behind = self.end_offset - self.start.offset
+        self._start_anew(self.start.offset + max(1, round(fraction * behind)), self.epoch)
+
+    def _start_anew(self, offset: int, epoch: int) -> None:
+        self.start = OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
+        self.log.start_anew(self.start)
+        self.batches = []
+        self.durable = offset
+        self.pending_end = min(self.pending_end, offset)
+
     @rule(start=st.floats(0, 1), end=st.floats(0, 1), max_bytes=st.integers(0, 2000))
     def read(self, start: float, end: float, max_bytes: int) -> None:
-        start_offset = round(start * self.end_offset)
-        ends = [0, *(batch.end_offset for batch in self.batches)]
+        start_offset = self.start.offset + round(start * (self.end_offset - self.start.offset))
+        ends = [self.start.offset, *(batch.end_offset for batch in self.batches)]
         end_offset = ends[round(end * len(self.batches))]
         expected = [batch for batch in self.batches if start_offset < batch.end_offset <= end_offset]
         found = self.log.read_batches(Offset(start_offset), max_bytes, Offset(end_offset))
@@ -152,7 +184,8 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.log_end_offset == self.end_offset
         assert self.durable <= self.log.flushed_end_offset <= self.end_offset
         assert all_batches(self.log) == self.batches
-        epochs = EpochCache()
+        assert self.log.start == self.start
+        epochs = EpochCache(start=self.start)
         for batch in self.batches:
             epochs.assign(batch.epoch, batch.base_offset)
         assert self.log.epochs.entries() == epochs.entries()

@@ -1,0 +1,324 @@
+"""A crash while the log's start moves up, while a snapshot takes its place (SN-14, SN-42 to SN-44), or it is given up.
+
+What opens is the old log or the new one, and nothing else; it opens to the same once more, and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from raft.core.epochs import LOG_BEGINNING
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.storage.log_start import write_log_start
+from raft.storage.memory import MemoryFileSystem
+from raft.storage.recovering import begin_anew
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+from tests.raft.storage.builders import all_batches, data_batch
+from tests.raft.storage.crash_points import stop_everywhere
+from tests.raft.storage.images import crash_everywhere
+
+EPOCH = Epoch(30)
+
+
+@dataclass
+class Told:
+    """What the log may be found as: where it starts, and what it holds, of which the first so many must be there."""
+
+    config: LogConfig
+    start: OffsetAndEpoch = LOG_BEGINNING
+    batches: list[Batch] = field(default_factory=list)
+    durable: Offset = field(default=Offset(0))
+    new: OffsetAndEpoch | None = None
+    """A start that is under way; what is held does not change by it, as far as it stays in the log."""
+    is_replaced: bool = False
+    """Whether what is under way leaves nothing of it."""
+
+    def open(self, files: MemoryFileSystem) -> SegmentedLog:
+        return SegmentedLog.open(files, "data/log", config=self.config, may_create=True)
+
+    def append(self, log: SegmentedLog, *batches: Batch) -> None:
+        for batch in batches:
+            self.batches = [*self.batches, batch]
+            log.append([batch])
+
+    def flush(self, log: SegmentedLog) -> None:
+        self.durable = log.flush()
+
+    def advance_start(self, log: SegmentedLog, start: OffsetAndEpoch) -> None:
+        self.new = start
+        log.advance_start(start)
+        self._done([batch for batch in self.batches if batch.base_offset >= start.offset])
+
+    def start_anew(self, log: SegmentedLog, start: OffsetAndEpoch) -> None:
+        self.new, self.is_replaced = start, True
+        log.start_anew(start)
+        self._done([])
+
+    def _done(self, batches: list[Batch]) -> None:
+        assert self.new is not None
+        self.durable = self.new.offset if self.is_replaced else max(self.durable, self.new.offset)
+        self.start, self.new, self.batches, self.is_replaced = self.new, None, batches, False
+
+    def outcome(self, start: OffsetAndEpoch) -> tuple[list[Batch], Offset]:
+        """What a log that is found to start there may hold, and how far it must."""
+        if start == self.start:
+            return self.batches, self.durable
+        assert start == self.new, "it starts where it did or where it was told to, and nowhere else"
+        if self.is_replaced:
+            return [], start.offset
+        return [batch for batch in self.batches if batch.base_offset >= start.offset], self.durable
+
+
+def verify(files: MemoryFileSystem, told: Told) -> None:
+    log = told.open(files)  # a crash is no damage: that would be refused here
+    assert log.recovering is None
+    start, found = log.start, all_batches(log)
+    allowed, durable = told.outcome(start)
+    assert found == allowed[: len(found)]
+    assert durable <= log.log_end_offset == log.flushed_end_offset
+    assert all(epoch > start.epoch and offset >= start.offset for epoch, offset in log.epochs.entries())
+    assert log.epochs.last_epoch == (found[-1].epoch if found else start.epoch)
+    assert [batch for batch in found if log.epochs.epoch_before(batch.end_offset) != batch.epoch] == []
+    files.crash()
+    log = told.open(files)
+    assert (log.start, all_batches(log)) == (start, found)
+    assert not log.recovery.has_begun_anew, "it was finished"
+    more = [data_batch(log.log_end_offset + index, epoch=20) for index in range(2)]
+    log.append(more)
+    log.flush()
+    files.crash()
+    assert all_batches(told.open(files)) == [*found, *more]
+    segments = [name for name in files.list_directory("data/log") if name.endswith(".log")]
+    assert sum(int(name.partition(".")[0]) <= start.offset for name in segments) == 1, "nothing below is left"
+
+
+def point(offset: int, epoch: int) -> OffsetAndEpoch:
+    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
+
+
+def fill(files: MemoryFileSystem, told: Told) -> SegmentedLog:
+    """Segments from offset 0, 3 and 6; the last one has something that is not flushed."""
+    log = told.open(files)
+    told.append(log, *(data_batch(offset, epoch=1 + offset // 4, size=100) for offset in range(7)))
+    told.flush(log)
+    log.write_marker()
+    told.append(log, data_batch(7, epoch=2, size=100))
+    assert log._base_offsets == [0, 3, 6]
+    return log
+
+
+def _moves_up_within_a_segment(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.advance_start(log, point(2, 1))
+    told.advance_start(log, point(5, 2))
+    told.flush(log)
+
+
+def _moves_up_to_a_segment(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.advance_start(log, point(3, 1))
+    told.append(log, data_batch(8, epoch=3))
+    told.advance_start(log, point(6, 2))
+
+
+def _moves_up_to_the_end(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.flush(log)
+    told.advance_start(log, point(8, 2))
+    told.append(log, data_batch(8, epoch=3))
+
+
+def _begins_past_the_end(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.start_anew(log, point(9, 2))
+    told.append(log, data_batch(9, epoch=3))
+    told.flush(log)
+    told.append(log, data_batch(10, epoch=3))
+
+
+def _begins_in_a_higher_epoch_within_a_segment(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.start_anew(log, point(4, 3))
+    told.append(log, data_batch(4, epoch=3))
+    told.flush(log)
+
+
+def _begins_in_a_higher_epoch_at_a_segment(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.start_anew(log, point(3, 3))
+    told.append(log, data_batch(3, epoch=4))
+
+
+def _begins_in_a_higher_epoch_at_the_last_segment(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.start_anew(log, point(6, 3))
+
+
+def _begins_in_a_higher_epoch_at_the_end(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.start_anew(log, point(8, 3))
+
+
+def _begins_where_an_empty_segment_does(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    log.reserve(told.config.segment_bytes)
+    told.durable = log.flushed_end_offset
+    told.start_anew(log, point(8, 3))
+    told.append(log, data_batch(8, epoch=3))
+
+
+def _moves_up_begins_anew_and_again(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.advance_start(log, point(4, 1))
+    told.start_anew(log, point(6, 3))
+    told.start_anew(log, point(9, 3))
+    told.append(log, data_batch(9, epoch=4), data_batch(10, epoch=4))
+    told.flush(log)
+    told.advance_start(log, point(10, 4))
+
+
+def _begins_anew_while_flushing(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    pending = log.start_flush()
+    told.start_anew(log, point(4, 3))
+    pending.run()
+    told.append(log, data_batch(4, epoch=3))
+    assert log.finish_flush(pending) == 4
+
+
+def _moves_up_and_is_cut_there(files: MemoryFileSystem, told: Told) -> None:
+    log = fill(files, told)
+    told.advance_start(log, point(5, 2))
+    held, told.durable = told.batches, Offset(5)
+    log.truncate(Offset(5))
+    told.batches = [batch for batch in held if batch.end_offset <= 5]
+    told.append(log, data_batch(5, epoch=6))
+    told.flush(log)
+
+
+def _opens_after_a_crash(files: MemoryFileSystem, told: Told) -> None:
+    """Finishing is stopped, too."""
+    log = fill(files, told)
+    told.new, told.is_replaced = point(4, 3), True
+    write_start_only(files, log, told.new)
+    told.open(files)
+
+
+def write_start_only(files: MemoryFileSystem, log: SegmentedLog, start: OffsetAndEpoch) -> None:
+    write_log_start(files, "data/log", start)
+    log.close()
+
+
+STORIES: dict[Callable[[MemoryFileSystem, Told], None], int] = {
+    _moves_up_within_a_segment: 30,
+    _moves_up_to_a_segment: 30,
+    _moves_up_to_the_end: 30,
+    _begins_past_the_end: 30,
+    _begins_in_a_higher_epoch_within_a_segment: 30,
+    _begins_in_a_higher_epoch_at_a_segment: 30,
+    _begins_in_a_higher_epoch_at_the_last_segment: 30,
+    _begins_in_a_higher_epoch_at_the_end: 30,
+    _begins_where_an_empty_segment_does: 30,
+    _moves_up_begins_anew_and_again: 50,
+    _begins_anew_while_flushing: 30,
+    _moves_up_and_is_cut_there: 30,
+    _opens_after_a_crash: 30,
+}
+"""With how many operations each has at least."""
+
+GROWING = LogConfig(segment_bytes=600, preallocate_bytes=1, reserve_bytes=0, tail_cache_bytes=0)
+PREALLOCATED = LogConfig(segment_bytes=600, preallocate_bytes=256, reserve_bytes=0, tail_cache_bytes=0)
+CONFIGS = pytest.mark.parametrize("config", [GROWING, PREALLOCATED], ids=["growing", "preallocated"])
+
+
+@CONFIGS
+@pytest.mark.parametrize("story", STORIES)
+def test_sn_44_whatever_operation_a_crash_comes_before_the_log_is_the_old_or_the_new_one(
+    story: Callable[[MemoryFileSystem, Told], None], config: LogConfig
+) -> None:
+    assert stop_everywhere(lambda _: Told(config), story, verify) >= STORIES[story]
+
+
+@CONFIGS
+@pytest.mark.parametrize("story", STORIES)
+def test_sn_44_whatever_a_crash_leaves_the_log_is_the_old_or_the_new_one(
+    story: Callable[[MemoryFileSystem, Told], None], config: LogConfig
+) -> None:
+    coverage = crash_everywhere(lambda _: Told(config), story, verify)
+    assert coverage.images >= 2 * STORIES[story]
+    assert coverage.sampled == 0
+
+
+# --- a crash of the opening that finishes ---------------------------------------------------------------------------
+
+UNFINISHED = [point(2, 1), point(3, 1), point(5, 2), point(6, 2)], [point(9, 2), point(4, 3), point(3, 3), point(8, 3)]
+"""Starts that a log moves up to, and such that one begins anew at."""
+
+
+@CONFIGS
+@pytest.mark.parametrize("start", [*UNFINISHED[0], *UNFINISHED[1]])
+def test_sn_44_whatever_a_crash_of_an_opening_leaves_the_start_that_was_written_down_holds(
+    start: OffsetAndEpoch, config: LogConfig
+) -> None:
+    def prepare(files: MemoryFileSystem) -> Told:
+        told = Told(config)
+        write_start_only(files, fill(files, told), start)
+        told.new, told.is_replaced = start, start in UNFINISHED[1]
+        return told
+
+    def verify_new(files: MemoryFileSystem, told: Told) -> None:
+        assert told.open(files).start == start
+        verify(files, told)
+
+    coverage = crash_everywhere(prepare, lambda files, told: told.open(files).close(), verify_new)
+    assert coverage.operations >= 2
+    assert coverage.sampled == 0
+
+
+# --- a crash of giving a log up -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [point(2, 1), point(5, 2), point(6, 2), point(8, 2), point(9, 3)])
+def test_whatever_a_crash_leaves_of_giving_a_log_up_it_is_as_it_was_or_recovers(start: OffsetAndEpoch) -> None:
+    def accept(files: MemoryFileSystem) -> SegmentedLog:
+        return SegmentedLog.open(files, "data/log", config=GROWING, accept_damage_in_epoch=EPOCH, may_create=False)
+
+    def prepare(files: MemoryFileSystem) -> Told:
+        told = Told(GROWING)
+        log = fill(files, told)
+        told.flush(log)
+        if start.offset > log.log_end_offset:
+            told.start_anew(log, start)
+        else:
+            told.advance_start(log, start)
+        log.close()
+        files.crash()
+        return told
+
+    def give_up(files: MemoryFileSystem, told: Told) -> None:
+        begin_anew(files, "data/log", epoch=EPOCH, reason="no snapshot")
+
+    def verify_given_up(files: MemoryFileSystem, told: Told) -> None:
+        log = accept(files)
+        found = all_batches(log)
+        if log.recovering is None:
+            assert (log.start, found) == (told.start, told.batches)
+        else:
+            assert log.start in (told.start, LOG_BEGINNING)
+            assert found == told.batches[: len(found)]
+            assert (log.recovering.until_offset, log.recovering.epoch) == (max(8, start.offset), EPOCH)
+        log.close()
+        if log.start != LOG_BEGINNING:
+            give_up(files, told)  # as whoever finds no snapshot does
+        files.crash()
+        log = accept(files)
+        assert (log.start, all_batches(log)) == (LOG_BEGINNING, [])
+        assert log.recovering is not None
+        assert (log.recovering.until_offset, log.recovering.epoch) == (max(8, start.offset), EPOCH)
+
+    coverage = crash_everywhere(prepare, give_up, verify_given_up)
+    assert coverage.operations >= 8
+    assert coverage.sampled == 0

@@ -1,0 +1,151 @@
+"""A log that starts above offset 0 is looked at as a start would open it, and nothing changes (SN-44)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftlog.findings import Finding, Status
+from kraftlog.log_verification import LogVerdict, verify_log
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.storage.directory import LOG_NAME
+from raft.storage.files import FileSystem
+from raft.storage.inspection import rehearse_recovery
+from raft.storage.log_start import LOG_START_NAME, write_log_start
+from raft.storage.posix import PosixFileSystem
+from raft.storage.quorum_state import COPY_NAMES
+from raft.storage.segment import segment_name
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+from tests.raft.storage.builders import data_batch
+
+CONFIG = LogConfig(segment_bytes=500, preallocate_bytes=512, reserve_bytes=0)
+BATCHES = [data_batch(offset, epoch=1 + offset // 4) for offset in range(12)]
+"""Four of each epoch, in a segment of their own."""
+
+
+def opened(node: Path, files: FileSystem | None = None) -> SegmentedLog:
+    return SegmentedLog.open(files or PosixFileSystem(), str(node / LOG_NAME), config=CONFIG)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    log = opened(tmp_path)
+    for batch in BATCHES:
+        log.append([batch])
+    log.flush()
+    log.write_marker()
+    log.close()
+    return tmp_path
+
+
+def point(offset: int, epoch: int) -> OffsetAndEpoch:
+    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
+
+
+def start_at(node: Path, start: OffsetAndEpoch) -> None:
+    """As a crash may leave it: the start is written down, and no more."""
+    write_log_start(PosixFileSystem(), str(node / LOG_NAME), start)
+
+
+def contents(node: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted((node / LOG_NAME).iterdir())}
+
+
+def verified(node: Path) -> LogVerdict:
+    """The verdict; nothing changes, and it is right about where the next start finds the log to end."""
+    before = contents(node)
+    verdict = verify_log(node)
+    assert contents(node) == before
+    return verdict
+
+
+def found(verdict: LogVerdict, name: str) -> Finding:
+    (finding,) = [finding for finding in verdict.findings if finding.file == f"{LOG_NAME}/{name}"]
+    return finding
+
+
+def statuses(verdict: LogVerdict) -> list[Status]:
+    return [finding.status for finding in verdict.findings]
+
+
+def test_a_log_that_starts_further_on_is_sound(node: Path) -> None:
+    log = opened(node)
+    log.advance_start(point(6, 2))
+    log.close()
+    verdict = verified(node)
+    assert statuses(verdict) == [Status.SOUND] * 3
+    assert found(verdict, LOG_START_NAME).found == "the log starts at offset 6, behind epoch 2"
+    assert verdict.end_offset == 12
+    assert verdict.epochs is not None
+    assert (verdict.epochs.start, verdict.epochs.entries()) == (point(6, 2), [(3, 8)])
+
+
+def test_segments_below_the_start_are_removed_at_the_next_start(node: Path) -> None:
+    start_at(node, point(9, 3))
+    (node / LOG_NAME / segment_name(Offset(0))).write_bytes(b"whatever")
+    (node / LOG_NAME / segment_name(Offset(4))).unlink()
+    verdict = verified(node)
+    assert statuses(verdict) == [Status.SOUND, Status.MENDED, Status.SOUND]
+    assert found(verdict, segment_name(Offset(0))).next_start == "removes it"
+    assert verdict.end_offset == opened(node).log_end_offset == 12
+
+
+@pytest.mark.parametrize("start", [point(500, 3), point(6, 9), point(8, 9)])
+def test_a_log_that_a_snapshot_was_to_replace_is_removed_at_the_next_start(node: Path, start: OffsetAndEpoch) -> None:
+    start_at(node, start)
+    verdict = verified(node)
+    assert statuses(verdict) == [Status.SOUND] + [Status.MENDED] * 3
+    assert {finding.next_start for finding in verdict.findings[1:]} == {"removes it"}
+    assert verdict.end_offset == start.offset
+    assert verdict.epochs is not None
+    assert verdict.epochs.start == start
+    assert rehearse_recovery(node / LOG_NAME).report == opened(node).recovery
+
+
+@pytest.mark.parametrize("has_quorum_state", [False, True])
+def test_a_start_without_segments_is_an_empty_log(node: Path, has_quorum_state: bool) -> None:
+    start_at(node, point(500, 3))
+    for path in (node / LOG_NAME).glob("*.log"):
+        path.unlink()
+    if has_quorum_state:
+        (node / COPY_NAMES[0]).write_bytes(b"")
+    verdict = verified(node)
+    assert statuses(verdict) == [Status.SOUND] * 2
+    assert verdict.findings[1].next_start == "begins an empty log at offset 500"
+    assert verdict.end_offset == 500
+    assert rehearse_recovery(node / LOG_NAME).report == opened(node).recovery
+
+
+@pytest.mark.parametrize("has_segments", [True, False])
+def test_a_damaged_start_is_found_and_so_is_what_the_segments_are(node: Path, has_segments: bool) -> None:
+    start_at(node, point(6, 2))
+    path = node / LOG_NAME / LOG_START_NAME
+    path.write_bytes(path.read_bytes().replace(b"=6", b"=7"))
+    for segment in [] if has_segments else (node / LOG_NAME).glob("*.log"):
+        segment.unlink()
+    verdict = verified(node)
+    finding = found(verdict, LOG_START_NAME)
+    assert (finding.status, finding.next_start) == (Status.DAMAGED, "does not start")
+    assert "it cannot be told where this replica's log starts" in finding.reason
+    assert len(verdict.findings) == (4 if has_segments else 2)
+    assert verdict.end_offset is None
+
+
+def test_a_missing_segment_with_the_start_is_damage(node: Path) -> None:
+    start_at(node, point(3, 1))
+    (node / LOG_NAME / segment_name(Offset(0))).unlink()
+    verdict = verified(node)
+    assert verdict.end_offset is None
+    damaged = [finding for finding in verdict.findings if finding.status is Status.DAMAGED]
+    assert "has offset 3, though there was a log" in damaged[0].reason
+    assert [finding.next_start for finding in verdict.findings[2:]] == [
+        "sets this segment aside and recovers it too"
+    ] * 2
+
+
+def test_a_start_of_another_log_is_a_log_that_cannot_be_opened(node: Path) -> None:
+    start_at(node, point(6, 1))
+    verdict = verified(node)
+    assert "they are not of one log" in verdict.findings[-1].reason
+    assert verdict.end_offset is None
