@@ -222,6 +222,7 @@ class FetchRequest(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     RECOVERING_FIELD_NUMBER: _builtins.int
     STATE_DIGEST_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     cluster_id: _builtins.str
     current_leader_epoch: _builtins.int
@@ -235,6 +236,8 @@ class FetchRequest(_message.Message):
     """
     recovering: _builtins.bool
     """The replica is fetching anew what its disk lost: it neither votes nor counts until it has it."""
+    log_start_offset: _builtins.int
+    """Where the replica's own log starts, for operators; not set: it does not say."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey:
         """Not set: a tool, answered but never counted."""
@@ -257,19 +260,24 @@ class FetchRequest(_message.Message):
         high_watermark: _builtins.int | None = ...,
         recovering: _builtins.bool = ...,
         state_digest: Global___StateDigest | None = ...,
+        log_start_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
     _WhichOneofReturnType__high_watermark: _TypeAlias = _typing.Literal["high_watermark"]  # noqa: Y015
     _WhichOneofArgType__high_watermark: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark"]  # noqa: Y015
+    _WhichOneofReturnType__log_start_offset: _TypeAlias = _typing.Literal["log_start_offset"]  # noqa: Y015
+    _WhichOneofArgType__log_start_offset: _TypeAlias = _typing.Literal["_log_start_offset", b"_log_start_offset"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cluster_id) -> _WhichOneofReturnType__cluster_id | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__high_watermark) -> _WhichOneofReturnType__high_watermark | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_start_offset) -> _WhichOneofReturnType__log_start_offset | None: ...
 
 Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
@@ -350,6 +358,8 @@ Global___FetchResponse: _TypeAlias = FetchResponse  # noqa: Y015
 
 @_typing.final
 class FetchSnapshotRequest(_message.Message):
+    """One piece of a snapshot after the other, each asked for at the position where the one before ended (KIP-630)."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
@@ -398,8 +408,10 @@ class FetchSnapshotResponse(_message.Message):
     UNALIGNED_RECORDS_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     size: _builtins.int
+    """Of the whole snapshot."""
     position: _builtins.int
     unaligned_records: _builtins.bytes
+    """They may begin and end within a batch."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -453,6 +465,7 @@ class DescribeQuorumResponse(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     CURRENT_VOTERS_FIELD_NUMBER: _builtins.int
     OBSERVERS_FIELD_NUMBER: _builtins.int
+    LOG_START_HOLDERS_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     cluster_id: _builtins.str
     high_watermark: _builtins.int
@@ -462,6 +475,10 @@ class DescribeQuorumResponse(_message.Message):
     def current_voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]: ...
     @_builtins.property
     def observers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]: ...
+    @_builtins.property
+    def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogStartHolder]:
+        """Who keeps the leader's log from starting further on (KAFKA-14932)."""
+
     def __init__(
         self,
         *,
@@ -471,14 +488,49 @@ class DescribeQuorumResponse(_message.Message):
         high_watermark: _builtins.int = ...,
         current_voters: _abc.Iterable[Global___ReplicaState] | None = ...,
         observers: _abc.Iterable[Global___ReplicaState] | None = ...,
+        log_start_holders: _abc.Iterable[Global___LogStartHolder] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader", b"current_leader", "current_voters", b"current_voters", "error_code", b"error_code", "high_watermark", b"high_watermark", "observers", b"observers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader", b"current_leader", "current_voters", b"current_voters", "error_code", b"error_code", "high_watermark", b"high_watermark", "log_start_holders", b"log_start_holders", "observers", b"observers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeQuorumResponse: _TypeAlias = DescribeQuorumResponse  # noqa: Y015
+
+@_typing.final
+class LogStartHolder(_message.Message):
+    """A replica, or one of the leader's own listeners."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICA_ID_FIELD_NUMBER: _builtins.int
+    LISTENER_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    HELD_MS_FIELD_NUMBER: _builtins.int
+    replica_id: _builtins.int
+    listener: _builtins.str
+    next_offset: _builtins.int
+    """It has read everything below."""
+    held_ms: _builtins.int
+    """For so long it has held the log start back."""
+    def __init__(
+        self,
+        *,
+        replica_id: _builtins.int = ...,
+        listener: _builtins.str = ...,
+        next_offset: _builtins.int = ...,
+        held_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["listener", b"listener", "reader", b"reader", "replica_id", b"replica_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_ms", b"held_ms", "listener", b"listener", "next_offset", b"next_offset", "reader", b"reader", "replica_id", b"replica_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_reader: _TypeAlias = _typing.Literal["replica_id", "listener"]  # noqa: Y015
+    _WhichOneofArgType_reader: _TypeAlias = _typing.Literal["reader", b"reader"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_reader) -> _WhichOneofReturnType_reader | None: ...
+
+Global___LogStartHolder: _TypeAlias = LogStartHolder  # noqa: Y015
 
 @_typing.final
 class ReplicaState(_message.Message):
@@ -493,12 +545,14 @@ class ReplicaState(_message.Message):
     LAST_CAUGHT_UP_TIMESTAMP_FIELD_NUMBER: _builtins.int
     RECOVERING_FIELD_NUMBER: _builtins.int
     STATE_DIVERGED_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     log_end_offset: _builtins.int
     last_fetch_timestamp: _builtins.int
     last_caught_up_timestamp: _builtins.int
     recovering: _builtins.bool
     state_diverged: _builtins.bool
     """Its state machine came to something else than the quorum's: it is fenced."""
+    log_start_offset: _builtins.int
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
@@ -513,10 +567,11 @@ class ReplicaState(_message.Message):
         last_caught_up_timestamp: _builtins.int = ...,
         recovering: _builtins.bool = ...,
         state_diverged: _builtins.bool = ...,
+        log_start_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "last_caught_up_timestamp", b"last_caught_up_timestamp", "last_fetch_timestamp", b"last_fetch_timestamp", "log_end_offset", b"log_end_offset", "recovering", b"recovering", "replica_key", b"replica_key", "state_diverged", b"state_diverged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "last_caught_up_timestamp", b"last_caught_up_timestamp", "last_fetch_timestamp", b"last_fetch_timestamp", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "state_diverged", b"state_diverged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

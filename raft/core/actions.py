@@ -18,7 +18,7 @@ from typing import TypeAlias
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode
 from raft.core.messages import LeaderChange, Request, Response
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, StateDigest
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,40 @@ class TruncateLog:
     """Cut the log so that `end_offset` is its end, durably, before anything that follows."""
 
     end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class StartLogAnew:
+    """Put an empty log that starts where this snapshot ends in the place of the log, durably, before what follows."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSnapshot:
+    """Write the next bytes of a snapshot that is being fetched, then say SnapshotAppended or SnapshotRefused.
+
+    One order of this kind is under way at most. The first one of an `attempt` begins the snapshot.
+    """
+
+    attempt: int
+    snapshot_id: OffsetAndEpoch
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeSnapshot:
+    """All of it is written: make it a snapshot, durably, then say SnapshotReceived or SnapshotRefused."""
+
+    attempt: int
+    snapshot_id: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class DropSnapshot:
+    """Forget what was fetched of a snapshot; nothing is to be said of it any more."""
+
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +174,10 @@ Action: TypeAlias = (
     | AppendBatches
     | FlushLog
     | TruncateLog
+    | StartLogAnew
+    | AppendSnapshot
+    | FreezeSnapshot
+    | DropSnapshot
     | EndRecovering
     | Send
     | Reply

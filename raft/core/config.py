@@ -28,6 +28,8 @@ class QuorumConfig:
     """How long a leader may park this replica's fetches (RF-38)."""
     fetch_max_bytes: int = 1024 * 1024
     """How many bytes of batches this replica asks for at a time; one batch always comes whole."""
+    fetch_snapshot_max_bytes: int = 2 * 1024 * 1024
+    """How many bytes of a snapshot this replica asks for at a time."""
     fetch_version: int = 18
     """17 leaves the high watermark out of the Fetch request: what Kafka did before KIP-1166 (PK-03)."""
     batch_bytes_max: int = 8 * 1024 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from raft.core.messages import FetchRequest, Request
+from raft.core.messages import FetchRequest, FetchSnapshotRequest, Request
 from raft.core.types import Endpoint, Epoch
 
 CONNECTIONS_MAX: Final = 256
@@ -55,8 +55,10 @@ class Connections:
 
     @property
     def has_fetch_under_way(self) -> bool:
-        """Whether a fetch is unanswered: there is one at a time in all (RF-63)."""
-        return any(isinstance(pending.request, FetchRequest) for pending in self._by_endpoint.values())
+        """Whether a fetch is unanswered, of records or a snapshot: there is one at a time in all (RF-63, SN-12)."""
+        return any(
+            isinstance(pending.request, FetchRequest | FetchSnapshotRequest) for pending in self._by_endpoint.values()
+        )
 
     def is_ready(self, endpoint: Endpoint) -> bool:
         """Whether a request may be sent there."""

@@ -12,6 +12,7 @@ from raft.core.actions import Action, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections
 from raft.core.digests import StateDigests
+from raft.core.download import SnapshotDownload
 from raft.core.election import ElectionState
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
@@ -43,6 +44,9 @@ class Context:
     persisted: ElectionState | None
     """The last election state that was ordered to be made durable."""
     announced: LeaderAndEpoch
+    download: SnapshotDownload | None = None
+    """The snapshot that is being fetched. It outlives the leader that offered it: every node's has the same bytes."""
+    download_attempts: int = 0
     recovering: RecoveringLog | None = None
     """Set while the log lacks what it once had: the replica neither votes nor counts."""
     state_digests: StateDigests = field(default_factory=StateDigests)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from raft.core.messages import Request, Response
-from raft.core.types import Epoch, Offset, StateDigest
+from raft.core.types import Epoch, Offset, OffsetAndEpoch, StateDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,42 @@ class StateDigestReported:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotAppended:
+    """The AppendSnapshot of that attempt was carried out: `position` bytes of the snapshot are there now."""
+
+    attempt: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReceived:
+    """The FreezeSnapshot of that attempt was carried out: the snapshot is whole, durable, and this replica's."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRefused:
+    """What was fetched in that attempt is damaged, or there is no room for it: nothing of it is left."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsChanged:
+    """This replica's newest snapshot is another one now: one was taken, or was found damaged and deleted."""
+
+    latest: OffsetAndEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartAdvanced:
+    """The log starts here now; nobody needs what was below."""
+
+    start: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class ResignRequested:
     """The local client wants this replica to stop leading `epoch` (RF-102, checked by the shell's client)."""
 
@@ -100,6 +136,11 @@ Event: TypeAlias = (
     | AppendPrepared
     | AppendsScheduled
     | StateDigestReported
+    | SnapshotAppended
+    | SnapshotReceived
+    | SnapshotRefused
+    | SnapshotsChanged
+    | LogStartAdvanced
     | ResignRequested
     | ShutdownRequested
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core import divergence
+from raft.core import divergence, downloading
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, EndRecovering, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
@@ -173,9 +173,14 @@ def drive(context: Context) -> None:
         return
     if context.is_voter and context.log.flushed_end_offset < context.log.end_offset:
         return  # the fetch says what this voter has for good, so the flush comes first (RF-54)
+    if context.download is not None and context.download.is_writing:
+        return
     destination = _whom_to_ask(context, state)
-    if destination is not None:
-        context.send(destination, _fetch_request(context))
+    if destination is None:
+        return
+    is_leader = isinstance(state, Follower) and destination == state.leader_endpoint
+    snapshot_request = downloading.next_request(context) if is_leader else None
+    context.send(destination, snapshot_request or _fetch_request(context))
 
 
 def _check_recovered(context: Context) -> None:
@@ -226,6 +231,7 @@ def _fetch_request(context: Context) -> FetchRequest:
         high_watermark=context.high_watermark if config.fetch_version >= 18 else HIGH_WATERMARK_NOT_SENT,
         recovering=context.recovering is not None,
         state_digest=context.state_digests.latest,
+        log_start_offset=context.log.start_offset,
     )
 
 
@@ -234,11 +240,17 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     state = context.state
     if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
         return True  # RF-56
-    if response.error is not ErrorCode.NONE or response.snapshot_id is not None:
+    if response.error is not ErrorCode.NONE:
         return False
     divergence.on_expected_digest(context, response.expected_state_digest)
     if request.fetch_offset != context.log.end_offset:
         return True
+    if response.snapshot_id is not None:
+        if not downloading.on_offer(context, response.snapshot_id):
+            return False
+        _heard(context, state, response)
+        return True
+    downloading.abandon(context)  # this leader's log goes on where this one ends
     if response.diverging_epoch is not None:
         if not _truncate(context, response.diverging_epoch):
             return False
@@ -252,12 +264,18 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
             order_flush(context)
     elif not response.is_without_room:
         state.leader_end_offset = request.fetch_offset
-    state.has_fetched = True
-    state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
+    _heard(context, state, response)
     if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
         _take_high_watermark(context, response.high_watermark)
-    state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
     return True
+
+
+def _heard(context: Context, state: Follower, response: FetchResponse) -> None:
+    """The leader answered, and said how far it is."""
+    state.has_fetched = True
+    state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
+    state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
+    state.leader_log_start_offset = response.log_start_offset
 
 
 def _truncate(context: Context, diverging: OffsetAndEpoch) -> bool:

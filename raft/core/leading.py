@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raft.core import downloading
 from raft.core.accumulator import Accumulator
 from raft.core.actions import (
     AdvanceHighWatermark,
@@ -55,8 +56,10 @@ def become_leader(context: Context) -> None:
             None if context.is_only_voter else context.now_ms + context.config.check_quorum_timeout_ms
         ),
         begin_quorum_deadline_ms=context.now_ms,
+        since_ms=context.now_ms,
     )
     transition(context, leader)
+    downloading.abandon(context)
     _append_leader_change(context, leader)
 
 
@@ -260,7 +263,7 @@ def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> Desc
             high_watermark=UNKNOWN_HIGH_WATERMARK,
         )
     forget_observers(context, leader)
-    own = ReplicaProgress(context.key, context.log.end_offset, context.now_ms, context.now_ms)
+    own = ReplicaProgress(context.key, context.log.end_offset, context.now_ms, context.now_ms, context.log.start_offset)
     voters = [own, *leader.voters.values()] if context.is_voter else list(leader.voters.values())
     voters.sort(key=lambda progress: progress.key.node_id)
     return DescribeQuorumResponse(
@@ -285,6 +288,7 @@ def _describe(context: Context, progress: ReplicaProgress) -> ReplicaDescription
         key=progress.key,
         endpoint=context.endpoint_of(progress.key.node_id),
         log_end_offset=progress.end_offset,
+        log_start_offset=progress.log_start_offset,
         last_fetch_ms=progress.last_fetch_ms,
         last_caught_up_ms=progress.last_caught_up_ms,
         is_recovering=progress.is_recovering,

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from raft.core.errors import ErrorCode
 from raft.core.types import (
+    UNKNOWN_OFFSET,
     Batch,
     Endpoint,
     Epoch,
@@ -31,6 +32,17 @@ class LogRange:
     """
 
     start_offset: Offset
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRange:
+    """Stands for a snapshot's bytes from `position`, at most `max_bytes`; whoever carries out the reply reads them.
+
+    The answer is SNAPSHOT_NOT_FOUND if the snapshot is not there, POSITION_OUT_OF_RANGE if it ends before (SN-10).
+    """
+
+    position: int
     max_bytes: int
 
 
@@ -89,6 +101,8 @@ class FetchRequest:
     """The sender fetches anew what its disk lost: it neither votes nor counts until it has it."""
     state_digest: StateDigest | None = None
     """What the sender's state machine came to at the last offset where digests are compared."""
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    """Where the sender's log starts, for operators; -1 if it did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +173,10 @@ class FetchSnapshotResponse(_Response):
 
     snapshot_id: OffsetAndEpoch
     size: int = 0
+    """Of the whole snapshot, in bytes."""
     position: int = 0
-    data: bytes = b""
+    data: SnapshotRange | bytes = b""
+    """A SnapshotRange where the answer is made, the bytes where it arrives; they may end within a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +187,8 @@ class ReplicaDescription:
     endpoint: Endpoint | None
     log_end_offset: Offset
     """-1 if unknown."""
+    log_start_offset: Offset
+    """-1 if unknown."""
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
     is_recovering: bool = False
@@ -180,12 +198,28 @@ class ReplicaDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartHolder:
+    """A reader of the leader's log that needs what could be deleted else (KAFKA-14932)."""
+
+    replica_id: NodeId | None
+    """Set for a replica."""
+    listener: str
+    """The name of one of the leader's own listeners; empty for a replica."""
+    next_offset: Offset
+    """It has read everything below."""
+    held_ms: int
+    """For how long it has held the log start back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumResponse(_Response):
     """The answer to DescribeQuorumRequest; only the leader knows the lists."""
 
     high_watermark: Offset
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()
+    log_start_holders: tuple[LogStartHolder, ...] = ()
+    """Who keeps the leader's log from starting further on."""
 
 
 Request: TypeAlias = (

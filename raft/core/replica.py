@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from raft.core import divergence, elections, following, leading, serving
+from raft.core import divergence, downloading, elections, following, leading, serving
 from raft.core.actions import Action, AdvanceHighWatermark
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections, Pending
@@ -23,12 +23,17 @@ from raft.core.events import (
     AppendsScheduled,
     Event,
     LogFlushed,
+    LogStartAdvanced,
     RequestCancelled,
     RequestFailed,
     RequestReceived,
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
+    SnapshotAppended,
+    SnapshotReceived,
+    SnapshotRefused,
+    SnapshotsChanged,
     StateDigestReported,
     TimePassed,
 )
@@ -40,16 +45,29 @@ from raft.core.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
     VoteResponse,
 )
 from raft.core.startup import initial_state
-from raft.core.states import ROLES, Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
+from raft.core.states import (
+    ROLES,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    ReplicaProgress,
+    Resigned,
+    Role,
+    State,
+    Unattached,
+)
 from raft.core.transitions import enter
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
+    UNKNOWN_OFFSET,
     ZERO_DIRECTORY_ID,
     Endpoint,
     Epoch,
@@ -104,7 +122,7 @@ class Replica:
             connections=Connections(
                 request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
             ),
-            high_watermark=UNKNOWN_HIGH_WATERMARK,
+            high_watermark=log.known_committed_offset or UNKNOWN_HIGH_WATERMARK,
             now_ms=now_ms,
             persisted=election_state,
             announced=LeaderAndEpoch(None, Epoch(0)),
@@ -152,6 +170,24 @@ class Replica:
     def log_end_offset(self) -> Offset:
         """The end of its log."""
         return self._context.log.end_offset
+
+    @property
+    def followers(self) -> list[ReplicaProgress]:
+        """What a leader knows of the other voters and the observers, to be looked at only; nothing if it follows."""
+        state = self._context.state
+        return [*state.voters.values(), *state.observers.values()] if isinstance(state, Leader) else []
+
+    @property
+    def leading_since_ms(self) -> int | None:
+        """Since when it leads, None if it does not."""
+        state = self._context.state
+        return state.since_ms if isinstance(state, Leader) else None
+
+    @property
+    def leader_log_start_offset(self) -> Offset:
+        """Where the log of the leader that it follows starts, as last heard; -1 if that is not known."""
+        state = self._context.state
+        return state.leader_log_start_offset if isinstance(state, Follower) else UNKNOWN_OFFSET
 
     @property
     def next_append_offset(self) -> Offset:
@@ -225,6 +261,16 @@ class Replica:
                     context.state.purgatory.forget(request_id)
             case StateDigestReported(digest):
                 divergence.on_state_digest_reported(context, digest)
+            case SnapshotAppended(attempt, position):
+                downloading.on_appended(context, attempt, position)
+            case SnapshotReceived(attempt):
+                downloading.on_received(context, attempt)
+            case SnapshotRefused(attempt):
+                downloading.on_refused(context, attempt)
+            case SnapshotsChanged(latest):
+                context.log.latest_snapshot = latest
+            case LogStartAdvanced(start):
+                context.log.advance_start(start)
             case ResignRequested(epoch):
                 if epoch == context.epoch:
                     leading.resign(context)
@@ -272,6 +318,8 @@ class Replica:
         match pending.request, response:
             case FetchRequest() as request, FetchResponse():
                 return following.on_fetch_response(context, request, response)
+            case FetchSnapshotRequest() as request, FetchSnapshotResponse():
+                return downloading.on_fetch_snapshot_response(context, request, response)
             case VoteRequest() as request, VoteResponse():
                 return elections.on_vote_response(context, request, response)
             case BeginQuorumEpochRequest(), _:

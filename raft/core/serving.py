@@ -14,14 +14,18 @@ from raft.core.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     LogRange,
+    SnapshotRange,
 )
 from raft.core.purgatory import ParkedFetch
 from raft.core.states import Leader, ReplicaProgress
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, ReplicaKey
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, ReplicaKey
 from raft.core.validation import refuse_leader_request
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """No answer holds more than this and one batch, whatever is asked for."""
+
+SNAPSHOT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""No answer holds more of a snapshot than this."""
 
 OBSERVERS_MAX: Final = 1_000
 """The leader keeps track of this many observers; the one that fetched longest ago is dropped for a new one."""
@@ -34,8 +38,7 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
         context.reply(request_id, _error_response(context, error))
         return
-    diverging = context.log.divergence(request.fetch_offset, request.last_fetched_epoch)
-    if diverging is None and request.replica_key is not None:
+    if request.replica_key is not None and _goes_on(context, request):
         _note_fetch(context, leader, request.replica_key, request)
         if leading.advance_high_watermark(context):
             release_behind(context)
@@ -73,18 +76,31 @@ def release_expired(context: Context) -> None:
 
 
 def on_fetch_snapshot_request(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """Answer FetchSnapshot. The log is whole from its start, so there is no snapshot to fetch yet (SN-10)."""
-    invalid = request.max_bytes < 0 or request.snapshot_id.epoch < 0 or request.snapshot_id.offset < 0
+    """Answer FetchSnapshot, and note that the sender is there (SN-10, SN-11)."""
+    snapshot_id = request.snapshot_id
+    invalid = request.max_bytes < 1 or snapshot_id.epoch < 0 or snapshot_id.offset < 0
     error = refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
-    if error is ErrorCode.NONE and isinstance(context.state, Leader):
-        if request.replica_key is not None:
-            leading.note_contact(context, context.state, request.replica_key)  # SN-11
-        error = ErrorCode.SNAPSHOT_NOT_FOUND
+    if error is ErrorCode.NONE:
+        if snapshot_id.offset == 0:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND  # SN-03
+        elif request.position < 0:
+            error = ErrorCode.POSITION_OUT_OF_RANGE
+    leader, key = context.state, request.replica_key
+    if error is ErrorCode.NONE and isinstance(leader, Leader) and key is not None:
+        progress = _progress(context, leader, key)
+        if progress is not None:
+            progress.fetched_snapshot(snapshot_id, context.now_ms)
+            leading.note_contact(context, leader, key)
+    has_data = error is ErrorCode.NONE
     return FetchSnapshotResponse(
         error=error,
         leader=context.leader,
         leader_endpoint=context.leader_endpoint,
-        snapshot_id=request.snapshot_id,
+        snapshot_id=snapshot_id,
+        position=request.position if has_data else 0,
+        data=SnapshotRange(position=request.position, max_bytes=min(request.max_bytes, SNAPSHOT_BYTES_MAX))
+        if has_data
+        else b"",
     )
 
 
@@ -96,22 +112,40 @@ def _refuse_fetch(context: Context, request: FetchRequest) -> ErrorCode:
         or request.last_fetched_epoch < 0
         or request.last_fetched_epoch > request.current_leader_epoch
         or request.high_watermark < UNKNOWN_HIGH_WATERMARK
+        or request.log_start_offset < UNKNOWN_OFFSET
         or (request.state_digest is not None and request.state_digest.end_offset < 0)
     )
     return refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
 
 
+def _goes_on(context: Context, request: FetchRequest) -> bool:
+    """Whether the sender's log is a prefix of this one, and the rest of this one is there."""
+    offset, epoch = request.fetch_offset, request.last_fetched_epoch
+    log = context.log
+    needs_snapshot = log.snapshot_for(offset, epoch) is not None or log.is_before_start(offset, epoch)
+    return not needs_snapshot and log.divergence(offset, epoch) is None
+
+
 def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: FetchRequest) -> None:
-    progress = leader.voters.get(key.node_id) if context.voters.is_voter(key) else None
+    progress = _progress(context, leader, key)
     if progress is None:
-        if key == context.key:
-            return
-        progress = _observer(context, leader, key)
-    progress.key = key
+        return
     progress.is_recovering = request.recovering
+    progress.log_start_offset = request.log_start_offset
     progress.fetched(request.fetch_offset, context.log.end_offset, context.now_ms)
     leading.note_contact(context, leader, key)
     divergence.note_digest(context, leader, progress, request.state_digest)
+
+
+def _progress(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress | None:
+    """What the leader knows of a voter or an observer; None for itself."""
+    progress = leader.voters.get(key.node_id) if context.voters.is_voter(key) else None
+    if progress is None:
+        if key == context.key:
+            return None
+        progress = _observer(context, leader, key)
+    progress.key = key
+    return progress
 
 
 def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress:
@@ -126,14 +160,19 @@ def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgr
 
 def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
     """The answer as things are now. Uncommitted records are read, at least one batch (PK-09)."""
-    diverging = context.log.divergence(request.fetch_offset, request.last_fetched_epoch)
-    has_data = diverging is None and request.fetch_offset < context.log.end_offset
+    offset, epoch = request.fetch_offset, request.last_fetched_epoch
+    snapshot_id = context.log.snapshot_for(offset, epoch)
+    if snapshot_id is None and context.log.is_before_start(offset, epoch):
+        return _error_response(context, ErrorCode.SNAPSHOT_NOT_FOUND)  # it was damaged; another one is being taken
+    diverging = None if snapshot_id is not None else context.log.divergence(offset, epoch)
+    has_data = snapshot_id is None and diverging is None and offset < context.log.end_offset
     return FetchResponse(
         leader=context.leader,
         leader_endpoint=context.endpoint,
         high_watermark=leader.high_watermark,
         log_start_offset=context.log.start_offset,
         diverging_epoch=diverging,
+        snapshot_id=snapshot_id,
         records=(
             LogRange(start_offset=request.fetch_offset, max_bytes=min(request.max_bytes, FETCH_BYTES_MAX))
             if has_data
@@ -148,6 +187,8 @@ def _is_answered_at_once(request: FetchRequest, response: FetchResponse) -> bool
         response.records != ()
         or request.max_wait_ms == 0
         or response.diverging_epoch is not None
+        or response.snapshot_id is not None
+        or response.error is not ErrorCode.NONE
         or request.high_watermark < response.high_watermark
     )
 

@@ -22,6 +22,7 @@ from raft.core.types import (
     Epoch,
     NodeId,
     Offset,
+    OffsetAndEpoch,
     ReplicaKey,
     StateDigest,
 )
@@ -78,7 +79,12 @@ class ReplicaProgress:
     end_offset: Offset = UNKNOWN_OFFSET
     """The offset of its last fetch; -1 before the first."""
     last_fetch_ms: int | None = None
+    """When it last fetched records or a snapshot."""
     last_caught_up_ms: int | None = None
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    """Where its log starts, by its last fetch."""
+    snapshot_offset: Offset = UNKNOWN_OFFSET
+    """The end of the snapshot that it is fetching."""
     leader_end_offset_at_last_fetch: Offset = UNKNOWN_OFFSET
     is_recovering: bool = False
     """It fetches again what damage took from its disk: it does not count, whatever its end offset."""
@@ -94,6 +100,16 @@ class ReplicaProgress:
         """Whether its state machine came to something else than the quorum's."""
         return self.expected_state_digest is not None
 
+    @property
+    def next_offset(self) -> Offset:
+        """What it needs next of the leader's log; -1 if that is not known."""
+        return max(self.end_offset, self.snapshot_offset)
+
+    def fetched_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        """Note that it is fetching that snapshot: it will go on behind it."""
+        self.snapshot_offset = snapshot_id.offset
+        self.last_fetch_ms = now_ms
+
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
         if fetch_offset >= leader_end_offset:
@@ -101,6 +117,7 @@ class ReplicaProgress:
         elif 0 < self.leader_end_offset_at_last_fetch <= fetch_offset and self.last_fetch_ms is not None:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
         self.end_offset = fetch_offset
+        self.snapshot_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = now_ms
         self.leader_end_offset_at_last_fetch = leader_end_offset
 
@@ -122,6 +139,8 @@ class Leader:
     """When it resigns unless a majority fetches until then (RF-32); None for a sole voter."""
     begin_quorum_deadline_ms: int
     """When it next tells voters that do not fetch that it leads (RF-33)."""
+    since_ms: int = 0
+    """When it was elected."""
     high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
     """Unknown until a record of this epoch is on a majority (RF-42)."""
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
@@ -142,6 +161,8 @@ class Follower:
     """Whether one fetch from this leader in this epoch succeeded: no pre-vote is granted then (KIP-996)."""
     leader_high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
     """The leader's own, as its last answer said: it may be above this replica's log."""
+    leader_log_start_offset: Offset = UNKNOWN_OFFSET
+    """Where the leader's log starts, as its last answer said."""
     leader_end_offset: Offset = UNKNOWN_OFFSET
     """Where the leader's log ended when it last had no record for this replica."""
 

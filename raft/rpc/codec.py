@@ -23,6 +23,7 @@ from raft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LogStartHolder,
     ReplicaDescription,
     VoteRequest,
     VoteResponse,
@@ -30,6 +31,7 @@ from raft.core.messages import (
 from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
     NO_LEADER,
+    UNKNOWN_OFFSET,
     ZERO_DIRECTORY_ID,
     Endpoint,
     Epoch,
@@ -259,6 +261,7 @@ def fetch_request_to_proto(correlation_id: int, request: FetchRequest) -> quorum
         high_watermark=None if request.high_watermark == HIGH_WATERMARK_NOT_SENT else request.high_watermark,
         recovering=request.recovering,
         state_digest=_digest_to_proto(request.state_digest),
+        log_start_offset=request.log_start_offset,
     )
 
 
@@ -277,6 +280,7 @@ def fetch_request_from_proto(message: quorum_pb2.FetchRequest) -> FetchRequest:
         ),
         recovering=message.recovering,
         state_digest=_digest_from_proto(message.state_digest) if message.HasField("state_digest") else None,
+        log_start_offset=Offset(message.log_start_offset) if message.HasField("log_start_offset") else UNKNOWN_OFFSET,
     )
 
 
@@ -335,6 +339,18 @@ def fetch_response_from_proto(message: quorum_pb2.FetchResponse) -> FetchRespons
     )
 
 
+def fetch_snapshot_request_to_proto(request: FetchSnapshotRequest) -> quorum_pb2.FetchSnapshotRequest:
+    """Encode a FetchSnapshotRequest."""
+    return quorum_pb2.FetchSnapshotRequest(
+        cluster_id=request.cluster_id,
+        replica_key=None if request.replica_key is None else replica_key_to_proto(request.replica_key),
+        current_leader_epoch=request.current_leader_epoch,
+        snapshot_id=_point_to_proto(request.snapshot_id),
+        position=request.position,
+        max_bytes=request.max_bytes,
+    )
+
+
 def fetch_snapshot_request_from_proto(message: quorum_pb2.FetchSnapshotRequest) -> FetchSnapshotRequest:
     """Decode a FetchSnapshotRequest."""
     return FetchSnapshotRequest(
@@ -347,15 +363,29 @@ def fetch_snapshot_request_from_proto(message: quorum_pb2.FetchSnapshotRequest) 
     )
 
 
-def fetch_snapshot_response_to_proto(response: FetchSnapshotResponse) -> quorum_pb2.FetchSnapshotResponse:
-    """Encode a FetchSnapshotResponse."""
+def fetch_snapshot_response_to_proto(response: FetchSnapshotResponse, data: bytes) -> quorum_pb2.FetchSnapshotResponse:
+    """Encode a FetchSnapshotResponse with the bytes that its SnapshotRange stands for."""
     return quorum_pb2.FetchSnapshotResponse(
         error_code=response.error,
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
         snapshot_id=_point_to_proto(response.snapshot_id),
         size=response.size,
         position=response.position,
-        unaligned_records=response.data,
+        unaligned_records=data,
+    )
+
+
+def fetch_snapshot_response_from_proto(message: quorum_pb2.FetchSnapshotResponse) -> FetchSnapshotResponse:
+    """Decode a FetchSnapshotResponse."""
+    leader, endpoint = leader_from_proto(message.current_leader)
+    return FetchSnapshotResponse(
+        error=error_from_proto(message.error_code),
+        leader=leader,
+        leader_endpoint=endpoint,
+        snapshot_id=_point_from_proto(message.snapshot_id),
+        size=message.size,
+        position=message.position,
+        data=message.unaligned_records,
     )
 
 
@@ -384,7 +414,16 @@ def describe_quorum_response_to_proto(
             last_caught_up_timestamp=timestamp(replica.last_caught_up_ms),
             recovering=replica.is_recovering,
             state_diverged=replica.has_diverged,
+            log_start_offset=replica.log_start_offset,
         )
+
+    def holder(reader: LogStartHolder) -> quorum_pb2.LogStartHolder:
+        message = quorum_pb2.LogStartHolder(next_offset=reader.next_offset, held_ms=reader.held_ms)
+        if reader.replica_id is None:
+            message.listener = reader.listener
+        else:
+            message.replica_id = reader.replica_id
+        return message
 
     return quorum_pb2.DescribeQuorumResponse(
         error_code=response.error,
@@ -393,4 +432,5 @@ def describe_quorum_response_to_proto(
         high_watermark=response.high_watermark,
         current_voters=[state(replica) for replica in response.voters],
         observers=[state(replica) for replica in response.observers],
+        log_start_holders=[holder(reader) for reader in response.log_start_holders],
     )

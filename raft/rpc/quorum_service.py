@@ -42,7 +42,7 @@ class Answering(Protocol):
     """What the service needs of a node."""
 
     async def answer(self, request: Request) -> tuple[Response, bytes]:
-        """The replica's answer and the encoded batches that go with it."""
+        """The replica's answer, and the encoded batches or the snapshot's bytes that go with it."""
         ...
 
     @property
@@ -99,8 +99,8 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         """FetchSnapshot (59)."""
         wanted = OffsetAndEpoch(epoch=Epoch(message.snapshot_id.epoch), offset=Offset(message.snapshot_id.end_offset))
         decode = codec.fetch_snapshot_request_from_proto
-        response, _ = await self._answer(message, decode, FetchSnapshotResponse, snapshot_id=wanted)
-        return codec.fetch_snapshot_response_to_proto(response)
+        response, data = await self._answer(message, decode, FetchSnapshotResponse, snapshot_id=wanted)
+        return codec.fetch_snapshot_response_to_proto(response, data)
 
     async def DescribeQuorum(
         self, message: quorum_pb2.DescribeQuorumRequest, context: Context

@@ -24,6 +24,7 @@ from raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     Response,
     VoteRequest,
 )
@@ -58,6 +59,10 @@ class PeerTransport:
         match send.request:
             case FetchRequest():
                 self._fetch(stub, send)
+            case FetchSnapshotRequest():
+                snapshot_message = codec.fetch_snapshot_request_to_proto(send.request)
+                fetch_snapshot = stub.FetchSnapshot(snapshot_message, timeout=self._timeout_seconds)
+                self._start(self._finish(send, fetch_snapshot, codec.fetch_snapshot_response_from_proto))
             case VoteRequest():
                 call = stub.Vote(codec.vote_request_to_proto(send.request), timeout=self._timeout_seconds)
                 self._start(self._finish(send, call, codec.vote_response_from_proto))

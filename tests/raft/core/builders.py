@@ -16,7 +16,7 @@ from raft.core.actions import Action, FlushLog, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.context import Context
 from raft.core.election import ElectionState
-from raft.core.epochs import EpochCache
+from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.errors import ErrorCode
 from raft.core.events import Event, LogFlushed, RequestFailed, RequestReceived, ResponseReceived, TimePassed
 from raft.core.log import LogState
@@ -25,6 +25,8 @@ from raft.core.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
@@ -40,6 +42,7 @@ from raft.core.types import (
     LeaderAndEpoch,
     NodeId,
     Offset,
+    OffsetAndEpoch,
     RecoveringLog,
     ReplicaKey,
 )
@@ -65,14 +68,26 @@ def voters(count: int) -> VoterSet:
     return VoterSet(Voter(ReplicaKey(NodeId(node_id)), endpoint(node_id)) for node_id in range(1, count + 1))
 
 
-def log_state(log: Sequence[tuple[int, int]] = (), flushed_end_offset: int | None = None) -> LogState:
-    """A log of runs of records, given as (epoch, record count); all of it durable unless told otherwise."""
-    epochs, end_offset = EpochCache(), 0
+def log_state(
+    log: Sequence[tuple[int, int]] = (),
+    flushed_end_offset: int | None = None,
+    *,
+    start: tuple[int, int] | None = None,
+    latest_snapshot: OffsetAndEpoch | None = None,
+) -> LogState:
+    """A log of runs of records, given as (epoch, record count); all of it durable unless told otherwise.
+
+    `start` is (epoch, offset) where a snapshot ends; that one is the latest unless another is named.
+    """
+    begin = OffsetAndEpoch(epoch=Epoch(start[0]), offset=Offset(start[1])) if start is not None else LOG_BEGINNING
+    epochs, end_offset = EpochCache(start=begin), int(begin.offset)
     for epoch, record_count in log:
         epochs.assign(Epoch(epoch), Offset(end_offset))
         end_offset += record_count
     flushed = end_offset if flushed_end_offset is None else flushed_end_offset
-    return LogState(Offset(0), Offset(end_offset), Offset(flushed), epochs)
+    if latest_snapshot is None and start is not None:
+        latest_snapshot = begin
+    return LogState(Offset(end_offset), Offset(flushed), epochs, latest_snapshot)
 
 
 def election_state(epoch: int, leader_id: int | None = None, voted_key: ReplicaKey | None = None) -> ElectionState:
@@ -256,6 +271,8 @@ def replica(
     seed: int = 0,
     now_ms: int = 1_000,
     recovering: RecoveringLog | None = None,
+    start: tuple[int, int] | None = None,
+    latest_snapshot: OffsetAndEpoch | None = None,
     **settings: int,
 ) -> Harness:
     """A replica that has started: voter 1 of three with an empty log, unless told otherwise.
@@ -270,7 +287,7 @@ def replica(
         endpoint=None if node_id is None else endpoint(node_id),
         voters=voter_set or voters(voter_count),
         bootstrap_endpoints=tuple(bootstrap_endpoints),
-        log=log_state(log, flushed_end_offset),
+        log=log_state(log, flushed_end_offset, start=start, latest_snapshot=latest_snapshot),
         election_state=election_state,
         recovering=recovering,
         random=Random(seed),
@@ -383,5 +400,47 @@ def fetch_response(
         high_watermark=Offset(high_watermark),
         log_start_offset=Offset(0),
         records=records,
+    )
+    return replace(response, **changes)
+
+
+def fetch_snapshot(
+    sender_id: int | None,
+    epoch: int,
+    snapshot_id: OffsetAndEpoch,
+    position: int = 0,
+    max_bytes: int = 1024,
+    **changes: Any,
+) -> FetchSnapshotRequest:
+    request = FetchSnapshotRequest(
+        cluster_id=CLUSTER_ID,
+        replica_key=None if sender_id is None else key(sender_id),
+        current_leader_epoch=Epoch(epoch),
+        snapshot_id=snapshot_id,
+        position=position,
+        max_bytes=max_bytes,
+    )
+    return replace(request, **changes)
+
+
+def fetch_snapshot_response(
+    leader_id: int | None,
+    epoch: int,
+    snapshot_id: OffsetAndEpoch,
+    data: bytes = b"",
+    *,
+    position: int = 0,
+    size: int = 0,
+    error: ErrorCode = ErrorCode.NONE,
+    **changes: Any,
+) -> FetchSnapshotResponse:
+    response = FetchSnapshotResponse(
+        error=error,
+        leader=leader_and_epoch(leader_id, epoch),
+        leader_endpoint=None if leader_id is None else endpoint(leader_id),
+        snapshot_id=snapshot_id,
+        size=size,
+        position=position,
+        data=data,
     )
     return replace(response, **changes)

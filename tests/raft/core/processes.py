@@ -63,7 +63,7 @@ class Disk:
         for batch in self.log:
             epochs.assign(batch.epoch, batch.base_offset)
         end_offset = Offset(self.end_offset)
-        return LogState(Offset(0), end_offset, end_offset, epochs)
+        return LogState(end_offset, end_offset, epochs)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from raft.core.messages import DescribeQuorumRequest, ReplicaDescription
 from raft.core.serving import OBSERVERS_MAX
 from raft.core.states import Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, NodeId, Offset, ReplicaKey
-from tests.raft.core.builders import CLUSTER_ID, Harness, endpoint, fetch, key, leader_and_epoch
+from tests.raft.core.builders import CLUSTER_ID, Harness, endpoint, fetch, key, leader_and_epoch, replica
 from tests.raft.core.fetching import END, EPOCH, append, committed_leader, follower, leader
 
 
@@ -66,6 +66,7 @@ def test_rf48_the_leader_describes_itself_as_caught_up_now() -> None:
         key=key(1),
         endpoint=endpoint(1),
         log_end_offset=Offset(END + 4),
+        log_start_offset=Offset(0),
         last_fetch_ms=harness.now_ms,
         last_caught_up_ms=harness.now_ms,
     )
@@ -76,6 +77,7 @@ def test_rf47_a_voter_that_has_not_fetched_is_unknown() -> None:
         key=ReplicaKey(NodeId(3)),
         endpoint=endpoint(3),
         log_end_offset=UNKNOWN_OFFSET,
+        log_start_offset=UNKNOWN_OFFSET,
         last_fetch_ms=None,
         last_caught_up_ms=None,
     )
@@ -126,6 +128,16 @@ def test_rf45_a_replica_that_fetches_from_further_back_is_described_so() -> None
     append(harness, record_count=8)
     fetch_at(harness, END + 8)
     assert fetch_at(harness, END + 2).log_end_offset == END + 2
+
+
+def test_where_logs_start_is_described() -> None:
+    harness = replica(start=(1, 7), log=[(1, 3)]).make_leader()
+    end = harness.replica.log_end_offset
+    assert described(harness, 1).log_start_offset == 7
+    harness.ask(fetch(2, 2, end, 2, max_wait_ms=0, log_start_offset=Offset(9)))
+    assert described(harness, 2).log_start_offset == 9
+    harness.ask(fetch(2, 2, end, 2, max_wait_ms=0))
+    assert described(harness, 2).log_start_offset == UNKNOWN_OFFSET
 
 
 # --- observers --------------------------------------------------------------------------------------------------------

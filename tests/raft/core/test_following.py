@@ -51,7 +51,12 @@ def test_a_fetch_says_who_asks_and_where_its_log_ends() -> None:
         max_wait_ms=400,
         max_bytes=9000,
         high_watermark=Offset(-1),
+        log_start_offset=Offset(0),
     )
+
+
+def test_a_fetch_says_where_the_log_of_its_sender_starts() -> None:
+    assert fetch_request(the_fetch(follower(7, start=(3, 8), log=[(5, 2)]))).log_start_offset == 8
 
 
 def test_pk05_a_fetch_says_which_high_watermark_the_follower_knows() -> None:
@@ -189,7 +194,7 @@ def test_rf61_an_answer_with_records_may_name_the_leader() -> None:
         ({"error": ErrorCode.UNKNOWN_SERVER_ERROR}, "it failed"),
         ({"error": ErrorCode.NOT_LEADER_OR_FOLLOWER}, "it does not lead and tells nothing new"),
         ({"error": ErrorCode.OFFSET_OUT_OF_RANGE}, "an error that no leader answers with"),
-        ({"snapshot_id": point(1, 3)}, "a snapshot that cannot be fetched"),
+        ({"snapshot_id": point(0, 0)}, "a snapshot that is not past its log"),
         ({"records": LogRange(start_offset=Offset(0), max_bytes=10)}, "no batches but where they would be"),
     ],
 )

@@ -15,15 +15,22 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LogStartHolder,
+    ReplicaDescription,
+    SnapshotRange,
     VoteRequest,
     VoteResponse,
 )
 from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
+    UNKNOWN_OFFSET,
     Endpoint,
     Epoch,
     LeaderAndEpoch,
@@ -37,6 +44,7 @@ from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
 
 int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
 epochs = int32.map(Epoch)
 offsets = st.integers(-(2**63), 2**63 - 1).map(Offset)
 node_ids = st.integers(0, 2**31 - 1).map(NodeId)
@@ -49,6 +57,7 @@ errors = st.sampled_from(ErrorCode)
 state_digests = st.none() | st.builds(
     StateDigest, st.integers(0, 2**63 - 1).map(Offset), st.binary(min_size=16, max_size=16)
 )
+snapshot_ids = st.builds(OffsetAndEpoch, epoch=epochs, offset=offsets)
 points = st.none() | st.builds(OffsetAndEpoch, epoch=epochs, offset=offsets)
 
 REQUESTS = [
@@ -102,9 +111,23 @@ REQUESTS = [
             max_bytes=int32,
             high_watermark=offsets,
             state_digest=state_digests,
+            log_start_offset=offsets,
         ),
         lambda request: codec.fetch_request_to_proto(7, request),
         codec.fetch_request_from_proto,
+    ),
+    (
+        st.builds(
+            FetchSnapshotRequest,
+            cluster_id=cluster_ids,
+            replica_key=st.none() | replica_keys,
+            current_leader_epoch=epochs,
+            snapshot_id=snapshot_ids,
+            position=int64,
+            max_bytes=int32,
+        ),
+        codec.fetch_snapshot_request_to_proto,
+        codec.fetch_snapshot_request_from_proto,
     ),
 ]
 RESPONSES = [
@@ -144,6 +167,20 @@ RESPONSES = [
         ),
         lambda response: codec.fetch_response_to_proto(7, response, b""),
         codec.fetch_response_from_proto,
+    ),
+    (
+        st.builds(
+            FetchSnapshotResponse,
+            error=errors,
+            leader=leaders,
+            leader_endpoint=st.none() | endpoints,
+            snapshot_id=snapshot_ids,
+            size=int64,
+            position=int64,
+            data=st.binary(max_size=100),
+        ),
+        lambda response: codec.fetch_snapshot_response_to_proto(response, response.data),
+        codec.fetch_snapshot_response_from_proto,
     ),
 ]
 
@@ -227,3 +264,99 @@ def test_too_many_preferred_candidates_are_an_invalid_request() -> None:
 
 def test_an_error_number_that_is_not_known_is_an_unknown_server_error() -> None:
     assert codec.error_from_proto(32_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# --- snapshots and the log's start ------------------------------------------------------------------------------------
+
+
+def test_a_fetch_without_a_log_start_does_not_say_where_the_log_starts() -> None:
+    assert codec.fetch_request_from_proto(quorum_pb2.FetchRequest()).log_start_offset == UNKNOWN_OFFSET
+    said = quorum_pb2.FetchRequest(log_start_offset=0)
+    assert codec.fetch_request_from_proto(said).log_start_offset == 0
+
+
+def test_sn10_the_bytes_take_the_place_of_the_range_that_stands_for_them() -> None:
+    response = FetchSnapshotResponse(
+        leader=LeaderAndEpoch(NodeId(1), Epoch(2)),
+        snapshot_id=OffsetAndEpoch(epoch=Epoch(2), offset=Offset(9)),
+        size=100,
+        position=20,
+        data=SnapshotRange(position=20, max_bytes=3),
+    )
+    message = codec.fetch_snapshot_response_to_proto(response, b"abc")
+    assert (message.size, message.position, message.unaligned_records) == (100, 20, b"abc")
+    assert codec.fetch_snapshot_response_from_proto(message).data == b"abc"
+
+
+@given(
+    snapshot_ids,
+    int64,
+    st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from([b"", b"x" * 15, b"x" * 17]) | st.binary(max_size=20),
+)
+def test_sn13_a_hostile_snapshot_request_is_decoded_as_it_is_or_refused_by_name(
+    snapshot_id: OffsetAndEpoch, position: int, max_bytes: int, directory_id: bytes
+) -> None:
+    message = quorum_pb2.FetchSnapshotRequest(
+        replica_key=common_pb2.ReplicaKey(node_id=1, directory_id=directory_id),
+        snapshot_id=common_pb2.EpochEndOffset(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
+        position=position,
+        max_bytes=max_bytes,
+    )
+    try:
+        request = codec.fetch_snapshot_request_from_proto(message)
+    except ProtocolError as refusal:
+        assert refusal.code is ErrorCode.INVALID_REQUEST
+        assert len(directory_id) not in (0, 16)
+    else:
+        assert (request.snapshot_id, request.position, request.max_bytes) == (snapshot_id, position, max_bytes)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("position", [-1, -(2**63), 2**63 - 1])
+def test_sn13_a_hostile_snapshot_answer_is_decoded_as_it_is(size: int, position: int) -> None:
+    """What is wrong with it is for the replica to see."""
+    message = quorum_pb2.FetchSnapshotResponse(size=size, position=position, unaligned_records=b"x")
+    response = codec.fetch_snapshot_response_from_proto(message)
+    assert (response.size, response.position, response.data) == (size, position, b"x")
+    assert response.snapshot_id == (0, 0)
+
+
+def test_sn51_describe_says_where_logs_start_and_who_holds_the_leaders_back() -> None:
+    key = ReplicaKey(NodeId(1), UUID(int=7))
+    response = DescribeQuorumResponse(
+        leader=LeaderAndEpoch(NodeId(1), Epoch(2)),
+        high_watermark=Offset(90),
+        voters=(
+            ReplicaDescription(
+                key=key,
+                endpoint=None,
+                log_end_offset=Offset(90),
+                log_start_offset=Offset(40),
+                last_fetch_ms=None,
+                last_caught_up_ms=None,
+            ),
+        ),
+        observers=(
+            ReplicaDescription(
+                key=ReplicaKey(NodeId(9)),
+                endpoint=None,
+                log_end_offset=Offset(5),
+                log_start_offset=UNKNOWN_OFFSET,
+                last_fetch_ms=None,
+                last_caught_up_ms=None,
+            ),
+        ),
+        log_start_holders=(
+            LogStartHolder(replica_id=NodeId(0), listener="", next_offset=Offset(41), held_ms=5),
+            LogStartHolder(replica_id=None, listener="tables", next_offset=UNKNOWN_OFFSET, held_ms=7),
+        ),
+    )
+    message = codec.describe_quorum_response_to_proto(response, cluster_id="c", epoch_of_clock_ms=0)
+    assert [voter.log_start_offset for voter in message.current_voters] == [40]
+    assert [observer.log_start_offset for observer in message.observers] == [-1]
+    replica, listener = message.log_start_holders
+    assert (replica.WhichOneof("reader"), replica.replica_id) == ("replica_id", 0)
+    assert (replica.next_offset, replica.held_ms) == (41, 5)
+    assert (listener.WhichOneof("reader"), listener.listener) == ("listener", "tables")
+    assert (listener.next_offset, listener.held_ms) == (-1, 7)

@@ -14,8 +14,18 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from kraftpb.v1 import quorum_pb2
-from raft.core.actions import Action, AppendBatches, AppendLeaderChange, PersistElectionState, Reply, Send, TruncateLog
+from kraftpb.v1 import common_pb2, quorum_pb2
+from raft.core.actions import (
+    Action,
+    AppendBatches,
+    AppendLeaderChange,
+    AppendSnapshot,
+    PersistElectionState,
+    Reply,
+    Send,
+    StartLogAnew,
+    TruncateLog,
+)
 from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -25,17 +35,18 @@ from raft.core.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
     VoteResponse,
 )
-from raft.core.types import Epoch, Offset
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.core.validation import EPOCH_JUMP_MAX
 from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
-from tests.raft.core.builders import CLUSTER_ID, Harness, election_state, key, of_type, replica
+from tests.raft.core.builders import CLUSTER_ID, Harness, election_state, fetch_response, key, of_type, replica
 from tests.raft.core.test_request_validation import picture
 from tests.raft.rpc.arbitrary_messages import Hints, arbitrary, mangled
 
@@ -51,9 +62,22 @@ def _follower() -> Harness:
     return replica(log=LOG, election_state=election_state(EPOCH, leader_id=3))
 
 
+SNAPSHOT = OffsetAndEpoch(epoch=Epoch(5), offset=Offset(50))
+
+
+def _downloading() -> Harness:
+    """A follower that was offered a snapshot and asks for its first bytes."""
+    harness = _follower()
+    (send,) = _pending(harness)
+    harness.answer(send, fetch_response(3, EPOCH, snapshot_id=SNAPSHOT))
+    assert harness.context.download is not None
+    return harness
+
+
 ROLES: dict[str, Callable[[], Harness]] = {
     "leader": _leader,
     "follower": _follower,
+    "downloading": _downloading,
     "unattached": lambda: replica(log=LOG, election_state=election_state(EPOCH)),
     "voted": lambda: replica(log=LOG, election_state=election_state(EPOCH, voted_key=key(2))),
     "prospective": lambda: replica(log=LOG, election_state=election_state(EPOCH)).make_prospective(),
@@ -96,6 +120,14 @@ HINTS: Hints = {
     ],
 }
 
+DOWNLOAD_HINTS: Hints = {
+    **HINTS,
+    "snapshot_id": [common_pb2.EpochEndOffset(end_offset=50, epoch=5)],
+    "position": [0],
+    "size": [100, 5, 4, 0, -1],
+    "unaligned_records": [b"", b"x", b"12345"],
+}
+
 REQUESTS: dict[type[Message], Callable[[Any], Request]] = {
     quorum_pb2.VoteRequest: codec.vote_request_from_proto,
     quorum_pb2.BeginQuorumEpochRequest: codec.begin_quorum_epoch_request_from_proto,
@@ -110,6 +142,7 @@ RESPONSES: dict[type[Message], Callable[[Any], Response]] = {
     quorum_pb2.BeginQuorumEpochResponse: codec.begin_quorum_epoch_response_from_proto,
     quorum_pb2.EndQuorumEpochResponse: codec.end_quorum_epoch_response_from_proto,
     quorum_pb2.FetchResponse: codec.fetch_response_from_proto,
+    quorum_pb2.FetchSnapshotResponse: codec.fetch_snapshot_response_from_proto,
 }
 
 ENCODERS: dict[type, Callable[[Any], Message]] = {
@@ -121,7 +154,8 @@ ENCODERS: dict[type, Callable[[Any], Message]] = {
     BeginQuorumEpochResponse: codec.begin_quorum_epoch_response_to_proto,
     EndQuorumEpochResponse: codec.end_quorum_epoch_response_to_proto,
     FetchResponse: lambda response: codec.fetch_response_to_proto(1, response, b""),
-    FetchSnapshotResponse: codec.fetch_snapshot_response_to_proto,
+    FetchSnapshotRequest: codec.fetch_snapshot_request_to_proto,
+    FetchSnapshotResponse: lambda response: codec.fetch_snapshot_response_to_proto(response, b""),
     DescribeQuorumResponse: lambda response: codec.describe_quorum_response_to_proto(
         response, cluster_id=CLUSTER_ID, epoch_of_clock_ms=0
     ),
@@ -131,7 +165,8 @@ REFUSALS = (ErrorCode.INVALID_REQUEST, ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorC
 
 
 def _encoded(kind: type[Message]) -> st.SearchStrategy[bytes]:
-    return arbitrary(kind, HINTS).map(lambda message: message.SerializeToString())
+    hints = DOWNLOAD_HINTS if kind is quorum_pb2.FetchSnapshotResponse else HINTS
+    return arbitrary(kind, hints).map(lambda message: message.SerializeToString())
 
 
 def _decoded(kind: type[Message], decode: Callable[[Any], Any], data: bytes) -> Any:
@@ -258,6 +293,11 @@ def _check_follows(harness: Harness, response: Response) -> None:
         for append in of_type(AppendBatches, actions):
             assert append.batches[0].base_offset == end_offset
             assert all(batch.epoch <= harness.epoch for batch in append.batches)
+        assert not of_type(StartLogAnew, actions), "nobody has a snapshot here yet"
+        for piece in of_type(AppendSnapshot, actions):
+            assert isinstance(response, FetchSnapshotResponse)
+            assert piece.snapshot_id == SNAPSHOT
+            assert 0 < len(piece.data) <= response.size
         for cut in of_type(TruncateLog, actions):
             assert max(0, high_watermark) <= cut.end_offset <= end_offset
         if not any(isinstance(action, AppendBatches | AppendLeaderChange | TruncateLog) for action in actions):

@@ -1,0 +1,138 @@
+"""How a replica fetches a snapshot from the leader when it is behind the leader's log (SN-10 to SN-14).
+
+While it does, it fetches no records. What breaks off goes on at the byte where it stopped, with another leader too if
+that offers the same snapshot.
+"""
+
+from __future__ import annotations
+
+from raft.core.actions import AdvanceHighWatermark, AppendSnapshot, DropSnapshot, FreezeSnapshot, StartLogAnew
+from raft.core.checks import check
+from raft.core.context import Context
+from raft.core.download import SnapshotDownload
+from raft.core.errors import ErrorCode
+from raft.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from raft.core.states import Follower, Leader
+from raft.core.types import OffsetAndEpoch
+
+
+def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
+    """The leader answers a fetch with a snapshot. False: it is none that this replica could use, nothing changed."""
+    if snapshot_id.offset < 1 or not 0 <= snapshot_id.epoch <= context.epoch:
+        return False
+    if snapshot_id.offset < context.high_watermark or not context.log.is_replaced_by(snapshot_id):
+        return False
+    if snapshot_id == context.log.latest_snapshot:
+        abandon(context)
+        _take(context, snapshot_id)
+        return True
+    if context.download is not None and context.download.snapshot_id == snapshot_id:
+        context.download.offered_in = context.epoch
+        return True
+    abandon(context)
+    context.download_attempts += 1
+    context.download = SnapshotDownload(context.download_attempts, snapshot_id, context.epoch)
+    return True
+
+
+def next_request(context: Context) -> FetchSnapshotRequest | None:
+    """What to ask the leader for, None if no snapshot of its is being fetched."""
+    download = context.download
+    if download is None or download.offered_in != context.epoch:
+        return None
+    return FetchSnapshotRequest(
+        cluster_id=context.cluster_id,
+        replica_key=context.key,
+        current_leader_epoch=context.epoch,
+        snapshot_id=download.snapshot_id,
+        position=download.position,
+        max_bytes=context.config.fetch_snapshot_max_bytes,
+    )
+
+
+def on_fetch_snapshot_response(
+    context: Context, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+) -> bool:
+    """Take the next bytes. False: leave that peer alone for a while (SN-13)."""
+    state, download = context.state, context.download
+    if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
+        return True
+    if download is None or download.snapshot_id != request.snapshot_id or download.position != request.position:
+        return True
+    if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+        abandon(context)
+        return False
+    if response.error is not ErrorCode.NONE or not isinstance(response.data, bytes):
+        return False
+    if not _follows(download, response):
+        abandon(context)
+        return False
+    download.size = response.size
+    download.is_writing = True
+    context.order(AppendSnapshot(download.attempt, download.snapshot_id, response.data))
+    state.has_fetched = True
+    state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms  # SN-11
+    return True
+
+
+def _follows(download: SnapshotDownload, response: FetchSnapshotResponse) -> bool:
+    """Whether these are the next bytes of that snapshot, as long as it was said to be before."""
+    return (
+        response.snapshot_id == download.snapshot_id
+        and response.position == download.position
+        and download.size in (None, response.size)
+        and 0 < len(response.data) <= response.size - download.position  # type: ignore[arg-type]
+    )
+
+
+def on_appended(context: Context, attempt: int, position: int) -> None:
+    """Some bytes are written. After the last ones it is made a snapshot."""
+    download = context.download
+    if download is None or download.attempt != attempt:
+        return
+    download.position = position
+    download.is_writing = False
+    if position == download.size:
+        download.is_writing = True
+        context.order(FreezeSnapshot(attempt, download.snapshot_id))
+
+
+def on_received(context: Context, attempt: int) -> None:
+    """All of it is here, whole and durable: if it is past the log, it takes the log's place (SN-14)."""
+    download = context.download
+    if download is None or download.attempt != attempt:
+        return
+    context.download = None
+    latest = context.log.latest_snapshot
+    if latest is None or latest < download.snapshot_id:
+        context.log.latest_snapshot = download.snapshot_id
+    if context.log.is_replaced_by(download.snapshot_id):
+        _take(context, download.snapshot_id)
+
+
+def on_refused(context: Context, attempt: int) -> None:
+    """It was damaged, or there was no room: fetch records again, and see what the leader says then."""
+    if context.download is not None and context.download.attempt == attempt:
+        context.download = None
+
+
+def abandon(context: Context) -> None:
+    """Fetch it no more."""
+    if context.download is not None:
+        context.order(DropSnapshot(context.download.attempt))
+        context.download = None
+
+
+def _take(context: Context, snapshot_id: OffsetAndEpoch) -> None:
+    check(not isinstance(context.state, Leader), "a leader is not given a snapshot (SN-15)", snapshot_id=snapshot_id)
+    check(
+        snapshot_id.offset >= context.high_watermark,
+        "a snapshot that takes the log's place holds everything committed",
+        snapshot_id=snapshot_id,
+        high_watermark=context.high_watermark,
+    )
+    context.log.start_anew(snapshot_id)
+    context.order(StartLogAnew(snapshot_id))
+    if snapshot_id.offset > context.high_watermark:
+        context.high_watermark = snapshot_id.offset
+        context.order(AdvanceHighWatermark(snapshot_id.offset))
