@@ -10,14 +10,16 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from kraftpb.v1 import batch_pb2
-from raft.core.errors import CorruptSnapshot
+from raft.core.checks import check
+from raft.core.errors import CorruptSnapshot, ProtocolError
 from raft.core.types import Batch, Offset, OffsetAndEpoch
-from raft.storage.batch import batch_body, encode_batch
+from raft.storage.batch import HEADER, HEADER_BYTES, batch_body, decode_batch, encode_batch
 from snapshot.names import snapshot_name
 
 VERSION: Final = 0
@@ -82,6 +84,97 @@ def decode_footer(batch: Batch) -> bytes:
     if footer.version != VERSION or len(footer.digest) != DIGEST_BYTES:
         raise CorruptSnapshot(f"its footer, of version {footer.version}, has a digest of {len(footer.digest)} bytes")
     return footer.digest
+
+
+class SnapshotChecks:
+    """The rules of a snapshot, for whoever is given its batches in order, from a file or from another node (SN-04).
+
+    What was taken before an error, or before `finish`, must not be believed. After an error it is not gone on from.
+    """
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, described: str, cluster_id: str | None = None) -> None:
+        """`described` is what errors call the snapshot; with a `cluster_id`, one of another cluster is refused."""
+        self._snapshot_id = snapshot_id
+        self._described = described
+        self._cluster_id = cluster_id
+        self._running = sha256(digest_prefix(snapshot_id))
+        self._end_offset = Offset(0)
+        self.position = 0
+        """Where in the snapshot the next batch begins, in bytes."""
+        self.header: SnapshotHeader | None = None
+        """Known from the first batch on."""
+        self.digest: bytes | None = None
+        """That of the footer; None until it came, and it came only if it is right."""
+
+    def next_batch_bytes(self, start: bytes) -> int | None:
+        """How many bytes to give to `take`, told by the first `HEADER_BYTES` of them; None if `start` has fewer.
+
+        Raises CorruptSnapshot if they are more than any batch has, so that nobody waits or makes room for them.
+        """
+        if len(start) < HEADER_BYTES:
+            return None
+        length: int = HEADER.unpack_from(start)[1]
+        if length > BATCH_BYTES_MAX:
+            raise self._corrupt(f"the batch at byte {self.position} says that it has {length} bytes")
+        return max(HEADER_BYTES, length)  # less than that of a header is for `take` to refuse
+
+    def take(self, data: bytes) -> Batch:
+        """The next batch, a control batch only if it is header or footer. Raises CorruptSnapshot if it must not follow.
+
+        Costs a CRC and a SHA-256 of its bytes.
+        """
+        check(self.digest is None, "nothing is taken behind a footer", snapshot=self._described)
+        batch = self._decode(data)
+        try:
+            if self.header is None:
+                self.header = self._checked_header(batch)
+            elif batch.is_control:
+                self.digest = self._checked_footer(batch)
+        except CorruptSnapshot as error:
+            raise self._corrupt(str(error)) from None
+        self._running.update(data)
+        self.position += len(data)
+        self._end_offset = batch.end_offset
+        return batch
+
+    def finish(self, size_bytes: int) -> bytes:
+        """The digest of a snapshot that has ended, with `size_bytes` in all.
+
+        Raises CorruptSnapshot if it lacks its footer or has something behind it.
+        """
+        if self.digest is None:
+            raise self._corrupt(f"it ends at byte {size_bytes} without a footer")
+        if size_bytes != self.position:
+            raise self._corrupt(f"{size_bytes - self.position} bytes follow its footer")
+        return self.digest
+
+    def _decode(self, data: bytes) -> Batch:
+        try:
+            batch = decode_batch(data)
+        except ProtocolError as error:
+            reason = error.args[0].partition(" is refused: ")[2]  # before it is where the batch begins in these bytes
+            raise self._corrupt(f"from byte {self.position} on no batch follows: {reason}") from None
+        if batch.base_offset != self._end_offset or batch.epoch != self._snapshot_id.epoch:
+            raise self._corrupt(
+                f"the batch at byte {self.position} has offset {batch.base_offset} and epoch {batch.epoch}, not"
+                f" {self._end_offset} and {self._snapshot_id.epoch}"
+            )
+        return batch
+
+    def _checked_header(self, batch: Batch) -> SnapshotHeader:
+        header = decode_header(batch)
+        if self._cluster_id is not None and header.cluster_id != self._cluster_id:
+            raise CorruptSnapshot(f"it is of cluster {header.cluster_id}, not of {self._cluster_id}")
+        return header
+
+    def _checked_footer(self, batch: Batch) -> bytes:
+        digest = decode_footer(batch)
+        if digest != self._running.digest():
+            raise CorruptSnapshot("its digest is not that of its name and content")
+        return digest
+
+    def _corrupt(self, reason: str) -> CorruptSnapshot:
+        return CorruptSnapshot(f"{self._described} is damaged: {reason}")
 
 
 def _control_batch(

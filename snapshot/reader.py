@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import sha256
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from raft.core.errors import CorruptSnapshot, ProtocolError
-from raft.core.types import Batch, Offset, OffsetAndEpoch
-from raft.storage.batch import HEADER, HEADER_BYTES, decode_batch
+from raft.core.types import Batch, OffsetAndEpoch
+from raft.storage.batch import HEADER_BYTES
 from raft.storage.files import FileSystem
-from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, decode_footer, decode_header, digest_prefix
+from snapshot.format import SnapshotChecks, SnapshotHeader, decode_header
 from snapshot.names import id_of
 
 
@@ -42,12 +40,7 @@ class SnapshotReader:
         self._file = files.open(path)
         try:
             self.size_bytes = self._file.size()
-            first = self._batch_at(0, Offset(0))
-            try:
-                self.header = decode_header(first)
-            except CorruptSnapshot as error:
-                raise self._corrupt(str(error)) from None
-            self._first = first
+            self.header = decode_header(self._next(self._checks()))
         except BaseException:
             self._file.close()
             raise
@@ -57,20 +50,16 @@ class SnapshotReader:
 
         What came before an error must not be believed: use `verify` first, or keep nothing until the last batch.
         """
-        for batch in self._walk():
-            if not batch.is_control:
-                yield batch
+        yield from self._walk(self._checks())
 
     def verify(self) -> SnapshotSummary:
         """Read all of it and tell what it holds. Raises CorruptSnapshot saying what is wrong and where."""
         batch_count = record_count = 0
-        digest = b""
-        for batch in self._walk():
-            if batch.is_control:
-                digest = self._footer(batch)
-            else:
-                batch_count += 1
-                record_count += batch.record_count
+        checks = self._checks()
+        for batch in self._walk(checks):
+            batch_count += 1
+            record_count += batch.record_count
+        digest = checks.finish(self.size_bytes)
         return SnapshotSummary(self.snapshot_id, self.header, self.size_bytes, batch_count, record_count, digest)
 
     def read_at(self, position: int, byte_count: int) -> bytes:
@@ -89,50 +78,23 @@ class SnapshotReader:
     ) -> None:
         self.close()
 
-    def _walk(self) -> Iterator[Batch]:
-        """Every batch behind the header; the last one is the footer, whose digest is right."""
-        digest = sha256(digest_prefix(self.snapshot_id) + self._first.data)
-        position, end_offset = len(self._first.data), self._first.end_offset
-        while True:
-            batch = self._batch_at(position, end_offset)
-            position += len(batch.data)
-            end_offset = batch.end_offset
-            if batch.is_control:
-                break
-            digest.update(batch.data)
-            yield batch
-        if self._footer(batch) != digest.digest():
-            raise self._corrupt("its digest is not that of its name and content")
-        if position != self.size_bytes:
-            raise self._corrupt(f"{self.size_bytes - position} bytes follow its footer")
-        yield batch
+    def _walk(self, checks: SnapshotChecks) -> Iterator[Batch]:
+        """The data batches; it comes to its end only if the snapshot is whole."""
+        self._next(checks)
+        while checks.digest is None:
+            batch = self._next(checks)
+            if not batch.is_control:
+                yield batch
+        checks.finish(self.size_bytes)
 
-    def _footer(self, batch: Batch) -> bytes:
-        try:
-            return decode_footer(batch)
-        except CorruptSnapshot as error:
-            raise self._corrupt(str(error)) from None
-
-    def _batch_at(self, position: int, base_offset: Offset) -> Batch:
-        start = self._file.read_at(position, HEADER_BYTES)
+    def _next(self, checks: SnapshotChecks) -> Batch:
+        start = self._file.read_at(checks.position, HEADER_BYTES)
         if not start:
-            raise self._corrupt(f"it ends at byte {position} without a footer")
-        if len(start) == HEADER_BYTES:
-            length = HEADER.unpack(start)[1]
-            if length > BATCH_BYTES_MAX:
-                raise self._corrupt(f"the batch at byte {position} says that it has {length} bytes")
-            start += self._file.read_at(position + HEADER_BYTES, max(0, length - HEADER_BYTES))
-        try:
-            batch = decode_batch(start)
-        except ProtocolError as error:
-            reason = error.args[0].partition(" is refused: ")[2]  # before it is where the batch begins in these bytes
-            raise self._corrupt(f"from byte {position} on no batch follows: {reason}") from None
-        if batch.base_offset != base_offset or batch.epoch != self.snapshot_id.epoch:
-            raise self._corrupt(
-                f"the batch at byte {position} has offset {batch.base_offset} and epoch {batch.epoch}, not"
-                f" {base_offset} and {self.snapshot_id.epoch}"
-            )
-        return batch
+            checks.finish(checks.position)
+        byte_count = checks.next_batch_bytes(start)
+        if byte_count is not None:
+            start += self._file.read_at(checks.position + HEADER_BYTES, byte_count - HEADER_BYTES)
+        return checks.take(start)
 
-    def _corrupt(self, reason: str) -> CorruptSnapshot:
-        return CorruptSnapshot(f"the snapshot {self.path} is damaged: {reason}")
+    def _checks(self) -> SnapshotChecks:
+        return SnapshotChecks(self.snapshot_id, f"the snapshot {self.path}")

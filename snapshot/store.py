@@ -12,6 +12,7 @@ from secrets import token_hex
 from raft.core.types import OffsetAndEpoch
 from raft.storage.files import FileSystem, join
 from snapshot.format import SnapshotHeader
+from snapshot.incoming import IncomingSnapshot
 from snapshot.names import DELETED_SUFFIX, is_leftover, parse_snapshot_name, snapshot_name
 from snapshot.reader import SnapshotReader
 from snapshot.writer import SnapshotWriter
@@ -46,15 +47,42 @@ class SnapshotStore:
             return None
         return SnapshotWriter(self._files, self.directory, snapshot_id, header, self._token())
 
+    def receive(self, snapshot_id: OffsetAndEpoch, cluster_id: str) -> IncomingSnapshot | None:
+        """Begin the download of the snapshot with that id (SN-12); None if it is there already.
+
+        It must be of the cluster `cluster_id`. Raises OutOfSpace or StorageError.
+        """
+        if self._files.exists(self.path_of(snapshot_id)):
+            return None
+        return IncomingSnapshot(self._files, self.directory, snapshot_id, cluster_id, self._token())
+
     def open(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
         """Read a snapshot. Raises StorageError if there is none, CorruptSnapshot if it has no header."""
         return SnapshotReader(self._files, self.path_of(snapshot_id))
+
+    def open_whole(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        """Read a snapshot through, then give it out, to be closed by the caller.
+
+        Raises StorageError if there is none, CorruptSnapshot if anything in it is damaged or lacks.
+        """
+        reader = self.open(snapshot_id)
+        try:
+            reader.verify()
+        except BaseException:
+            reader.close()
+            raise
+        return reader
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> None:
         """Make it none, durably. Its bytes stay until `remove_deleted`. Raises StorageError if there is none."""
         path = self.path_of(snapshot_id)
         self._files.rename(path, path + DELETED_SUFFIX)
         self._files.fsync_directory(self.directory)
+
+    def delete_all(self) -> None:
+        """Delete every snapshot: they were made of a state that must not be believed."""
+        for snapshot_id in self.ids():
+            self.delete(snapshot_id)
 
     def remove_deleted(self) -> None:
         """Remove the bytes of deleted snapshots, which nobody may need any more."""

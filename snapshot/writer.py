@@ -19,68 +19,37 @@ FLUSH_BYTES: Final = 4 * 1024 * 1024
 """So much is written between two syncs: one at the end of a large file would hold up the log's on the same disk."""
 
 
-class SnapshotWriter:
-    """A snapshot that is being made. It is there for others, whole and durable, from `freeze` on."""
+class UnfinishedSnapshot:
+    """The file of a snapshot on the way to its name, for those who make one or have one sent (SN-05).
 
-    def __init__(
-        self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, header: SnapshotHeader, token: str
-    ) -> None:
+    Written from its beginning to its end. What comes of it is there for others from the freeze on, whole and durable.
+    """
+
+    def __init__(self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, token: str) -> None:
         """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it."""
         self.snapshot_id = snapshot_id
-        self._header = header
         self._files = files
         self._directory = directory
         self.path = join(directory, snapshot_name(snapshot_id))
         """Where the snapshot is once it is frozen."""
         self._part_path = join(directory, part_name(snapshot_id, token))
-        self._digest = sha256(digest_prefix(snapshot_id))
         self._size_bytes = 0
         self._flushed_bytes = 0
-        self._end_offset = Offset(0)
         self._is_frozen = False
         self._file = files.open(self._part_path, create=True)
         self._is_open = True
         self._takes_more = True
-        """Not after `freeze`, `close`, or a write that failed and may have left a part."""
-        try:
-            self._write(header_batch(snapshot_id, header))
-        except BaseException:
-            self.close()
-            raise
+        """Not after a freeze, `close`, or a write that failed and may have left a part."""
 
     @property
     def size_bytes(self) -> int:
-        """How much is written."""
+        """How much is written, in bytes."""
         return self._size_bytes
 
     @property
     def is_frozen(self) -> bool:
         """Whether it is a snapshot now."""
         return self._is_frozen
-
-    def append(self, body: bytes, record_count: int) -> None:
-        """Add one data batch: an encoded `kraftpb.v1.BatchBody` with `record_count` records, at least one.
-
-        Raises StorageError, such as OutOfSpace: then close it, the snapshot cannot be made. It is an
-        InvariantViolation after `freeze`, `close` or an error.
-        """
-        batch = encode_batch(
-            self._end_offset,
-            self.snapshot_id.epoch,
-            body,
-            record_count,
-            self._header.last_contained_log_timestamp_ms,
-        )
-        self._write(batch)
-
-    def freeze(self) -> None:
-        """Write the footer, make the file durable, and give it its name. Raises as `append` does."""
-        self._write(footer_batch(self._end_offset, self.snapshot_id, self._header, self._digest.digest()))
-        self._takes_more = False
-        self._file.fsync()
-        self._files.rename(self._part_path, self.path)
-        self._files.fsync_directory(self._directory)
-        self._is_frozen = True
 
     def close(self) -> None:
         """Let go of the file. What was not frozen is deleted (SN-05); closing twice changes nothing."""
@@ -100,19 +69,68 @@ class SnapshotWriter:
     ) -> None:
         self.close()
 
-    def _write(self, batch: Batch) -> None:
-        check(
-            self._takes_more and len(batch.data) <= BATCH_BYTES_MAX,
-            "a snapshot takes batches of bounded size until it is frozen, closed or failed",
-            path=self.path,
-            size=len(batch.data),
-        )
+    def _begin_change(self) -> None:
+        """Whoever begins a change takes more only when it is done."""
+        check(self._takes_more, "a snapshot takes more until it is frozen, closed or failed", path=self.path)
         self._takes_more = False
-        self._file.write_at(self._size_bytes, batch.data)
-        self._digest.update(batch.data)
-        self._size_bytes += len(batch.data)
-        self._end_offset = batch.end_offset
+
+    def _write(self, data: bytes) -> None:
+        self._begin_change()
+        self._file.write_at(self._size_bytes, data)
+        self._size_bytes += len(data)
         if self._size_bytes - self._flushed_bytes >= FLUSH_BYTES:
             self._file.fdatasync()
             self._flushed_bytes = self._size_bytes
         self._takes_more = True
+
+    def _freeze(self) -> None:
+        self._takes_more = False
+        self._file.fsync()
+        self._files.rename(self._part_path, self.path)
+        self._files.fsync_directory(self._directory)
+        self._is_frozen = True
+
+
+class SnapshotWriter(UnfinishedSnapshot):
+    """A snapshot that is being made. It is there for others, whole and durable, from `freeze` on."""
+
+    def __init__(
+        self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, header: SnapshotHeader, token: str
+    ) -> None:
+        """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it."""
+        super().__init__(files, directory, snapshot_id, token)
+        self._header = header
+        self._digest = sha256(digest_prefix(snapshot_id))
+        self._end_offset = Offset(0)
+        try:
+            self._write_batch(header_batch(snapshot_id, header))
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, body: bytes, record_count: int) -> None:
+        """Add one data batch: an encoded `kraftpb.v1.BatchBody` with `record_count` records, at least one.
+
+        Raises StorageError, such as OutOfSpace: then close it, the snapshot cannot be made. It is an
+        InvariantViolation after `freeze`, `close` or an error.
+        """
+        batch = encode_batch(
+            self._end_offset,
+            self.snapshot_id.epoch,
+            body,
+            record_count,
+            self._header.last_contained_log_timestamp_ms,
+        )
+        self._write_batch(batch)
+
+    def freeze(self) -> None:
+        """Write the footer, make the file durable, and give it its name. Raises as `append` does."""
+        self._write_batch(footer_batch(self._end_offset, self.snapshot_id, self._header, self._digest.digest()))
+        self._freeze()
+
+    def _write_batch(self, batch: Batch) -> None:
+        size = len(batch.data)
+        check(size <= BATCH_BYTES_MAX, "a snapshot takes batches of bounded size", path=self.path, size=size)
+        self._write(batch.data)
+        self._digest.update(batch.data)
+        self._end_offset = batch.end_offset

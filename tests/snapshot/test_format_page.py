@@ -16,11 +16,12 @@ from raft.storage.files import read_whole
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.posix import PosixFileSystem
 from snapshot.format import BATCH_BYTES_MAX, DIGEST_BYTES, VERSION
+from snapshot.log_start import SNAPSHOTS_KEPT_MAX
 from snapshot.names import is_leftover, parse_snapshot_name, part_name, snapshot_name
 from snapshot.store import SnapshotStore
 from snapshot.writer import FLUSH_BYTES, SnapshotWriter
 from statemachine.image import RECORDS_PER_BATCH_MAX
-from statemachine.snapshotting import SNAPSHOTS_KEPT, take_snapshot
+from statemachine.snapshotting import take_snapshot
 from statemachine.store import MetadataStore
 from statemachine.tables import DIGEST_BYTES as STATE_DIGEST_BYTES
 from tests.snapshot.builders import HEADER_OF_TESTS, an_id, open_store, put, verify, write_snapshot
@@ -113,7 +114,7 @@ def test_the_numbers_on_the_page_are_the_codes() -> None:
     assert set(re.findall(r"(\d+) MiB", section("What is refused"))) == {str(BATCH_BYTES_MAX // 2**20)}
     assert f"whenever {FLUSH_BYTES // 2**20} MiB more are written" in PAGE
     assert f"most {RECORDS_PER_BATCH_MAX:,} records" in PAGE
-    assert f"keeps its newest {SNAPSHOTS_KEPT} " in PAGE
+    assert f"Of the others at most {SNAPSHOTS_KEPT_MAX} stay" in PAGE
 
 
 def test_sn02_the_names_on_the_page_are_the_codes() -> None:

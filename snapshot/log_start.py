@@ -1,0 +1,229 @@
+"""When the log start moves up to a snapshot, and which snapshots stay (KIP-630, KAFKA-14932; rules SN-40 to SN-55).
+
+Whoever has read less than the log start must load a snapshot, though a moment later it would have had what it lacks.
+So a leader keeps its log until all who read it are past a snapshot, for a bounded time; followers go where their leader
+went. The policy is pure: times, positions and sizes are arguments, and to do what was decided is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from raft.core.errors import ConfigurationError
+from raft.core.types import Offset, OffsetAndEpoch
+
+SNAPSHOTS_KEPT_MAX: Final = 4
+"""Of those at the log start and above. At least 2, as one is at the log start and one above it (SN-53)."""
+
+
+class LogStartPolicy(StrEnum):
+    """Whom a node asks before it moves its log start."""
+
+    REPLICATED = "replicated"
+    """A leader waits for its live replicas and listeners, a follower for its leader and its listeners (KAFKA-14932)."""
+    EAGER = "eager"
+    """Nobody is waited for, on any node: what Kafka does today (SN-40 to SN-42)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartConfig:
+    """What can be set about the log start. Raises ConfigurationError when a value is out of range."""
+
+    policy: LogStartPolicy = LogStartPolicy.REPLICATED
+    retention_bytes: int = 104_857_600
+    """Log and snapshots may have this much before the oldest go; `metadata.max.retention.bytes` in Kafka (SN-41)."""
+    retention_ms: int = 604_800_000
+    """So old may the oldest snapshot's last record be before it goes; `metadata.max.retention.ms` in Kafka (SN-41)."""
+    lag_time_max_ms: int = 604_800_000
+    """So long a leader waits for replicas and listeners; `metadata.start.offset.lag.time.max.ms` in KIP-630 (SN-51)."""
+    replica_session_timeout_ms: int = 9_000
+    """A replica that a leader has not heard of for so long is not live, and not waited for."""
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("retention_bytes", 0),
+            ("retention_ms", 0),
+            ("lag_time_max_ms", 0),
+            ("replica_session_timeout_ms", 1),
+        ):
+            value = getattr(self, name)
+            if value < low:
+                raise ConfigurationError(f"{name} is {value}; it must be at least {low}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A snapshot that this node has."""
+
+    snapshot_id: OffsetAndEpoch
+    size_bytes: int
+    timestamp_ms: int
+    """When the last record that it contains was appended, as its header says, in milliseconds since 1970."""
+    eligible_since_ms: int | None
+    """Since when a newer one is here, in monotonic milliseconds; None for the newest."""
+
+
+class ReaderKind(StrEnum):
+    """Who reads the log."""
+
+    REPLICA = "replica"
+    """A voter or observer that fetches from this leader."""
+    LISTENER = "listener"
+    """Of this node, such as its state machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPosition:
+    """How far a replica or a listener has read."""
+
+    kind: ReaderKind
+    name: str
+    next_offset: Offset
+    """What it will read next: everything below it, it has. -1 if that is not known."""
+    last_seen_ms: int | None
+    """A replica's last contact in this leader's epoch, in monotonic milliseconds; None: none yet. Not of listeners."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartView:
+    """What a node knows when it decides."""
+
+    now_ms: int
+    """Monotonic milliseconds."""
+    wall_clock_ms: int
+    """Milliseconds since 1970."""
+    start: OffsetAndEpoch
+    """Of the log: 0, or the end of a snapshot (SN-43)."""
+    log_size_bytes: int
+    """Of the whole log, without snapshots."""
+    high_watermark: Offset
+    """-1 if it is not known."""
+    snapshots: tuple[StoredSnapshot, ...]
+    """The oldest first."""
+    leading_since_ms: int | None
+    """In monotonic milliseconds; None if this node does not lead."""
+    leader_log_start_offset: Offset
+    """For a follower, its leader's as last heard; -1 if it is not known."""
+    readers: tuple[ReaderPosition, ...]
+    """This node's listeners, and if it leads, all replicas that it knows but itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A reader that the log start waits for."""
+
+    kind: ReaderKind
+    name: str
+    next_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartDecision:
+    """What follows from a view."""
+
+    start: OffsetAndEpoch | None
+    """Where the log start goes: a stored snapshot's end above it, at or below the high watermark. None: it stays."""
+    holders: tuple[Holder, ...]
+    """Who keeps it from where it would go, in the order of the readers. Empty if it goes, or has nowhere to go."""
+
+
+_STAY: Final = LogStartDecision(None, ())
+
+
+def decide(config: LogStartConfig, view: LogStartView) -> LogStartDecision:
+    """The next step of the log start. Do it and ask again, with the sizes of then, until the log start stays.
+
+    Each step goes up to a stored snapshot. Under `REPLICATED` that is never the newest, so that there is one above the
+    log start, too (SN-53); under `EAGER` it may be.
+    """
+    # What is below the start is none of the log's, though its file may still be there.
+    stored = tuple(found for found in view.snapshots if found.snapshot_id.offset >= view.start.offset)
+    if config.policy is LogStartPolicy.EAGER:
+        return _decide_eagerly(config, view, stored)
+    if view.leading_since_ms is None:
+        return _follow(view, stored)
+    return _lead(config, view, stored, view.leading_since_ms)
+
+
+def surplus(ids: Sequence[OffsetAndEpoch], start_offset: Offset) -> tuple[OffsetAndEpoch, ...]:
+    """The snapshots to delete, of all that there are, the oldest first.
+
+    Those below the log start go (SN-42). Of the others `SNAPSHOTS_KEPT_MAX` stay: the two oldest, because a slow reader
+    may get past them first and the log start may then go there, and the two newest, so that there is another one if the
+    newest is damaged, and a replica that is fetching the one before goes on.
+    """
+    below = tuple(found for found in ids if found.offset < start_offset)
+    others = [found for found in ids if found.offset >= start_offset]
+    return below + tuple(others[SNAPSHOTS_KEPT_MAX - 2 : -2])
+
+
+def _decide_eagerly(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartDecision:
+    """The oldest goes, and the log start to the next one (SN-42)."""
+    if not _retention_wants(config, view, stored):
+        return _STAY
+    following = stored[1]
+    return LogStartDecision(following.snapshot_id, ()) if _is_a_step(view, following) else _STAY
+
+
+def _lead(
+    config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...], leading_since_ms: int
+) -> LogStartDecision:
+    """To the oldest snapshot above that is not the newest, when all who are live are past it, or in time (SN-51)."""
+    candidate = next((found for found in stored[:-1] if _is_a_step(view, found)), None)
+    if candidate is None or not _retention_wants(config, view, stored):
+        return _STAY
+    session_ms = config.replica_session_timeout_ms
+    is_new = view.now_ms - leading_since_ms < session_ms
+
+    def is_live(reader: ReaderPosition) -> bool:
+        if reader.kind is ReaderKind.LISTENER:
+            return True
+        return is_new if reader.last_seen_ms is None else view.now_ms - reader.last_seen_ms < session_ms
+
+    holders = _behind(candidate, [reader for reader in view.readers if is_live(reader)])
+    if is_new and any(reader.kind is ReaderKind.REPLICA for reader in view.readers):
+        return LogStartDecision(None, holders)  # a replica that it does not know of may come yet
+    since_ms = candidate.eligible_since_ms
+    is_overdue = since_ms is not None and view.now_ms - since_ms >= config.lag_time_max_ms
+    return LogStartDecision(None, holders) if holders and not is_overdue else _step(candidate)
+
+
+def _follow(view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartDecision:
+    """As far as the leader has gone and all listeners are past, if there is a snapshot beyond the leader's (SN-52)."""
+    reached = [
+        found
+        for found in stored
+        if _is_a_step(view, found) and found.snapshot_id.offset <= view.leader_log_start_offset
+    ]
+    if not reached or stored[-1].snapshot_id.offset <= view.leader_log_start_offset:
+        return _STAY
+    listeners = [reader for reader in view.readers if reader.kind is ReaderKind.LISTENER]
+    passed = [found for found in reached if not _behind(found, listeners)]
+    return _step(passed[-1]) if passed else LogStartDecision(None, _behind(reached[-1], listeners))
+
+
+def _retention_wants(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> bool:
+    """Whether there is too much, or too old, and a snapshot that stays when the oldest goes (SN-41)."""
+    if len(stored) < 2:
+        return False
+    size_bytes = view.log_size_bytes + sum(found.size_bytes for found in stored)
+    age_ms = view.wall_clock_ms - stored[0].timestamp_ms
+    return size_bytes > config.retention_bytes or age_ms > config.retention_ms
+
+
+def _is_a_step(view: LogStartView, snapshot: StoredSnapshot) -> bool:
+    return view.start.offset < snapshot.snapshot_id.offset <= view.high_watermark
+
+
+def _behind(snapshot: StoredSnapshot, readers: Sequence[ReaderPosition]) -> tuple[Holder, ...]:
+    end_offset = snapshot.snapshot_id.offset
+    return tuple(
+        Holder(reader.kind, reader.name, reader.next_offset) for reader in readers if reader.next_offset < end_offset
+    )
+
+
+def _step(snapshot: StoredSnapshot) -> LogStartDecision:
+    return LogStartDecision(snapshot.snapshot_id, ())
