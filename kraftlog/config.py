@@ -22,6 +22,7 @@ from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.segmented_log import LogConfig
+from snapshot.log_start import LogStartConfig
 from statemachine.snapshot_generator import SnapshotConfig
 
 
@@ -41,6 +42,7 @@ class NodeConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)
     snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
+    log_start: LogStartConfig = field(default_factory=LogStartConfig)
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -85,6 +87,7 @@ _SECTIONS: Final[Mapping[str, type]] = {
     "quorum": QuorumConfig,
     "log": LogConfig,
     "snapshots": SnapshotConfig,
+    "log_start": LogStartConfig,
 }
 
 
@@ -117,6 +120,7 @@ def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
         quorum=QuorumConfig(**values["quorum"]),
         log=LogConfig(**values["log"]),
         snapshots=SnapshotConfig(**values["snapshots"]),
+        log_start=LogStartConfig(**values["log_start"]),
     )
 
 

@@ -22,6 +22,8 @@ REPLICATION_COLUMNS: Final = (
     "LastCaughtUpTimestamp",
     "Status",
     "Condition",
+    "LogStartOffset",
+    "HoldsLogStart",
 )
 
 
@@ -44,16 +46,37 @@ def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
 def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, Any]]:
     """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
 
-    `Condition` is this program's own column: `diverged` if the replica's state machine came to something else than the
-    quorum's, `recovering` if it fetches anew what its disk lost, else empty.
+    The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine came to
+    something else than the quorum's, `recovering` if it fetches anew what its disk lost, else empty. `LogStartOffset`
+    is where the replica's log starts. `HoldsLogStart` says that the leader's log would start further on if this
+    replica, or a listener on the leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs.
     """
     leader = _leader(response)
     followers = [voter for voter in response.current_voters if voter is not leader]
-    return [
+    rows = [
         _row(leader, leader, "Leader"),
         *(_row(voter, leader, "Follower") for voter in followers),
         *(_row(observer, leader, "Observer") for observer in response.observers),
     ]
+    for row in rows:
+        held = [holder for holder in response.log_start_holders if _is_of(row, holder, leader)]
+        row["HoldsLogStart"] = "; ".join(map(_held, held))
+        row["LogStartHolders"] = [
+            {"listener": holder.listener or None, "nextOffset": holder.next_offset, "heldMs": holder.held_ms}
+            for holder in held
+        ]
+    return rows
+
+
+def _is_of(row: dict[str, Any], holder: quorum_pb2.LogStartHolder, leader: quorum_pb2.ReplicaState) -> bool:
+    """Whether the holder is the row's replica, or a listener on it: those are the leader's own."""
+    is_listener = holder.WhichOneof("reader") == "listener"
+    return bool(row["NodeId"] == (leader.replica_key.node_id if is_listener else holder.replica_id))
+
+
+def _held(holder: quorum_pb2.LogStartHolder) -> str:
+    who = f"{holder.listener} " if holder.listener else ""
+    return f"{who}at {holder.next_offset} for {holder.held_ms} ms"
 
 
 def human_readable(rows: Sequence[dict[str, Any]], now_ms: int) -> list[dict[str, Any]]:
@@ -130,5 +153,7 @@ def _row(state: quorum_pb2.ReplicaState, leader: quorum_pb2.ReplicaState, status
         state.last_caught_up_timestamp,
         status,
         _condition(state),
+        state.log_start_offset,
+        "",
     )
     return dict(zip(REPLICATION_COLUMNS, values, strict=True))

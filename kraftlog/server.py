@@ -17,15 +17,15 @@ from kraftlog.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from raft.client import RaftClient
 from raft.core.types import Offset
-from raft.host import hosted_node
+from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
+from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
-from statemachine.restoring import forget_all, restore_if_empty
 from statemachine.service import AdminServicer
 from statemachine.snapshot_generator import SnapshotGenerator
 from statemachine.snapshot_service import SnapshotServicer
@@ -72,13 +72,12 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             contextlib.closing(DataDirectory.open(files, str(config.directory), node_id=config.node_id))
         )
         snapshots = SnapshotStore(files, directory.snapshots_path)
-        snapshots.clean_up()
         store = resources.enter_context(
             contextlib.closing(
                 MetadataStore.open(
                     Path(directory.metadata_database_path),
                     directory.identity.cluster_id,
-                    forget_snapshots=lambda: forget_all(snapshots),
+                    forget_snapshots=snapshots.delete_all,
                 )
             )
         )
@@ -92,15 +91,18 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
                 end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
             log_listener_fault(listener, error)
 
+        def take_up_state(log: SegmentedLog) -> Offset:
+            if log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
+                store.rebuild_if_ahead(log.log_end_offset, log.epochs)
+                machine.resume()
+            return store.applied_end_offset
+
         def add_admin_service(server: grpc.aio.Server, node: Node) -> Sequence[str]:
             client = RaftClient(node)
-            if node.log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
-                store.rebuild_if_ahead(node.log.log_end_offset, node.log.epochs)
-                restore_if_empty(store, snapshots, node.log)
-                machine.resume()
+            generator.tell(node.snapshot_taken)
             controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
             machine.report_state_digests_to(client.report_state_digest)
-            client.register(machine, start_offset=store.applied_end_offset)
+            client.register(machine, start_offset=store.applied_end_offset or None)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)
             servicer = SnapshotServicer(config.node_id, snapshots, generator, machine)
             snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
@@ -114,13 +116,19 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             bootstrap_endpoints=config.bootstrap_servers,
             config=config.quorum,
             log_config=config.log,
+            log_start=config.log_start,
+            state=HostedState(
+                # What is applied was durable. A voter whose log ends before it could vote away what others have
+                # committed; an observer just fetches it again, and its store is made anew.
+                minimum_durable_offset=store.applied_end_offset if is_voter else Offset(0),
+                take_up=take_up_state,
+                applied_end_offset=lambda: machine.applied_end_offset,
+                snapshots=snapshots,
+                on_snapshot_damaged=generator.replace_damaged,
+                on_diverged=machine.fence,
+            ),
             add_services=add_admin_service,
-            applied_end_offset=lambda: machine.applied_end_offset,
-            # What is applied was durable. A voter whose log ends before it could vote away what others have committed;
-            # an observer just fetches it again, and its store is made anew.
-            minimum_durable_offset=store.applied_end_offset if is_voter else Offset(0),
             on_listener_fault=on_listener_fault,
-            on_state_diverged=machine.fence,
         ) as node:
             try:
                 yield node

@@ -14,6 +14,7 @@ from typing import Final
 from kraftlog.endpoints import NODE_ID_MAX, parse_endpoint, parse_reachable_endpoint, parse_voter
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId
+from snapshot.log_start import LogStartPolicy
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -24,7 +25,7 @@ class Setting:
 
     key: str
     section: str
-    """Which object the value belongs to: node, quorum, log or snapshots."""
+    """Which object the value belongs to: node, quorum, log, snapshots or log_start."""
     field: str
     """The field of that object."""
     parse: Callable[[object], object]
@@ -92,6 +93,10 @@ def voters(value: object) -> tuple[tuple[NodeId, Endpoint], ...]:
 def bootstrap_servers(value: object) -> tuple[Endpoint, ...]:
     """Takes addresses of nodes."""
     return tuple(parse_reachable_endpoint(part) for part in text_list(value))
+
+
+def _log_start_policy(value: object) -> LogStartPolicy:
+    return LogStartPolicy(str(one_of(*(policy.value for policy in LogStartPolicy))(value)))
 
 
 _milliseconds = whole_number(1, 86_400_000)
@@ -165,6 +170,13 @@ SETTINGS: Final = (
         "How much this node asks for in one fetch; one batch always comes whole.",
     ),
     Setting(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        "quorum",
+        "fetch_snapshot_max_bytes",
+        whole_number(1, 8 * 1024 * 1024),
+        "How much of a snapshot this node asks for at a time.",
+    ),
+    Setting(
         "fetch.version",
         "quorum",
         "fetch_version",
@@ -233,6 +245,42 @@ SETTINGS: Final = (
         "max_interval_ms",
         whole_number(0, 2**31 - 1),
         "A snapshot is taken when the last is so long ago and anything was applied since; 0: never for that reason.",
+    ),
+    Setting(
+        "metadata.log.start.policy",
+        "log_start",
+        "policy",
+        _log_start_policy,
+        "replicated: the log's start waits until all live replicas and listeners have read past it (KAFKA-14932);"
+        " eager: it waits for nobody, who is behind loads a snapshot.",
+    ),
+    Setting(
+        "metadata.max.retention.bytes",
+        "log_start",
+        "retention_bytes",
+        whole_number(0),
+        "The oldest of the log may go when log and snapshots together take more than this.",
+    ),
+    Setting(
+        "metadata.max.retention.ms",
+        "log_start",
+        "retention_ms",
+        whole_number(0),
+        "The oldest of the log may go when it is older than this.",
+    ),
+    Setting(
+        "metadata.start.offset.lag.time.max.ms",
+        "log_start",
+        "lag_time_max_ms",
+        whole_number(0),
+        "The log's start waits for replicas and listeners for so long at most.",
+    ),
+    Setting(
+        "metadata.start.offset.replica.session.timeout.ms",
+        "log_start",
+        "replica_session_timeout_ms",
+        _milliseconds,
+        "A replica that has not fetched for so long is not live: the log's start does not wait for it.",
     ),
     Setting("log.level", "node", "log_level", one_of(*LOG_LEVELS), f"What is logged: {', '.join(LOG_LEVELS)}."),
 )

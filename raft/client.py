@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 
 import structlog
 
 from raft.core.events import StateDigestReported
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey, StateDigest
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
 from raft.rpc.codec import STATE_DIGEST_BYTES
 from raft.storage.batch import encode_body
+from snapshot.writer import SnapshotWriter
 
 logger = structlog.get_logger(__name__)
 
@@ -28,6 +30,35 @@ class PreparedAppend:
     committed: asyncio.Future[None]
     """Done when it is committed; ProtocolError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost
     before: then it may still be committed by the next leader."""
+
+
+class ClientSnapshotWriter:
+    """A snapshot that a program is writing: `append`, `freeze`, `close`; closed without a freeze it is none (SN-05)."""
+
+    def __init__(self, writer: SnapshotWriter, on_frozen: Callable[[], None]) -> None:
+        self._writer = writer
+        self._on_frozen = on_frozen
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Add one batch of the state machine's records. Raises StorageError, such as OutOfSpace: then close it."""
+        self._writer.append(encode_body(records), len(records))
+
+    def freeze(self) -> None:
+        """Make it a snapshot, durably: other nodes may fetch it and new listeners load it from now on."""
+        self._writer.freeze()
+        self._on_frozen()
+
+    def close(self) -> None:
+        """Let go of the file; closing twice changes nothing."""
+        self._writer.close()
+
+    def __enter__(self) -> ClientSnapshotWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class RaftClient:
@@ -76,13 +107,14 @@ class RaftClient:
         """The base offset of the next prepared append, if this node leads."""
         return self._node.replica.next_append_offset
 
-    def register(self, listener: Listener, *, start_offset: Offset = Offset(0)) -> None:
+    def register(self, listener: Listener, *, start_offset: Offset | None = None) -> None:
         """Feed `listener` every committed batch from the one that holds `start_offset` (LI-06).
 
-        A listener that remembers how far it got names the offset after the last record that it took. Registering
-        twice is logged and changes nothing; raises ValueError for a negative offset.
+        A listener that remembers how far it got names the offset after the last record that it took. One that names
+        none is new: it begins with the newest snapshot, if there is one and it can load it, else with the log's first
+        record (SN-60, SN-61). Registering twice is logged and changes nothing; raises ValueError for a negative offset.
         """
-        if start_offset < 0:
+        if start_offset is not None and start_offset < 0:
             raise ValueError(f"start_offset is {start_offset}; offsets start at 0")
         if not self._node.delivery.register(listener, start_offset):
             logger.warning("the listener is registered already", listener=repr(listener))
@@ -91,6 +123,23 @@ class RaftClient:
         """Stop feeding `listener`. Registered again, it starts from the offset it names then (LI-06)."""
         if not self._node.delivery.unregister(listener):
             logger.warning("the listener is not registered", listener=repr(listener))
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest snapshot that this node has (LI-29)."""
+        return self._node.latest_snapshot_id
+
+    def create_snapshot(
+        self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int
+    ) -> ClientSnapshotWriter | None:
+        """Begin a snapshot of a state machine that has taken everything below `snapshot_id.offset` (KIP-630, SN-07).
+
+        Its epoch is that of the last record taken, and the timestamp that of its batch. Append what the state machine
+        holds, freeze, close. None if nobody needs it: the log starts further on, or there is one. Raises ValueError
+        for an id that is not committed, not in the log, or not where a batch ends; StorageError, such as OutOfSpace.
+        """
+        writer = self._node.create_snapshot(snapshot_id, last_contained_log_timestamp_ms)
+        return None if writer is None else ClientSnapshotWriter(writer, self._node.snapshot_taken)
 
     async def append(self, records: Sequence[bytes]) -> Offset:
         """Append `records`, all or none, and return the last one's offset when they are committed.

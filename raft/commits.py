@@ -53,6 +53,10 @@ class CommitFeed:
         self.epoch_start_offset = epoch_start_offset
         self._wake()
 
+    def wake(self) -> None:
+        """Something else changed that listeners may be waiting for, such as the snapshots."""
+        self._wake()
+
     def close(self) -> None:
         """Nothing more will come: whoever waits is woken and sees `is_closed`."""
         self.is_closed = True

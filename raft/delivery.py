@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from raft.commits import CommitFeed
-from raft.core.types import Batch, LeaderAndEpoch, Offset
-from raft.listener import BatchReader, Listener
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
+from raft.log_start import ListenerPosition
+from snapshot.reader import SnapshotReader
 
 READER_BYTES_MAX: Final = 1024 * 1024
 """A reader holds about this much, and at least one batch."""
@@ -17,8 +21,26 @@ READER_BYTES_MAX: Final = 1024 * 1024
 class CommittedLog(Protocol):
     """Where the batches come from: a node's log."""
 
+    @property
+    def log_start_offset(self) -> Offset:
+        """What is below is in a snapshot only."""
+        ...
+
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
         """Batches from the one that holds `start_offset`, at least one, never past `end_offset`."""
+        ...
+
+
+class Snapshots(Protocol):
+    """Where the snapshots come from."""
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        """The newest one's id."""
+        ...
+
+    def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
+        """Open the newest one that is whole, None if there is none; the caller closes it."""
         ...
 
 
@@ -28,52 +50,62 @@ class Delivery:
     def __init__(
         self,
         log: CommittedLog,
+        snapshots: Snapshots,
         feed: CommitFeed,
         on_fault: Callable[[Listener, Exception], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """`on_fatal` gets what must end the process, such as a violated invariant, wherever it was raised."""
         self._log = log
+        self._snapshots = snapshots
         self._feed = feed
         self._on_fault = on_fault
         self._on_fatal = on_fatal
-        self._tasks: dict[int, tuple[Listener, asyncio.Task[None]]] = {}
+        self._entries: dict[int, _Registration] = {}
 
-    def register(self, listener: Listener, start_offset: Offset) -> bool:
-        """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06)."""
-        if id(listener) in self._tasks:
+    def register(self, listener: Listener, start_offset: Offset | None) -> bool:
+        """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06).
+
+        None: it is new, and begins with the newest snapshot, if there is one and it can load it.
+        """
+        if id(listener) in self._entries:
             return False
-        task = asyncio.get_running_loop().create_task(self._run(listener, start_offset))
-        self._tasks[id(listener)] = (listener, task)
+        cursor = ListenerCursor(self._log, start_offset, can_load_snapshots=can_load_snapshots(listener))
+        task = asyncio.get_running_loop().create_task(self._run(listener, cursor))
+        self._entries[id(listener)] = _Registration(listener, cursor, task)
         return True
 
     def unregister(self, listener: Listener) -> bool:
         """Stop feeding `listener`, in the middle of a call too; False if it was not registered."""
-        entry = self._tasks.pop(id(listener), None)
+        entry = self._entries.pop(id(listener), None)
         if entry is not None:
-            entry[1].cancel()
+            entry.task.cancel()
         return entry is not None
+
+    def positions(self) -> list[ListenerPosition]:
+        """How far every listener has read."""
+        return [ListenerPosition(entry.listener.name, entry.cursor.next_offset) for entry in self._entries.values()]
 
     async def close(self) -> None:
         """Tell every listener that nothing more will come, and stop."""
-        entries = list(self._tasks.values())
-        self._tasks.clear()
-        for _, task in entries:
-            task.cancel()
-        await asyncio.gather(*(task for _, task in entries), return_exceptions=True)
-        for listener, _ in entries:
+        entries = list(self._entries.values())
+        self._entries.clear()
+        for entry in entries:
+            entry.task.cancel()
+        await asyncio.gather(*(entry.task for entry in entries), return_exceptions=True)
+        for entry in entries:
             try:
-                await listener.begin_shutdown()
+                await entry.listener.begin_shutdown()
             except Exception as error:
-                self._on_fault(listener, error)
+                self._on_fault(entry.listener, error)
 
-    async def _run(self, listener: Listener, start_offset: Offset) -> None:
+    async def _run(self, listener: Listener, cursor: ListenerCursor) -> None:
         try:
-            await _ListenerLoop(self._log, self._feed, listener, start_offset).run()
+            await _ListenerLoop(self._snapshots, self._feed, listener, cursor).run()
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._tasks.pop(id(listener), None)
+            self._entries.pop(id(listener), None)
             self._on_fault(listener, error)
         except BaseException as error:  # asyncio would keep it for whoever awaits the task, and nobody does
             self._on_fatal(error)
@@ -82,18 +114,40 @@ class Delivery:
 class ListenerCursor:
     """How far one listener has come, and what it gets next. Synchronous, so that any loop can drive it."""
 
-    __slots__ = ("_announced", "_log", "next_offset")
+    __slots__ = ("_announced", "_can_load_snapshots", "_log", "next_offset")
 
-    def __init__(self, log: CommittedLog, start_offset: Offset) -> None:
+    def __init__(self, log: CommittedLog, start_offset: Offset | None, *, can_load_snapshots: bool = True) -> None:
         self._log = log
-        self.next_offset = start_offset
-        """Everything below was taken by the listener."""
+        self._can_load_snapshots = can_load_snapshots
+        is_new = start_offset is None and can_load_snapshots
+        self.next_offset = UNKNOWN_OFFSET if is_new else (start_offset or Offset(0))
+        """Everything below was taken by the listener; -1: it is new, and has not begun (SN-60)."""
         self._announced: LeaderAndEpoch | None = None
 
+    def needs_snapshot(self, committed_end_offset: Offset, latest: OffsetAndEpoch | None) -> bool:
+        """Whether it must be given the newest snapshot now (SN-60).
+
+        Raises ProtocolError(OFFSET_OUT_OF_RANGE) if what it would read is gone and it cannot load a snapshot.
+        """
+        if self.next_offset >= committed_end_offset:
+            return False
+        is_behind = 0 <= self.next_offset < self._log.log_start_offset
+        if is_behind and not self._can_load_snapshots:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the listener would read offset {self.next_offset} next, the log starts at"
+                f" {self._log.log_start_offset}; let it override handle_load_snapshot",
+            )
+        return latest is not None and (is_behind or self.next_offset == UNKNOWN_OFFSET)
+
     def next_batches(self, committed_end_offset: Offset) -> tuple[Batch, ...]:
-        """Committed batches that go on where the listener stopped; none if it has everything (LI-02)."""
+        """Committed batches that go on where the listener stopped; none if it has everything, or must wait (LI-02)."""
         if self.next_offset >= committed_end_offset:
             return ()
+        if self.next_offset == UNKNOWN_OFFSET and self._log.log_start_offset == 0:
+            self.next_offset = Offset(0)  # SN-61
+        if self.next_offset < self._log.log_start_offset:
+            return ()  # until there is a snapshot again
         return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
 
     def next_leader(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> LeaderAndEpoch | None:
@@ -106,23 +160,65 @@ class ListenerCursor:
         return leader
 
 
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    listener: Listener
+    cursor: ListenerCursor
+    task: asyncio.Task[None]
+
+
 class _ListenerLoop:
     """Gives one listener what its cursor says."""
 
-    def __init__(self, log: CommittedLog, feed: CommitFeed, listener: Listener, start_offset: Offset) -> None:
+    def __init__(self, snapshots: Snapshots, feed: CommitFeed, listener: Listener, cursor: ListenerCursor) -> None:
+        self._snapshots = snapshots
         self._feed = feed
         self._listener = listener
-        self._cursor = ListenerCursor(log, start_offset)
+        self._cursor = cursor
 
     async def run(self) -> None:
         while True:
             version = self._feed.version
-            while batches := self._cursor.next_batches(self._feed.committed_end_offset):
-                await self._deliver(batches)
+            while await self._give_next():
                 await self._announce_leader()
                 await asyncio.sleep(0)  # catching up must not hold up everybody else on the loop (LI-07)
             await self._announce_leader()
             await self._feed.wait(version)
+
+    async def _give_next(self) -> bool:
+        """Give it a snapshot or some batches; False if there is nothing for it."""
+        committed_end_offset = self._feed.committed_end_offset
+        if self._cursor.needs_snapshot(committed_end_offset, self._snapshots.latest):
+            snapshot = await self._open_snapshot()
+            if snapshot is not None:
+                await self._load(snapshot)
+            return True  # if there was none, damaged ones are gone now: look again
+        batches = self._cursor.next_batches(committed_end_offset)
+        if batches:
+            await self._deliver(batches)
+        return bool(batches)
+
+    async def _open_snapshot(self) -> SnapshotReader | None:
+        opened: asyncio.Future[SnapshotReader | None] = asyncio.get_running_loop().create_future()
+
+        def on_opened(snapshot: SnapshotReader | None) -> None:
+            if not opened.done():
+                opened.set_result(snapshot)
+            elif snapshot is not None:  # the listener was unregistered meanwhile
+                snapshot.close()
+
+        self._snapshots.open_latest(on_opened)
+        return await opened
+
+    async def _load(self, snapshot: SnapshotReader) -> None:
+        closed = asyncio.Event()
+        reader = LoadSnapshotReader(snapshot, closed.set)
+        try:
+            await self._listener.handle_load_snapshot(reader)
+            await closed.wait()
+        finally:
+            snapshot.close()
+        self._cursor.next_offset = reader.end_offset
 
     async def _deliver(self, batches: tuple[Batch, ...]) -> None:
         closed = asyncio.Event()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -22,20 +23,23 @@ from grpc_reflection.v1alpha import reflection
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import QuorumConfig
-from raft.core.election import ElectionState
-from raft.core.errors import ConfigurationError, CorruptLog, StorageError
+from raft.core.epochs import LOG_BEGINNING
+from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, Offset, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault, log_state_divergence
+from raft.opening import open_log
+from raft.outlet import Identity
 from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
 from raft.rpc.quorum_service import QuorumService
-from raft.shell import Identity
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 """How long a leader may take to hand over before the node stops all the same."""
@@ -51,6 +55,26 @@ AddServices = Callable[[grpc.aio.Server, Node], Sequence[str]]
 """Adds services to a node's server and returns their full names."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedState:
+    """What a program's state machine and the node that feeds it have to tell each other."""
+
+    minimum_durable_offset: Offset = LOG_BEGINNING.offset
+    """An offset that the log was known to be flushed up to, such as what the state machine had applied when it was
+    opened: a log that ends before it has lost committed records."""
+    take_up: Callable[[SegmentedLog], Offset] = lambda log: Offset(0)
+    """Called with the log that was found: how much of it the state machine holds. The rest must be in the log, or in a
+    snapshot."""
+    applied_end_offset: Callable[[], Offset] | None = None
+    """What the state machine has applied, for who asks the node; None: whatever is committed."""
+    snapshots: SnapshotStore | None = None
+    """The node's snapshots, if the program has opened them itself."""
+    on_snapshot_damaged: Callable[[], None] = lambda: None
+    """Asks for another snapshot in the place of one that is deleted for damage."""
+    on_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence
+    """Told, once, what the quorum's state machines came to, and what this one did."""
+
+
 @contextlib.asynccontextmanager
 async def hosted_node(
     directory: DataDirectory,
@@ -61,29 +85,35 @@ async def hosted_node(
     bootstrap_endpoints: tuple[Endpoint, ...] = (),
     config: QuorumConfig | None = None,
     log_config: LogConfig | None = None,
+    log_start: LogStartConfig | None = None,
+    state: HostedState | None = None,
     add_services: AddServices | None = None,
-    applied_end_offset: Callable[[], Offset] | None = None,
-    minimum_durable_offset: Offset = Offset(0),
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
-    on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
 ) -> AsyncIterator[Node]:
     """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
 
     `endpoint` is what it tells others; `listen_on` is where it listens if that differs, such as 0.0.0.0.
 
-    It votes if its id is in `voters`, else it observes. `applied_end_offset` tells what the program's state machine has
-    applied, for who asks; without it that is what is committed. `minimum_durable_offset` is an offset that the log was
-    known to be flushed up to, such as what that state machine had applied when it was opened: a log that ends before
-    it has lost committed records. A log that was damaged is fetched again from the others, a sole voter's is refused.
+    It votes if its id is in `voters`, else it observes. `state` is for a program whose state machine outlives the
+    process, or gives snapshots. A log that was damaged is fetched again from the others, a sole voter's is refused.
     Raises StorageError, CorruptLog or ConfigurationError if it cannot start.
     """
     quorum_state = QuorumStateStore(directory.files, directory.path)
     with contextlib.closing(quorum_state):
         election_state = quorum_state.load()
         key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
-        has_others = not voters.is_only_voter(key)
-        log = _open_log(directory, log_config or LogConfig(), minimum_durable_offset, election_state, has_others)
+        state = state or HostedState()
+        snapshots = state.snapshots or SnapshotStore(directory.files, directory.snapshots_path)
+        log = open_log(
+            directory,
+            log_config or LogConfig(),
+            snapshots,
+            election_state=election_state,
+            has_others=not voters.is_only_voter(key),
+            minimum_durable_offset=state.minimum_durable_offset,
+            take_up_state=state.take_up,
+        )
         with contextlib.closing(log):
             log.reserve(0)  # the room that control batches need is there before anybody needs it
             logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
@@ -107,11 +137,14 @@ async def hosted_node(
                 log=log,
                 quorum_state=quorum_state,
                 election_state=election_state,
+                snapshots=snapshots,
+                log_start=log_start,
+                on_snapshot_damaged=state.on_snapshot_damaged,
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
-                on_state_diverged=on_state_diverged,
+                on_state_diverged=state.on_diverged,
             )
-            async with _serving(node, listen_on or endpoint, add_services, applied_end_offset):
+            async with _serving(node, listen_on or endpoint, add_services, state.applied_end_offset):
                 yield node
 
 
@@ -145,44 +178,6 @@ async def _serving(
             await server.stop(SERVER_GRACE_SECONDS)
     finally:
         await node.close()
-
-
-def _open_log(
-    directory: DataDirectory,
-    config: LogConfig,
-    minimum_durable_offset: Offset,
-    election_state: ElectionState | None,
-    has_others: bool,
-) -> SegmentedLog:
-    """Open the log. What damage took can be fetched again if there are others to fetch it from.
-
-    The log is made before the quorum state, and that is written before any record: a log without a quorum state has
-    lost it, and with it maybe a vote; a quorum state without a log has lost what may have been acknowledged.
-    """
-    try:
-        log = SegmentedLog.open(
-            directory.files,
-            directory.log_path,
-            config=config,
-            minimum_durable_offset=minimum_durable_offset,
-            accept_damage_in_epoch=election_state.epoch if election_state is not None and has_others else None,
-            may_create=election_state is None,
-        )
-    except CorruptLog as error:
-        if election_state is not None:
-            raise
-        raise _vote_lost(directory) from error
-    if election_state is None and (log.log_end_offset > 0 or log.recovering is not None):
-        log.close()
-        raise _vote_lost(directory)
-    return log
-
-
-def _vote_lost(directory: DataDirectory) -> StorageError:
-    return StorageError(
-        f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore the"
-        " quorum state, or format a new directory and let the node fetch everything anew"
-    )
 
 
 def _add_raft_services(

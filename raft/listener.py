@@ -2,10 +2,15 @@
 
 The contract, for a listener registered with a node or with `raft.observe.observe`:
 
+- `handle_load_snapshot` gets a snapshot that takes the place of everything before it: when the listener is new and
+  there is one, or when what it would read next is below the log's start. A listener that keeps up never sees it
+  (SN-60 to SN-63). What comes next begins where the snapshot ends. It must close the reader, too. A listener that does
+  not override it begins with the log's first record, and fails if it falls behind the log's start.
 - `handle_commit` gets every committed batch from the start offset on: in order, contiguous, each once, never one that
   is not committed. Records appended together arrive in one batch (LI-02); control batches arrive with no records, so
   that offsets stay contiguous (LI-03).
-- The listener must close the reader (`with reader:`). The next one comes only then (LI-04).
+- The listener must close the reader (`with reader:`). The next one comes only then (LI-04), and until then the log's
+  start does not move past what it has not read.
 - `handle_leader_change` tells of leaders; epochs never go back. The leader's own listener is told that it leads only
   after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). A leader that
   resigns is told that nobody leads its epoch any more.
@@ -19,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset
+from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch
 from raft.storage.batch import batch_body, batch_timestamp, records
+from snapshot.reader import SnapshotReader
 
 
 class CommittedBatch:
@@ -124,8 +130,64 @@ class BatchReader:
             self.close()
 
 
+class LoadSnapshotReader:
+    """A whole snapshot for one `handle_load_snapshot`. Read it, then close it; `with reader:` does both ends."""
+
+    __slots__ = ("_on_close", "closed", "snapshot")
+
+    def __init__(self, snapshot: SnapshotReader, on_close: Callable[[], None]) -> None:
+        self.snapshot = snapshot
+        """The file, open; it may be read in another thread."""
+        self._on_close = on_close
+        self.closed = False
+
+    @property
+    def snapshot_id(self) -> OffsetAndEpoch:
+        """Which one it is: the offset is where the next commit starts."""
+        return self.snapshot.snapshot_id
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the last record that it stands for."""
+        return self.snapshot.snapshot_id.offset
+
+    @property
+    def last_contained_log_timestamp_ms(self) -> int:
+        """When the leader appended the last batch that it stands for, milliseconds since 1970 (SN-06)."""
+        return self.snapshot.header.last_contained_log_timestamp_ms
+
+    def __iter__(self) -> Iterator[CommittedBatch]:
+        """The state machine's records, in batches whose offsets count from the snapshot's own beginning."""
+        return map(CommittedBatch, self.snapshot.batches())
+
+    def close(self) -> None:
+        """Say that all of it was taken; closing twice changes nothing."""
+        if not self.closed:
+            self.closed = True
+            self.snapshot.close()
+            self._on_close()
+
+    def __enter__(self) -> LoadSnapshotReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+
+
 class Listener:
-    """What is told of commits and leaders. Subclass it and override what you need."""
+    """What is told of commits, snapshots and leaders. Subclass it and override what you need."""
+
+    @property
+    def name(self) -> str:
+        """What operators see when it holds the log's start back."""
+        return type(self).__name__
+
+    async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
+        """Let the snapshot in `reader` take the place of everything taken so far, and close it."""
+        raise NotImplementedError(f"{self.name} cannot load a snapshot; override handle_load_snapshot")
 
     async def handle_commit(self, reader: BatchReader) -> None:
         """Take the committed batches in `reader` and close it."""
@@ -136,3 +198,8 @@ class Listener:
 
     async def begin_shutdown(self) -> None:
         """Get ready: nothing more will come."""
+
+
+def can_load_snapshots(listener: Listener) -> bool:
+    """Whether it overrides `handle_load_snapshot`."""
+    return type(listener).handle_load_snapshot is not Listener.handle_load_snapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -24,14 +24,19 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, StateDigest
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
+from raft.log_start import ListenerPosition
+from raft.outlet import Identity
 from raft.rpc.transport import PeerTransport
 from raft.runtime import AsyncioRuntime
-from raft.shell import Identity, Shell
+from raft.shell import Shell
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
+from snapshot.writer import SnapshotWriter
 
 STOPPED: Final = "this node was stopped; ask another"
 
@@ -70,20 +75,26 @@ class Node:
         log: SegmentedLog,
         quorum_state: QuorumStateStore,
         election_state: ElectionState | None,
+        snapshots: SnapshotStore,
+        log_start: LogStartConfig | None = None,
+        on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
         on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
         on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
     ) -> None:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
-        `election_state` is what `quorum_state` holds. `on_state_diverged` is told, once, what the quorum's state
-        machines came to and what the one of this node did: what it says must not be believed any more.
+        `election_state` is what `quorum_state` holds; `snapshots` fit `log` (`raft.snapshot_start`).
+        `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's owner takes another.
+        `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
+        what it says must not be believed any more.
         """
         self.identity = identity
         self.config = config
         self.log = log
         self._on_fatal = on_fatal
         self._on_state_diverged = on_state_diverged
+        self._on_snapshot_damaged = on_snapshot_damaged
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
         self._shell = Shell(
             identity=identity,
@@ -91,12 +102,14 @@ class Node:
             log=log,
             quorum_state=quorum_state,
             election_state=election_state,
+            snapshots=snapshots,
+            log_start=log_start or LogStartConfig(),
             random=random.Random(),  # noqa: S311 (jitter of elections, no secret)
             runtime=AsyncioRuntime(self._executor),
             outlet=self,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
-        self.delivery = Delivery(log, self.feed, on_listener_fault, self.fatal)
+        self.delivery = Delivery(log, self._shell.snapshots, self.feed, on_listener_fault, self.fatal)
         self._transport = PeerTransport(self._shell.outcome, request_timeout_ms=config.request_timeout_ms)
         self._waiting: dict[int, asyncio.Future[tuple[Response, bytes]]] = {}
         self._appends = PendingAppends()
@@ -138,6 +151,11 @@ class Node:
         return self._shell.replica
 
     @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest snapshot that this node has."""
+        return self._shell.snapshots.latest
+
+    @property
     def leader(self) -> tuple[LeaderAndEpoch, Endpoint | None]:
         """Who leads, and where it listens."""
         return self.replica.leader_and_epoch, self.replica.leader_endpoint
@@ -145,7 +163,7 @@ class Node:
     # --- what peers and clients ask -----------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> tuple[Response, bytes]:
-        """The replica's answer to a request, and the encoded batches that go with it.
+        """The replica's answer to a request, and the encoded batches or the snapshot's bytes that go with it.
 
         A parked fetch takes as long as it is parked; if the caller is cancelled meanwhile it is forgotten.
         """
@@ -179,6 +197,15 @@ class Node:
     def schedule_appends(self) -> None:
         """Write what was prepared, together with all that is prepared before the loop comes round again."""
         self._shell.schedule_appends()
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> SnapshotWriter | None:
+        """Begin a snapshot of this node's state machine; see `Shell.create_snapshot`."""
+        self._refuse_if_closed()
+        return self._shell.create_snapshot(snapshot_id, timestamp_ms)
+
+    def snapshot_taken(self) -> None:
+        """A snapshot of this node's state machine was put into the store."""
+        self._shell.snapshot_taken()
 
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch`; the caller has checked it (RF-102)."""
@@ -217,6 +244,18 @@ class Node:
     ) -> None:
         """Tell listeners who leads."""
         self.feed.set_leader(leader, leader_endpoint, epoch_start_offset)
+
+    def listener_positions(self) -> Sequence[ListenerPosition]:
+        """How far the listeners have read."""
+        return self.delivery.positions()
+
+    def snapshots_changed(self) -> None:
+        """A listener may be waiting for a snapshot."""
+        self.feed.wake()
+
+    def snapshot_damaged(self) -> None:
+        """Tell whoever takes snapshots."""
+        self._on_snapshot_damaged()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """Tell whoever owns the state machine."""

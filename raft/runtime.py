@@ -45,6 +45,10 @@ class Runtime(Protocol):
         """Run `work` where it may block, then call `on_done` with what it raised, None if it went well."""
         ...
 
+    def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """As `run_on_disk`, for what takes long: it holds up nothing else, and is in no order with anything."""
+        ...
+
 
 class AsyncioRuntime:
     """The event loop that runs when it is made, and an executor with one thread."""
@@ -71,8 +75,16 @@ class AsyncioRuntime:
 
     def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         """Run `work` in the executor's thread."""
+        self._run(self._executor, work, on_done)
 
+    def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` in one of the loop's own threads."""
+        self._run(None, work, on_done)
+
+    def _run(
+        self, executor: Executor | None, work: Callable[[], None], on_done: Callable[[BaseException | None], None]
+    ) -> None:
         def finish(done: asyncio.Future[None]) -> None:
             on_done(asyncio.CancelledError() if done.cancelled() else done.exception())
 
-        self._loop.run_in_executor(self._executor, work).add_done_callback(finish)
+        self._loop.run_in_executor(executor, work).add_done_callback(finish)

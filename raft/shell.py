@@ -11,10 +11,10 @@ leaves it. `raft.node` puts it on an asyncio loop behind gRPC, the simulator on 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -26,14 +26,18 @@ from raft.core.actions import (
     AppendBatches,
     AppendLeaderChange,
     AppendRecords,
+    AppendSnapshot,
     CompleteAppend,
+    DropSnapshot,
     EndRecovering,
     FailAppend,
     FenceStateMachine,
     FlushLog,
+    FreezeSnapshot,
     PersistElectionState,
     Reply,
     Send,
+    StartLogAnew,
     TruncateLog,
 )
 from raft.core.config import QuorumConfig
@@ -44,21 +48,37 @@ from raft.core.events import (
     AppendsScheduled,
     Event,
     LogFlushed,
+    LogStartAdvanced,
     RequestFailed,
     ResponseReceived,
+    SnapshotAppended,
+    SnapshotReceived,
+    SnapshotRefused,
+    SnapshotsChanged,
     TimePassed,
 )
 from raft.core.log import LogState
-from raft.core.messages import FetchResponse, LogRange, Response
+from raft.core.messages import (
+    DescribeQuorumResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    LogRange,
+    SnapshotRange,
+)
 from raft.core.replica import Replica
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey, StateDigest
-from raft.core.voters import VoterSet
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.flusher import Flusher
+from raft.log_start import LogStartKeeper
+from raft.outlet import Identity, Outlet
 from raft.runtime import Runtime, Timer
+from raft.snapshots import NodeSnapshots
 from raft.storage.batch import batch_timestamp, encode_batch
 from raft.storage.control import encode_leader_change
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
+from snapshot.writer import SnapshotWriter
 
 OUT_OF_SPACE_PAUSE_MS_MAX: Final = 500
 """How long a follower with a full disk waits before it asks for the same batches again, at most."""
@@ -67,55 +87,6 @@ MARKER_IDLE_MS: Final = 100
 """How long after a flush a burst of appends counts as over: a marker then says that all of it is durable."""
 
 logger = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Who the node is and whom it knows."""
-
-    cluster_id: str
-    key: ReplicaKey
-    endpoint: Endpoint
-    voters: VoterSet
-    bootstrap_endpoints: tuple[Endpoint, ...] = ()
-
-
-class Outlet(Protocol):
-    """Where what leaves the shell goes. None of it may call back into the shell before it has returned."""
-
-    def send(self, send: Send) -> None:
-        """Send a request to a peer; its outcome comes back by `Shell.outcome`."""
-        ...
-
-    def reply(self, request_id: int, response: Response, records: bytes) -> None:
-        """Answer a request, with the encoded batches that go with it."""
-        ...
-
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
-        """A prepared append is committed, or leadership was lost before it was."""
-        ...
-
-    def committed(self, committed_end_offset: Offset) -> None:
-        """Everything below is committed and on this node's disk. May be said again."""
-        ...
-
-    def leader_changed(
-        self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
-    ) -> None:
-        """Who leads; `epoch_start_offset` is set iff this node does (LI-05)."""
-        ...
-
-    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
-        """The state machine differs from the quorum's and must stop; said once."""
-        ...
-
-    def shutdown_complete(self) -> None:
-        """The node has handed over. May be said again."""
-        ...
-
-    def fatal(self, error: BaseException) -> None:
-        """The process must end."""
-        ...
 
 
 class Shell:
@@ -129,16 +100,29 @@ class Shell:
         log: SegmentedLog,
         quorum_state: QuorumStateStore,
         election_state: ElectionState | None,
+        snapshots: SnapshotStore,
+        log_start: LogStartConfig,
         random: Random,
         runtime: Runtime,
         outlet: Outlet,
     ) -> None:
-        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds."""
+        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds.
+
+        The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
+        """
         self.config = config
         self.log = log
         self._quorum_state = quorum_state
         self._runtime = runtime
         self._outlet = outlet
+        self.snapshots = NodeSnapshots(
+            snapshots,
+            identity.cluster_id,
+            runtime,
+            on_changed=self._snapshots_changed,
+            on_damaged=outlet.snapshot_damaged,
+            on_fatal=self._fatal,
+        )
         self.replica = Replica(
             config=config,
             cluster_id=identity.cluster_id,
@@ -147,10 +131,10 @@ class Shell:
             voters=identity.voters,
             bootstrap_endpoints=identity.bootstrap_endpoints,
             log=LogState(
-                start_offset=log.log_start_offset,
                 end_offset=log.log_end_offset,
                 flushed_end_offset=log.flushed_end_offset,
                 epochs=log.epochs.copy(),
+                latest_snapshot=self.snapshots.latest,
             ),
             election_state=election_state,
             recovering=log.recovering,
@@ -158,6 +142,16 @@ class Shell:
             now_ms=self._now_ms(),
         )
         self.flusher = Flusher(log, runtime, self._log_flushed, self._fatal)
+        self.log_start = LogStartKeeper(
+            log_start,
+            replica=self.replica,
+            log=log,
+            snapshots=self.snapshots,
+            runtime=runtime,
+            listeners=outlet.listener_positions,
+            on_advanced=lambda start: self.step(LogStartAdvanced(start)),
+            on_fatal=self._fatal,
+        )
         self._actions: deque[Action] = deque()
         self._persisting = False
         self._unwritten = UnwrittenAppends()
@@ -174,6 +168,8 @@ class Shell:
     def start(self) -> None:
         """Take up the role that the durable state gives it."""
         self._take(self.replica.start(self._now_ms()))
+        self._say_committed()  # what the newest snapshot holds
+        self.log_start.start()
 
     def close(self) -> None:
         """Stop at once: no events, no actions, no timers."""
@@ -181,6 +177,8 @@ class Shell:
         for timer in (self._timer, self._marker_timer):
             if timer is not None:
                 timer.cancel()
+        self.log_start.close()
+        self.snapshots.close()
 
     def new_id(self) -> int:
         """A request id or append id that was not used before."""
@@ -210,6 +208,37 @@ class Shell:
         if not self._appends_scheduled:
             self._appends_scheduled = True
             self._runtime.call_soon(self._write_appends)
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> SnapshotWriter | None:
+        """Begin a snapshot of a state machine that stands at `snapshot_id`; whoever froze it says `snapshot_taken`.
+
+        None if it is not needed: the log starts further on, or it is there. Raises ValueError for an id that is none:
+        not committed, not in the log, or not where a batch ends (SN-07).
+        """
+        offset, log = snapshot_id.offset, self.log
+        if offset <= 0:
+            raise ValueError(f"a snapshot at offset {offset} would hold nothing; take one of something applied (SN-03)")
+        if offset < log.log_start_offset:
+            return None
+        if offset > min(self.replica.high_watermark, log.flushed_end_offset):
+            raise ValueError(
+                f"offset {offset} is not committed; the high watermark is {self.replica.high_watermark}: take a"
+                " snapshot of what was committed"
+            )
+        if log.epochs.epoch_before(offset) != snapshot_id.epoch:
+            raise ValueError(f"the record before offset {offset} is not of epoch {snapshot_id.epoch}; give its epoch")
+        if not log.is_boundary(offset):
+            raise ValueError(f"offset {offset} is within a batch; take the snapshot where one ends")
+        return self.snapshots.create(snapshot_id, timestamp_ms)
+
+    def snapshot_taken(self) -> None:
+        """The state machine's owner has put a snapshot into the store."""
+        if not self._closed:
+            self.snapshots.refresh()
+            try:
+                self.log_start.check()
+            except BaseException as error:
+                self._fatal(error)
 
     def step(self, event: Event) -> None:
         """Give the replica an event and carry out what it orders."""
@@ -255,6 +284,11 @@ class Shell:
         self._say_committed()
         if self._marker_timer is None and not self._closed:
             self._marker_timer = self._runtime.call_later(MARKER_IDLE_MS, self._close_burst)
+
+    def _snapshots_changed(self) -> None:
+        if not self._closed:
+            self.step(SnapshotsChanged(self.snapshots.latest))
+            self._outlet.snapshots_changed()
 
     def _close_burst(self) -> None:
         self._marker_timer = None
@@ -331,6 +365,16 @@ class Shell:
                     self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
                 case TruncateLog(end_offset):
                     self.log.truncate(end_offset)
+                case StartLogAnew(snapshot_id):
+                    logger.info("the log begins anew where a snapshot ends", start=snapshot_id.offset)
+                    self.log.start_anew(snapshot_id)
+                    self._outlet.snapshots_changed()
+                case AppendSnapshot(attempt, snapshot_id, data):
+                    self.snapshots.append(attempt, snapshot_id, data, self._appended(attempt), self._refused(attempt))
+                case FreezeSnapshot(attempt):
+                    self.snapshots.freeze(attempt, self._received(attempt), self._refused(attempt))
+                case DropSnapshot():
+                    self.snapshots.drop()
                 case EndRecovering():
                     self.log.end_recovering()
                     logger.info("everything that was damaged is fetched again", log_end_offset=self.log.log_end_offset)
@@ -347,7 +391,29 @@ class Shell:
         response = reply.response
         if isinstance(response, FetchResponse) and isinstance(response.records, LogRange):
             records = self.log.read(response.records.start_offset, response.records.max_bytes)
+        elif isinstance(response, FetchSnapshotResponse) and isinstance(response.data, SnapshotRange):
+            self._reply_with_snapshot(reply.request_id, response, response.data)
+            return
+        elif isinstance(response, DescribeQuorumResponse):
+            response = replace(response, log_start_holders=self.log_start.holders())
         self._outlet.reply(reply.request_id, response, records)
+
+    def _reply_with_snapshot(self, request_id: int, response: FetchSnapshotResponse, wanted: SnapshotRange) -> None:
+        def respond(error: ErrorCode, size: int, data: bytes) -> None:
+            if not self._closed:
+                answer = replace(response, error=error, size=size, data=data)
+                self._outlet.reply(request_id, answer, data)
+
+        self.snapshots.read(response.snapshot_id, wanted.position, wanted.max_bytes, respond)
+
+    def _appended(self, attempt: int) -> Callable[[int], None]:
+        return lambda position: self.step(SnapshotAppended(attempt, position))
+
+    def _received(self, attempt: int) -> Callable[[], None]:
+        return lambda: self.step(SnapshotReceived(attempt))
+
+    def _refused(self, attempt: int) -> Callable[[], None]:
+        return lambda: self.step(SnapshotRefused(attempt))
 
     def _say_committed(self) -> None:
         self._outlet.committed(min(self.replica.high_watermark, self.log.flushed_end_offset))

@@ -1,5 +1,6 @@
 """Feeds the store from the committed log and tells who waits for it (rules LI-01 to LI-05 on the listener's side).
 
+- A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
 - Small runs of batches are applied on the event loop, which takes well under 10 ms; large ones in a thread, while reads
   go on and see the state before. Each run is one transaction.
 - Who waits and who subscribed hears of it after the transaction.
@@ -21,9 +22,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.errors import ErrorCode, OutOfSpace, ProtocolError
 from raft.core.types import LeaderAndEpoch, Offset, StateDigest
-from raft.listener import BatchReader, CommittedBatch, Listener
+from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotReader
+from snapshot.reader import SnapshotReader
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
 
@@ -58,7 +60,7 @@ class Subscriber(Protocol):
 
 
 class MetadataMachine(Listener):
-    """The listener that keeps a store level with the log. Register it at the store's `applied_end_offset`."""
+    """The listener that keeps a store level with the log. Register it at the store's `applied_end_offset`, if any."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -107,7 +109,7 @@ class MetadataMachine(Listener):
             return
         self._fence = (
             f"this node's metadata differs from the quorum's at offset {expected.end_offset}; restart the node: its"
-            " database is made anew from the log"
+            " database is made anew from a snapshot and the log"
         )
         logger.critical(
             self._fence, end_offset=expected.end_offset, expected=expected.digest.hex(), own=own.digest.hex()
@@ -165,6 +167,30 @@ class MetadataMachine(Listener):
                 self._publish(self._store.applied_end_offset)
                 self._report_state_digests()
                 self._checkpoint_if_due()
+
+    async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
+        """Let the snapshot take the database's place, then tell. Reads see the old one until then."""
+        with reader:
+            logger.info("loading a snapshot", end_offset=reader.end_offset, applied=self._applied_end_offset)
+            await self._load(reader.snapshot)
+            if self._fence is None:
+                if self._store.state_digest is not None:
+                    self._unreported.append(self._store.state_digest)
+                self._publish(self._store.applied_end_offset)
+                self._report_state_digests()
+                logger.info("snapshot loaded", end_offset=reader.end_offset)
+
+    async def _load(self, snapshot: SnapshotReader) -> None:
+        while self._fence is None:
+            try:
+                await _finished(asyncio.get_running_loop().run_in_executor(self._executor, self._store.load, snapshot))
+                await self._store.use_loaded(unless=lambda: self._fence is not None)
+                self._obstacle = None
+                return
+            except (StoreUnavailable, OutOfSpace) as error:
+                self._obstacle = str(error)
+                logger.error("a snapshot waits to be loaded", reason=str(error))
+            await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Pass it on."""
@@ -235,3 +261,12 @@ class MetadataMachine(Listener):
             self._store.checkpoint()
         except sqlite3.Error as error:
             logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=str(error))
+
+
+async def _finished(work: asyncio.Future[None]) -> None:
+    """Wait for what a thread does, to the end also if the wait is cancelled: it may be reading what is closed then."""
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

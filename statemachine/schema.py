@@ -7,6 +7,7 @@ cluster is refused, because then the directory is not what its owner takes it fo
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from raft.core.errors import DirectoryError, FlushFailed, StorageError
+from raft.core.errors import DirectoryError, FlushFailed, OutOfSpace, StorageError
 
 APPLICATION_ID: Final = 0x6B6C6F67
 """The letters klog: marks the file as ours in its SQLite header."""
@@ -22,6 +23,8 @@ APPLICATION_ID: Final = 0x6B6C6F67
 OPEN_TIMEOUT_SECONDS: Final = 5.0
 
 EMPTY_DIGEST: Final = "00" * 16
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
 KNOWN_MIGRATIONS: Final = ("0003_tables",)
@@ -113,10 +116,11 @@ def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
     _begin(connection, cluster_id)
 
 
-def open_database(path: Path, cluster_id: str) -> Database:
+def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) -> Database:
     """The database at `path` with the present tables, made if there is none. The caller closes its connection.
 
-    Raises UnusableDatabase, DirectoryError for another cluster's, and StorageError if the file cannot be had.
+    One that `is_known_sound` is not read through. Raises UnusableDatabase, DirectoryError for another cluster's, and
+    StorageError if the file cannot be had, OutOfSpace if that is for want of room.
     """
     try:
         path.touch(mode=0o600)  # SQLite gives its other files the same mode
@@ -124,10 +128,10 @@ def open_database(path: Path, cluster_id: str) -> Database:
             path, timeout=OPEN_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
     except (sqlite3.Error, OSError) as error:
-        raise _translated(path, error) from None
+        raise translated(path, error) from None
     try:
         database = Database(connection, strict=True, execute_plugins=False)
-        _check_usable(connection)
+        _check_usable(connection, is_known_sound=is_known_sound)
         connection.execute("PRAGMA journal_mode = WAL")
         # The log is the durable copy: after a power cut the last transactions may be gone, and are applied again.
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -139,7 +143,7 @@ def open_database(path: Path, cluster_id: str) -> Database:
         connection.execute("PRAGMA busy_timeout = 0")
     except sqlite3.Error as error:
         connection.close()
-        raise _translated(path, error) from None
+        raise translated(path, error) from None
     except UnicodeDecodeError as error:  # SQLite's complaint quotes what is damaged
         connection.close()
         raise UnusableDatabase(f"it is damaged: {error}") from None
@@ -175,12 +179,12 @@ def install(new_path: Path, path: Path) -> None:
 
     A crash leaves the old one, perhaps without its last transactions, or the new one.
     """
-    _sync(new_path)
+    sync(new_path)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)  # SQLite would take it for the new database's
-    _sync(path.parent)
+    sync(path.parent)
     new_path.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def remove(path: Path) -> None:
@@ -189,7 +193,8 @@ def remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make a file or directory durable. Raises FlushFailed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -212,7 +217,7 @@ def set_aside(path: Path) -> Path:
     return target
 
 
-def _check_usable(connection: sqlite3.Connection) -> None:
+def _check_usable(connection: sqlite3.Connection, *, is_known_sound: bool) -> None:
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -222,7 +227,7 @@ def _check_usable(connection: sqlite3.Connection) -> None:
     foreign = [migration.name for migration in applied if migration.name not in KNOWN_MIGRATIONS]
     if foreign:
         raise UnusableDatabase(f"it was made by another version, with {', '.join(foreign)}")
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    found = "ok" if is_known_sound else connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise UnusableDatabase(f"it is damaged: {found}")
 
@@ -256,7 +261,12 @@ def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:
     )
 
 
-def _translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
+def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
+    """What to raise when the database at `path` could not be opened or made."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL or (
+        isinstance(error, OSError) and error.errno in _NO_ROOM
+    ):
+        return OutOfSpace(f"no room for the metadata database {path}: {error}; make room on its file system")
     damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
     if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF in damage:
         return UnusableDatabase(f"it is damaged: {error}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from raft.core.types import LeaderAndEpoch, Offset
 from statemachine.snapshotting import TakenSnapshot, decode_taken
 from statemachine.store import MetadataStore
 
-NICENESS: Final = 19
+NICENESS: Final = 10
 """How far the process stands back behind the node's own."""
 
 RETRY_SECONDS: Final = 60.0
@@ -51,6 +52,16 @@ class SnapshotGenerator:
         self._timer: asyncio.TimerHandle | None = None
         self._has_failed = False
         self._is_shut_down = False
+        self._on_taken: Callable[[], None] = lambda: None
+
+    def tell(self, on_taken: Callable[[], None]) -> None:
+        """Call `on_taken` whenever there is another snapshot from now on."""
+        self._on_taken = on_taken
+
+    def replace_damaged(self) -> None:
+        """A snapshot was damaged and is gone: take another one in the background."""
+        if not self._is_shut_down and not self._has_failed and self._store.applied_end_offset > 0:
+            self._start_in_background()
 
     async def take(self) -> TakenSnapshot:
         """A snapshot of at least what is applied now. Raises StorageError if it cannot be taken."""
@@ -63,7 +74,8 @@ class SnapshotGenerator:
     # --- what the state machine tells ---------------------------------------------------------------------------------
 
     def applied(self, end_offset: Offset) -> None:
-        """Take a snapshot in the background if enough was applied since the last one."""
+        """Take a snapshot in the background if enough was applied since the last one, or since one was loaded."""
+        self._bytes_at_last = min(self._bytes_at_last, self._store.applied_bytes)  # SN-32
         if self._is_shut_down or self._has_failed or self._taking is not None:
             return
         if self._store.applied_bytes - self._bytes_at_last >= self._config.max_bytes_between:
@@ -122,6 +134,7 @@ class SnapshotGenerator:
             self._bytes_at_last = bytes_before
             self._has_failed = False
             self._last_end_offset = taken.snapshot_id.offset
+            self._on_taken()
             if taken.is_new:
                 logger.info("snapshot taken", path=taken.path, size_bytes=taken.size_bytes)
             return taken

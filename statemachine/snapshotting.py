@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from raft.core.errors import CorruptSnapshot, KraftlogError, StorageError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
@@ -19,9 +19,6 @@ from raft.storage.posix import PosixFileSystem
 from snapshot.store import SnapshotStore
 from statemachine.image import snapshot_point, write_image
 from statemachine.schema import open_reader
-
-SNAPSHOTS_KEPT: Final = 2
-"""The newest ones stay: if one is damaged, the one before serves."""
 
 
 class TakenSnapshot(NamedTuple):
@@ -35,12 +32,11 @@ class TakenSnapshot(NamedTuple):
 
 
 def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
-    """Write a snapshot of what is committed to the database now, then delete all but the newest ones.
+    """Write a snapshot of what is committed to the database now; which ones are deleted then is the node's business.
 
     One of the same id that is damaged is replaced. Readers and the writer of the database go on. Raises StorageError if
     there is nothing to take, the database cannot be read, or the snapshot cannot be written; then no new one is there.
     """
-    snapshots.remove_deleted()
     with closing(open_reader(database)) as connection:
         connection.execute("BEGIN")
         point = snapshot_point(connection)
@@ -54,8 +50,6 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
             with writer:
                 write_image(connection, writer)
                 writer.freeze()
-    for old_id in snapshots.ids()[:-SNAPSHOTS_KEPT]:
-        snapshots.delete(old_id)
     with snapshots.open(point.snapshot_id) as reader:
         return TakenSnapshot(point.snapshot_id, reader.path, reader.size_bytes, writer is not None)
 

@@ -37,6 +37,8 @@ from statemachine.schema import (
     open_reader,
     remove,
     set_aside,
+    sync,
+    translated,
 )
 from statemachine.tables import Applied, MetadataTables
 
@@ -147,24 +149,52 @@ class MetadataStore:
         self._start_using(open_database(self.path, self.cluster_id))
         return True
 
-    def restore(self, reader: SnapshotReader) -> None:
-        """Put what a snapshot holds in the place of the database, which is closed for it; for before the node runs.
+    def load(self, reader: SnapshotReader) -> None:
+        """Make a new database of what a snapshot holds, for `use_loaded`. For a thread: 10 microseconds a row.
 
-        Raises CorruptSnapshot, StoreUnavailable or StorageError; then the store is as it was. A crash leaves the old
-        database or the new one.
+        The store goes on with the old one. Raises CorruptSnapshot, StoreUnavailable or StorageError, OutOfSpace for
+        want of room; then nothing is left of the new one.
         """
         new_path = _new_path(self.path)
+        remove(new_path)
         try:
             with closing(open_database(new_path, self.cluster_id).conn) as connection:
                 connection.execute("PRAGMA journal_mode = MEMORY")  # nobody needs half of it after a crash
                 connection.execute("PRAGMA synchronous = OFF")
                 load_image(reader, MetadataTables(connection, name=str(new_path)))
-        except BaseException:
+            sync(new_path)
+        except BaseException as error:
             remove(new_path)
+            if isinstance(error, sqlite3.Error):
+                raise translated(new_path, error) from None
             raise
-        self._close_connections()
-        install(new_path, self.path)
-        self._start_using(open_database(self.path, self.cluster_id))
+
+    async def use_loaded(self, *, unless: Callable[[], bool] = lambda: False) -> None:
+        """Put the database that `load` has made in the place of the old one, and go on with it.
+
+        Queries that run are waited for, those that come meanwhile wait; nothing is done if `unless` is true then. A
+        crash leaves the old database or the new one.
+        """
+        loop = asyncio.get_running_loop()
+        is_idle, may_go_on = asyncio.Event(), threading.Event()
+
+        def hold() -> None:
+            loop.call_soon_threadsafe(is_idle.set)
+            may_go_on.wait()
+
+        held = loop.run_in_executor(self._query_thread, hold)
+        try:
+            await is_idle.wait()
+            if unless():
+                return
+            # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
+            # one's go before the new one has that name.
+            self._close_connections()
+            install(_new_path(self.path), self.path)
+            self._start_using(open_database(self.path, self.cluster_id, is_known_sound=True))
+        finally:
+            may_go_on.set()
+            await held
 
     def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""

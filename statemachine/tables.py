@@ -122,10 +122,12 @@ class MetadataTables:
             self.connection.execute("UPDATE applied SET diverged = ?", (reason,))
 
     def is_in(self, log_end_offset: Offset, epochs: EpochCache | None) -> bool:
-        """Whether a log with that end and those epochs holds everything that is applied."""
+        """Whether a log with that end and those epochs holds everything that is applied, or did before its start."""
         end_offset, epoch, _ = self._applied
         if end_offset == 0 or epochs is None:
             return end_offset <= log_end_offset
+        if end_offset < epochs.start.offset:
+            return epoch <= epochs.start.epoch
         in_log = epochs.end_offset_for_epoch(epoch, log_end_offset)
         return in_log.epoch == epoch and end_offset <= in_log.offset
 

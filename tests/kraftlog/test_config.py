@@ -14,6 +14,7 @@ from raft.core.config import QuorumConfig
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId
 from raft.storage.segmented_log import LogConfig
+from snapshot.log_start import LogStartConfig, LogStartPolicy
 from statemachine.snapshot_generator import SnapshotConfig
 
 VALID = """
@@ -205,9 +206,58 @@ def test_rendering_an_unknown_key_is_refused() -> None:
 
 
 def test_every_setting_sets_a_field_and_every_quorum_field_has_a_setting() -> None:
-    owners = {"node": NodeConfig, "quorum": QuorumConfig, "log": LogConfig, "snapshots": SnapshotConfig}
+    owners: dict[str, type] = {
+        "node": NodeConfig,
+        "quorum": QuorumConfig,
+        "log": LogConfig,
+        "snapshots": SnapshotConfig,
+        "log_start": LogStartConfig,
+    }
     for setting in SETTINGS:
         assert setting.field in {field.name for field in fields(owners[setting.section])}
     quorum_fields = {setting.field for setting in SETTINGS if setting.section == "quorum"}
     assert quorum_fields == {field.name for field in fields(QuorumConfig)}
+    log_start_fields = {setting.field for setting in SETTINGS if setting.section == "log_start"}
+    assert log_start_fields == {field.name for field in fields(LogStartConfig)}
     assert all(field.default is not MISSING for field in fields(QuorumConfig))
+
+
+def test_sn51_the_log_start_has_settings_with_kafkas_names(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(
+        VALID
+        + """
+metadata.log.start.policy = "eager"
+metadata.max.retention.bytes = 0
+metadata.max.retention.ms = 1
+metadata.start.offset.lag.time.max.ms = 2
+metadata.start.offset.replica.session.timeout.ms = 3
+controller.quorum.fetch.snapshot.max.bytes = 100
+"""
+    )
+    config = load_config(path)
+    assert config.log_start == LogStartConfig(
+        policy=LogStartPolicy.EAGER,
+        retention_bytes=0,
+        retention_ms=1,
+        lag_time_max_ms=2,
+        replica_session_timeout_ms=3,
+    )
+    assert config.log_start.policy is LogStartPolicy.EAGER
+    assert config.quorum.fetch_snapshot_max_bytes == 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'metadata.log.start.policy = "lazy"',
+        "metadata.max.retention.bytes = -1",
+        "metadata.max.retention.ms = -1",
+        "metadata.start.offset.lag.time.max.ms = -1",
+        "metadata.start.offset.replica.session.timeout.ms = 0",
+        "controller.quorum.fetch.snapshot.max.bytes = 0",
+        "controller.quorum.fetch.snapshot.max.bytes = 8388609",
+    ],
+)
+def test_sn51_settings_of_the_log_start_that_are_out_of_range_are_refused_by_name(line: str) -> None:
+    assert line.partition(" = ")[0] in refusal(VALID + line)

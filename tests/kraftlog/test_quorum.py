@@ -87,7 +87,7 @@ def test_ot03_rows_are_leader_then_followers_then_observers() -> None:
         (3, 20, "Follower"),
         (4, 30, "Observer"),
     ]
-    assert tuple(rows[0]) == quorum.REPLICATION_COLUMNS
+    assert tuple(rows[0]) == (*quorum.REPLICATION_COLUMNS, "LogStartHolders")
 
 
 def test_a_replica_whose_state_differs_or_whose_log_was_damaged_is_shown() -> None:
@@ -102,6 +102,38 @@ def test_a_replica_whose_state_differs_or_whose_log_was_damaged_is_shown() -> No
         3: "recovering",
         4: "diverged, recovering",
     }
+
+
+def test_sn51_rows_show_where_logs_start_and_who_holds_the_leaders_back() -> None:
+    described = response(replica(1, 90), replica(2, 100), observers=[replica(4, 70)])
+    described.current_voters[0].log_start_offset = 5
+    described.current_voters[1].log_start_offset = 10
+    described.observers[0].log_start_offset = -1
+    holder = quorum_pb2.LogStartHolder
+    described.log_start_holders.extend(
+        [
+            holder(replica_id=1, next_offset=15, held_ms=300),
+            holder(listener="tables", next_offset=-1, held_ms=20),
+            holder(listener="watch", next_offset=12, held_ms=0),
+        ]
+    )
+    rows = {row["NodeId"]: row for row in quorum.replication(described)}
+    assert {node_id: row["LogStartOffset"] for node_id, row in rows.items()} == {2: 10, 1: 5, 4: -1}
+    assert {node_id: row["HoldsLogStart"] for node_id, row in rows.items()} == {
+        2: "tables at -1 for 20 ms; watch at 12 for 0 ms",
+        1: "at 15 for 300 ms",
+        4: "",
+    }
+    assert rows[1]["LogStartHolders"] == [{"listener": None, "nextOffset": 15, "heldMs": 300}]
+    assert [held["listener"] for held in rows[2]["LogStartHolders"]] == ["tables", "watch"]
+    assert rows[4]["LogStartHolders"] == []
+
+
+def test_sn51_a_replica_with_the_number_0_that_holds_the_log_start_is_shown_in_its_own_row() -> None:
+    described = response(replica(0, 90), replica(2, 100))
+    described.log_start_holders.add(replica_id=0, next_offset=15, held_ms=300)
+    rows = {row["NodeId"]: row["HoldsLogStart"] for row in quorum.replication(described)}
+    assert rows == {0: "at 15 for 300 ms", 2: ""}
 
 
 def test_ot03_human_readable_gives_ages_and_leaves_unknown_ones() -> None:

@@ -67,8 +67,8 @@ async def test_a_metadata_database_that_is_gone_is_made_again_from_snapshot_and_
         async with running_node(config), AdminClient([config.listener]) as client:
             await client.register_broker(9, [("PLAINTEXT", "localhost", 9094)])
             brokers = (await client.list_brokers()).brokers
-    restored = [line["end_offset"] for line in logs if line["event"] == "metadata database restored"]
-    assert restored == [taken.snapshot.snapshot_id.end_offset]
+    loaded = [line["end_offset"] for line in logs if line["event"] == "snapshot loaded"]
+    assert loaded == [taken.snapshot.snapshot_id.end_offset]
     assert [broker.broker_id for broker in brokers] == [7, 8, 9]
 
 

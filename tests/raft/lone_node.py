@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from uuid import UUID
 
@@ -15,11 +15,15 @@ from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
-from raft.shell import Identity, Shell
+from raft.log_start import ListenerPosition
+from raft.outlet import Identity
+from raft.shell import Shell
 from raft.storage.batch import encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
 
 KEY = ReplicaKey(NodeId(1), UUID(int=7))
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -58,6 +62,8 @@ class LoneNode:
             log=self.log,
             quorum_state=quorum_state,
             election_state=election_state,
+            snapshots=SnapshotStore(files, "data/snapshots"),
+            log_start=LogStartConfig(),
             random=Random(1),
             runtime=self,
             outlet=self,
@@ -99,6 +105,9 @@ class LoneNode:
 
         self._ready.append(run)
 
+    def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        self.run_on_disk(work, on_done)
+
     # --- Outlet -------------------------------------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
@@ -118,6 +127,15 @@ class LoneNode:
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
         pass
+
+    def listener_positions(self) -> Sequence[ListenerPosition]:
+        return [ListenerPosition("cursor", self._cursor.next_offset)]
+
+    def snapshots_changed(self) -> None:
+        self._ready.append(self._deliver)
+
+    def snapshot_damaged(self) -> None:
+        raise AssertionError("nothing is damaged")
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         raise AssertionError("a sole voter has nobody to differ from")

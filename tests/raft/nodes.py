@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from kraftlog.cluster_directory import free_endpoints
@@ -12,7 +12,7 @@ from raft.client import RaftClient
 from raft.core.config import QuorumConfig
 from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 from raft.core.voters import Voter, VoterSet
-from raft.host import hosted_node
+from raft.host import HostedState, hosted_node
 from raft.listener import BatchReader, Listener
 from raft.node import Node
 from raft.storage.directory import DataDirectory
@@ -20,6 +20,7 @@ from raft.storage.files import FileSystem
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import LogConfig
+from snapshot.log_start import LogStartConfig
 
 QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
 
@@ -79,8 +80,17 @@ class Recorder(Listener):
 class Cluster:
     """Nodes by id, each with its client and a recorder."""
 
-    def __init__(self, base: Path, voter_count: int) -> None:
+    def __init__(
+        self,
+        base: Path,
+        voter_count: int,
+        log_start: LogStartConfig | None = None,
+        *,
+        make_recorder: Callable[[], Recorder] = Recorder,
+    ) -> None:
         self.base = base
+        self.log_start = log_start
+        self._make_recorder = make_recorder
         self.cluster_id = random_cluster_id()
         self.voters = VoterSet(
             Voter(ReplicaKey(NodeId(node_id)), Endpoint("127.0.0.1", free_port()))
@@ -113,12 +123,13 @@ class Cluster:
                 voters=self.voters,
                 config=config,
                 log_config=log_config,
-                minimum_durable_offset=minimum_durable_offset,
+                log_start=self.log_start,
+                state=HostedState(minimum_durable_offset=minimum_durable_offset),
             )
         )
         self.nodes[node_id] = node
         client = self.clients[node_id] = RaftClient(node)
-        recorder = self.recorders[node_id] = Recorder()
+        recorder = self.recorders[node_id] = self._make_recorder()
         client.register(recorder)
         return client
 

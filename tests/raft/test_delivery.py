@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from raft.commits import CommitFeed
 from raft.core.errors import InvariantViolation
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
+from snapshot.reader import SnapshotReader
 
 NOBODY = LeaderAndEpoch(None, Epoch(0))
 HERE = Endpoint("127.0.0.1", 1)
@@ -60,6 +61,15 @@ class Recorder(Listener):
             await self._changed.wait()
 
 
+class NoSnapshots:
+    """A node that has no snapshot."""
+
+    latest: OffsetAndEpoch | None = None
+
+    def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
+        on_opened(None)
+
+
 class World:
     """A log, its feed and its listeners, without a replica."""
 
@@ -69,7 +79,11 @@ class World:
         self.faults: list[tuple[Listener, Exception]] = []
         self.fatal: list[BaseException] = []
         self.delivery = Delivery(
-            self.log, self.feed, lambda listener, error: self.faults.append((listener, error)), self.fatal.append
+            self.log,
+            NoSnapshots(),
+            self.feed,
+            lambda listener, error: self.faults.append((listener, error)),
+            self.fatal.append,
         )
 
     def append(self, *records: bytes, epoch: int = 1, is_control: bool = False) -> None:

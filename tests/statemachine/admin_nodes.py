@@ -14,7 +14,7 @@ from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.client import RaftClient
 from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
-from raft.host import hosted_node
+from raft.host import HostedState, hosted_node
 from raft.node import Node
 from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
@@ -78,7 +78,7 @@ class AdminCluster:
                 voters=self.voters,
                 config=QUICK,
                 add_services=add_services,
-                applied_end_offset=lambda: machine.applied_end_offset,
+                state=HostedState(applied_end_offset=lambda: machine.applied_end_offset),
             )
         )
         self.nodes[node_id] = AdminNode(node, store, machine, controllers[0])

@@ -11,10 +11,22 @@ from dataclasses import dataclass
 
 from raft.commits import CommitFeed
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Batch, DirectoryId, Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.types import (
+    Batch,
+    DirectoryId,
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
 from raft.delivery import Delivery
 from raft.listener import Listener
 from raft.storage.batch import encode_batch
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
 from tests.statemachine.builders import CLUSTER_ID
 
 OTHER_LEADER = NodeId(2)
@@ -41,8 +53,11 @@ class MemoryLog:
         self.refusal: ProtocolError | None = None
         """What the next append is refused with."""
         self.batches: list[Batch] = []
+        self.log_start_offset = Offset(0)
+        """What is below is given to listeners as the newest of `snapshots`."""
+        self.snapshots: SnapshotStore | None = None
         self.feed = CommitFeed(self.leader_and_epoch)
-        self.delivery = Delivery(self, self.feed, lambda listener, error: on_fault(error), on_fault)
+        self.delivery = Delivery(self, self, self.feed, lambda listener, error: on_fault(error), on_fault)
         self._prepared: list[tuple[Prepared, bytes]] = []
         self._uncommitted: list[Prepared] = []
 
@@ -77,8 +92,19 @@ class MemoryLog:
         if self.leader_and_epoch == (self.node_key.node_id, epoch):
             self.lose_leadership(leader_id=None)
 
-    def register(self, listener: Listener, *, start_offset: Offset = Offset(0)) -> None:
+    def register(self, listener: Listener, *, start_offset: Offset | None = Offset(0)) -> None:
         self.delivery.register(listener, start_offset)
+
+    # --- the snapshots, for `Delivery` --------------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        return None if self.snapshots is None else self.snapshots.latest()
+
+    def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
+        newest = self.latest
+        opened = None if self.snapshots is None or newest is None else self.snapshots.open_whole(newest)
+        asyncio.get_running_loop().call_soon(on_opened, opened)
 
     # --- the test's hand ----------------------------------------------------------------------------------------------
 
@@ -87,6 +113,7 @@ class MemoryLog:
         return self.batches[-1].end_offset if self.batches else Offset(0)
 
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
+        assert start_offset >= self.log_start_offset
         wanted = [batch for batch in self.batches if batch.end_offset > start_offset]
         return tuple(batch for batch in wanted if end_offset is None or batch.end_offset <= end_offset)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -13,6 +14,7 @@ from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
 from raft.storage.files import FileSystem
 from raft.storage.posix import PosixFileSystem
+from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.image import snapshot_point, write_image
 from statemachine.schema import open_reader
@@ -62,6 +64,12 @@ def snapshot_of(store: MetadataStore, snapshots: SnapshotStore) -> OffsetAndEpoc
             write_image(connection, writer)
             writer.freeze()
     return point.snapshot_id
+
+
+def load(store: MetadataStore, reader: SnapshotReader) -> None:
+    """Have the store go on with what a snapshot holds; for tests that have no event loop."""
+    store.load(reader)
+    asyncio.run(store.use_loaded())
 
 
 def bytes_of(files: FileSystem, path: str) -> bytes:

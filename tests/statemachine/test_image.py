@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -19,10 +20,24 @@ from raft.storage.batch import batch_body
 from raft.storage.posix import PosixFileSystem
 from snapshot.format import SnapshotHeader
 from snapshot.store import SnapshotStore
-from statemachine.image import BATCH_BYTES_SOFT_MAX, RECORDS_PER_BATCH_MAX
+from statemachine.image import BATCH_BYTES_SOFT_MAX, RECORDS_PER_BATCH_MAX, load_image
+from statemachine.schema import create_in
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import CLUSTER_ID, batch, config, log_of, no_op, partition, topic
-from tests.statemachine.snapshots import bytes_of, content, filled, posix_snapshots, snapshot_of
+from statemachine.tables import MetadataTables
+from tests.statemachine.builders import (
+    BROKER,
+    CLUSTER_ID,
+    TOPIC,
+    an_id,
+    batch,
+    broker,
+    config,
+    log_of,
+    no_op,
+    partition,
+    topic,
+)
+from tests.statemachine.snapshots import bytes_of, content, filled, load, posix_snapshots, snapshot_of
 from tests.statemachine.test_store_model import RUNS as ANY_RUNS
 from tests.statemachine.test_store_model import possible
 
@@ -72,7 +87,7 @@ def test_what_is_loaded_is_what_was_applied_and_goes_on_the_same(
         ):
             point = snapshot_of(store, snapshots)
             with snapshots.open(point) as reader:
-                other.restore(reader)
+                load(other, reader)
             assert content(other.reader) == content(store.reader)
             assert (other.applied, other.state_digest) == (store.applied, store.state_digest)
             for each in (store, other):
@@ -110,6 +125,63 @@ def test_sn33_records_come_in_a_fixed_order_at_most_1024_in_a_batch(tmp_path: Pa
     assert kinds == ["applied_state", *["topic"] * 899, *["partition"] * 500]
 
 
+def test_sn33_the_order_is_that_of_the_keys_whatever_order_they_came_in(tmp_path: Path) -> None:
+    """Also where SQLite keeps the rows in another one: it promises none without being told."""
+    numbers = [3, 1, 12, 2]
+    runs = [
+        [topic(name, number) for name, number in zip("acbd", numbers, strict=True)],
+        [partition(number, partition_id) for partition_id in (2, 10, 0) for number in numbers],
+        [broker(number) for number in (10, 9, 2)],
+        [config(name, key, "1", kind) for key in ("y", "x") for name in ("b", "10", "9") for kind in (TOPIC, BROKER)],
+    ]
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    with closing(filled(tmp_path / "metadata.db", log_of(runs))) as store:
+        connection = store._tables.connection
+        tables = ("brokers", "topics", "partitions", "configs")
+        for table in tables:  # the same rows, in tables that keep them in the order in which they came
+            rows = connection.execute(f"SELECT * FROM {table} ORDER BY 1 DESC, 2 DESC").fetchall()
+            columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))
+            connection.execute(f"DROP TABLE {table}")
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            marks = ", ".join("?" * len(columns.split(", ")))
+            connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        point = snapshot_of(store, snapshots)
+    with snapshots.open(point) as reader:
+        (only,) = (MetadataBatch.FromString(batch_body(each)).records for each in reader.batches())
+    kinds = [record.WhichOneof("record") for record in only]
+    assert kinds == ["applied_state", *["register_broker"] * 3, *["topic"] * 4, *["partition"] * 12, *["config"] * 12]
+    by_id = sorted(numbers)
+    assert [record.register_broker.broker_id for record in only[1:4]] == [2, 9, 10]
+    assert [record.topic.topic_id for record in only[4:8]] == [an_id(number) for number in by_id]
+    assert [(record.partition.topic_id, record.partition.partition_id) for record in only[8:20]] == [
+        (an_id(number), partition_id) for number in by_id for partition_id in (0, 2, 10)
+    ]
+    assert [(record.config.resource_type, record.config.resource_name, record.config.name) for record in only[20:]] == [
+        (kind, name, key) for kind in (TOPIC, BROKER) for name in ("10", "9", "b") for key in ("x", "y")
+    ]
+
+
+def test_tables_that_were_filled_know_all_that_the_snapshot_says(tmp_path: Path) -> None:
+    """Not only their rows, from which another connection reads: what they go on with, too."""
+    snapshots = posix_snapshots(tmp_path / "snapshots")
+    state = AppliedStateRecord(digest=bytes([3]) * 16, state_digest_end_offset=6, state_digest=bytes([4]) * 16)
+    point = written(snapshots, [encoded(MetadataRecord(applied_state=state))])
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection, snapshots.open(point) as reader:
+        create_in(connection, CLUSTER_ID)
+        tables = MetadataTables(connection)
+        load_image(reader, tables)
+        assert tables.applied == (7, 1, "03" * 16)
+        assert tables.state_digest == (6, bytes([4]) * 16)
+        assert tables.take_state_digests() == []
+        row = "SELECT end_offset, epoch, timestamp_ms, digest, state_digest_end_offset, state_digest FROM applied"
+        assert connection.execute(row).fetchone() == (7, 1, 5, "03" * 16, 6, "04" * 16)
+        assert tables._timestamp_ms == 5
+        reloaded = MetadataTables(connection)
+        assert (reloaded.applied, reloaded.state_digest) == (tables.applied, tables.state_digest)
+        tables.apply([batch(7, [no_op()])])
+        assert connection.execute(row).fetchone()[:3] == (8, 1, 1)
+
+
 def test_large_records_make_smaller_batches(tmp_path: Path) -> None:
     snapshots = posix_snapshots(tmp_path / "snapshots")
     records = [config("a", f"config-{number:03}", "v" * 32_000) for number in range(100)]
@@ -118,7 +190,7 @@ def test_large_records_make_smaller_batches(tmp_path: Path) -> None:
         before = content(store.reader)
     with snapshots.open(point) as reader, closing(empty(tmp_path / "other.db")) as other:
         sizes = [len(batch.data) for batch in reader.batches()]
-        other.restore(reader)
+        load(other, reader)
         assert content(other.reader) == before
     assert len(sizes) == 4
     assert max(sizes) < BATCH_BYTES_SOFT_MAX + 64_000
@@ -158,7 +230,7 @@ def test_a_snapshot_that_holds_something_else_is_refused_and_changes_nothing(
     with closing(filled(tmp_path / "metadata.db")) as store:
         before = content(store.reader)
         with snapshots.open(point) as reader, pytest.raises(CorruptSnapshot, match=reason):
-            store.restore(reader)
+            store.load(reader)
         assert content(store.reader) == before
         store.apply([batch(store.applied_end_offset, [topic("more", 9)])])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metadata.db", "snapshots"]
@@ -172,6 +244,6 @@ def test_a_snapshot_that_is_damaged_at_its_end_changes_nothing(tmp_path: Path) -
     path.write_bytes(path.read_bytes()[:-1])
     with closing(empty(tmp_path / "metadata.db")) as store:
         with snapshots.open(point) as reader, pytest.raises(CorruptSnapshot, match="damaged"):
-            store.restore(reader)
+            store.load(reader)
         assert store.applied_end_offset == 0
         assert store.reader.execute("SELECT count(*) FROM topics").fetchone() == (0,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -18,7 +19,7 @@ from statemachine.snapshot_generator import SnapshotConfig, SnapshotGenerator
 from statemachine.snapshotting import TakenSnapshot
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, batch, config
-from tests.statemachine.snapshots import posix_snapshots
+from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
 from tests.statemachine.waiting import until
 
 NEVER_MS = 0
@@ -157,7 +158,7 @@ async def failing() -> TakenSnapshot:
 async def test_a_process_that_dies_is_a_failure(
     store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_generator.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     async with generating(store, snapshots) as generator:
         with pytest.raises(StorageError, match="its process ended with 1"):
             await generator.take()
@@ -169,7 +170,7 @@ async def test_closing_abandons_the_one_that_is_being_taken(
     endless, pid = tmp_path / "endless", tmp_path / "pid"
     endless.write_text(f"#!/bin/sh\necho $$ > {pid}.new && mv {pid}.new {pid}\nexec sleep 600\n")
     endless.chmod(0o700)
-    monkeypatch.setattr(snapshot_generator.sys, "executable", str(endless))
+    monkeypatch.setattr(sys, "executable", str(endless))
     async with generating(store, snapshots) as generator:
         asked = asyncio.create_task(generator.take())
         await until(pid.exists)
@@ -180,6 +181,98 @@ async def test_closing_abandons_the_one_that_is_being_taken(
         await generator.take()
     advance(store, generator)
     assert generator._taking is None
+
+
+async def test_it_is_told_of_each_one_once_it_is_there(store: MetadataStore, snapshots: SnapshotStore) -> None:
+    told: list[OffsetAndEpoch | None] = []
+    async with generating(store, snapshots, max_bytes=2_000) as generator:
+        generator.tell(lambda: told.append(snapshots.latest()))
+        first = advance(store)
+        await generator.take()
+        assert told == [first]
+        second = advance(store)
+        await asyncio.gather(generator.take(), generator.take())
+        assert told == [first, second]
+        third = advance(store, generator, 2_100)
+        await until(lambda: len(told) > 2)
+        await until(lambda: generator._taking is None)
+        assert told == [first, second, third]
+
+
+async def test_of_one_that_could_not_be_taken_nobody_is_told(
+    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    async with generating(store, snapshots) as generator:
+        generator.tell(lambda: told.append(1))
+        monkeypatch.setattr(generator, "_run_process", failing)
+        with pytest.raises(StorageError):
+            await generator.take()
+    assert told == []
+
+
+async def test_a_damaged_one_is_replaced_by_one_of_what_is_applied_now(
+    store: MetadataStore, snapshots: SnapshotStore
+) -> None:
+    told: list[int] = []
+    async with generating(store, snapshots) as generator:
+        generator.tell(lambda: told.append(1))
+        wanted = advance(store)
+        generator.replace_damaged()
+        generator.replace_damaged()  # another one was damaged, too
+        await until(lambda: bool(told))
+        await until(lambda: generator._taking is None)
+        assert snapshots.ids() == (wanted,)
+        assert told == [1]
+
+
+async def test_a_damaged_one_that_cannot_be_replaced_is_logged(
+    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with generating(store, snapshots) as generator:
+        advance(store)
+        monkeypatch.setattr(generator, "_run_process", failing)
+        with structlog.testing.capture_logs() as logs:
+            generator.replace_damaged()
+            await until(lambda: bool(logs))
+        assert [(line["event"], line["reason"]) for line in logs] == [("no snapshot was taken", "no room")]
+        generator.replace_damaged()  # it waits, as after any failure
+        assert generator._taking is None
+
+
+async def test_a_damaged_one_is_not_replaced_if_there_is_nothing_or_at_a_shutdown(
+    store: MetadataStore, snapshots: SnapshotStore
+) -> None:
+    async with generating(store, snapshots) as generator:
+        generator.replace_damaged()
+        assert generator._taking is None  # nothing is applied
+        advance(store)
+        generator.shut_down()
+        generator.replace_damaged()
+        assert generator._taking is None
+
+
+async def test_sn32_what_was_applied_before_a_snapshot_was_loaded_does_not_count(
+    store: MetadataStore, snapshots: SnapshotStore, tmp_path: Path
+) -> None:
+    others = posix_snapshots(tmp_path / "others")
+    with closing(filled(tmp_path / "other.db", [batch(0, [config("b", "x", "1")] * 100)])) as other:
+        point = snapshot_of(other, others)
+    async with generating(store, snapshots, max_bytes=2_000) as generator:
+        advance(store, generator, 1_500)
+        wanted = advance(store)
+        assert (await generator.take()).snapshot_id == wanted
+        advance(store, generator, 1_500)
+        with others.open(point) as reader:
+            store.load(reader)
+            await store.use_loaded()
+        generator.applied(store.applied_end_offset)
+        assert generator._taking is None
+        advance(store, generator, 1_500)
+        assert generator._taking is None
+        wanted = advance(store, generator, 600)
+        assert generator._taking is not None  # and not only when as much was applied as before
+        await until(lambda: snapshots.latest() == wanted)
 
 
 def is_gone(process_id: int) -> Callable[[], bool]:

@@ -15,10 +15,10 @@ from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from snapshot.store import SnapshotStore
 from statemachine import snapshotting
 from statemachine.image import write_image
-from statemachine.snapshotting import SNAPSHOTS_KEPT, decode_taken, encode_taken, take_snapshot
+from statemachine.snapshotting import decode_taken, encode_taken, take_snapshot
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, batch, no_op, topic
-from tests.statemachine.snapshots import content, filled, posix_snapshots
+from tests.statemachine.snapshots import content, filled, load, posix_snapshots
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +63,7 @@ def test_what_is_committed_meanwhile_is_not_in_it(
         snapshots.open(taken.snapshot_id) as reader,
         closing(MetadataStore.open(tmp_path / "restored.db", CLUSTER_ID)) as other,
     ):
-        other.restore(reader)
+        load(other, reader)
         assert content(other.reader) == before
 
 
@@ -82,16 +82,13 @@ def test_one_that_is_damaged_is_taken_again(store: MetadataStore, snapshots: Sna
     assert Path(first.path).read_bytes() == whole
 
 
-def test_the_newest_ones_are_kept_and_the_others_go_in_two_steps(
-    store: MetadataStore, snapshots: SnapshotStore
-) -> None:
+def test_older_ones_stay_until_the_node_deletes_them(store: MetadataStore, snapshots: SnapshotStore) -> None:
     taken = []
-    for _ in range(SNAPSHOTS_KEPT + 2):
+    for _ in range(6):
         advance(store)
         taken.append(take_snapshot(store.path, snapshots))
-    assert snapshots.ids() == tuple(each.snapshot_id for each in taken[-SNAPSHOTS_KEPT:])
-    assert not Path(taken[0].path + ".deleted").exists()
-    assert Path(taken[1].path + ".deleted").exists()  # until the next one is taken: somebody may be reading it
+    assert snapshots.ids() == tuple(each.snapshot_id for each in taken)
+    assert sorted(path.name for path in Path(snapshots.directory).iterdir()) == [Path(each.path).name for each in taken]
 
 
 def test_of_nothing_there_is_none(database: Path, snapshots: SnapshotStore) -> None:
