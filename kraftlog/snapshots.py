@@ -95,6 +95,18 @@ async def save(
     }
 
 
+async def save_present(endpoints: Sequence[Endpoint], directory: Path) -> Path:
+    """Have the first node that answers take a snapshot of what it has applied, and copy it to `directory`.
+
+    Raises ProtocolError, StorageError.
+    """
+    endpoint = await first_that_answers(endpoints)
+    taken = await create([endpoint])
+    wanted = OffsetAndEpoch(epoch=Epoch(taken["Epoch"]), offset=Offset(taken["EndOffset"]))
+    saved = await save([endpoint], directory, wanted, lambda received, total: None)
+    return Path(saved["Path"])
+
+
 def _destination(target: Path, wanted: OffsetAndEpoch | None) -> tuple[Path, OffsetAndEpoch | None]:
     """The directory that the copy comes into, and the id that is asked for."""
     if target.is_dir():

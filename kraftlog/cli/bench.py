@@ -100,11 +100,33 @@ def snapshot(
 ) -> None:
     """Take snapshots of much metadata.
 
-    Times them, what admin operations notice of them, a restart, and a database made anew from one.
+    Times them, what admin operations notice of them, how a snapshot comes over the network, a restart, a database made
+    anew from one, and an observer with nothing. Prints beside each figure what it must reach.
     """
     from bench.snapshot import run
 
     _run(run(partitions, seconds, directory, json, _console()))
+
+
+@app.command()
+def reload(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long each policy runs.")] = 30.0,
+    pause: Annotated[
+        float, typer.Option("--pause", min=0.1, help="How long, in seconds, the slow ones stop, again and again.")
+    ] = 4.5,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How much metadata there is.")] = 20_000,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Slow an observer and a listener down while snapshots are taken.
+
+    Under steady writes, with a log that starts at the newest snapshot at once (eager) and with one that waits for who
+    is behind (replicated, KAFKA-14932): counts who had to load a snapshot and how much was shipped, times how they
+    catch up, and shows how large the log grew. Fails if anybody had to load one under replicated.
+    """
+    from bench.reload import run
+
+    _run(run(seconds, pause, partitions, directory, json, _console()))
 
 
 def _console() -> Any:

@@ -15,7 +15,21 @@ from typing import Any, Final
 
 import typer
 
-from kraftlog.cli import bench, brokers, configs, dump_log, log, node, quorum, shell, snapshot, topics, up, verify
+from kraftlog.cli import (
+    bench,
+    brokers,
+    configs,
+    dump_log,
+    log,
+    node,
+    quorum,
+    restore,
+    shell,
+    snapshot,
+    topics,
+    up,
+    verify,
+)
 from kraftlog.cli.errors import one_line
 from kraftlog.logs import configure_logging
 
@@ -33,6 +47,7 @@ app = typer.Typer(
 )
 up.add_to(app)
 node.add_to(app)
+restore.add_to(app)
 log.add_to(app)
 verify.add_to(app)
 dump_log.add_to(app)

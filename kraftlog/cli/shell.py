@@ -11,12 +11,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kraftlog.cli.errors import one_line
-from kraftlog.cli.options import path_argument
+from kraftlog.cli.options import endpoints, path_argument, run_async
 from kraftlog.cli.output import note, say
 from raft.core.errors import StorageError
 
@@ -45,6 +46,18 @@ def shell(
         Path | None,
         typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="A running cluster, as it is now: one node takes a snapshot for it.")
+    ] = False,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            envvar="KRAFTLOG_BOOTSTRAP_SERVER",
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="With --live: any nodes of the cluster.",
+        ),
+    ] = None,
 ) -> None:
     """Look around in the metadata as in directories and files.
 
@@ -53,7 +66,7 @@ def shell(
     """
     from kraftlog.metadata_shell import Shell
 
-    with _opened(snapshot, directory) as source:
+    with _opened(snapshot, directory, bootstrap_server if live else None, live=live) as source:
         session = Shell(source, say, _complain)
         if words:
             is_well = session.run(words)
@@ -69,10 +82,17 @@ def shell(
 
 
 @contextmanager
-def _opened(snapshot: Path | None, directory: Path | None) -> Iterator[Source]:
-    if (snapshot is None) == (directory is None):
-        raise typer.BadParameter("give one of --snapshot and --directory")
-    if directory is not None:
+def _opened(
+    snapshot: Path | None, directory: Path | None, bootstrap_server: str | None, *, live: bool
+) -> Iterator[Source]:
+    if [snapshot is not None, directory is not None, live].count(True) != 1:
+        raise typer.BadParameter("give one of --snapshot, --directory and --live")
+    if live:
+        if bootstrap_server is None:
+            raise typer.BadParameter("it needs nodes to ask; name some", param_hint="--live / --bootstrap-server")
+        with _present(bootstrap_server) as source:
+            yield source
+    elif directory is not None:
         source = LiveDatabase(directory)
         with source.reading():
             pass  # what is wrong with it is told before the first command
@@ -80,6 +100,18 @@ def _opened(snapshot: Path | None, directory: Path | None) -> Iterator[Source]:
     elif snapshot is not None:
         with closing(load_snapshot(snapshot)) as connection:
             yield LoadedSnapshot(connection, snapshot)
+
+
+@contextmanager
+def _present(bootstrap_server: str) -> Iterator[Source]:
+    """What a node of the cluster has applied now."""
+    from kraftlog.snapshots import save_present
+
+    with TemporaryDirectory() as directory:
+        path = run_async(save_present(endpoints(bootstrap_server), Path(directory)))
+        connection = load_snapshot(path)
+    with closing(connection):
+        yield LoadedSnapshot(connection, path)
 
 
 @dataclass(frozen=True, slots=True)

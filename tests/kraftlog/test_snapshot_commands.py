@@ -141,6 +141,16 @@ def test_save_copies_the_newest_byte_for_byte(run: Run, ask: Run, tmp_path: Path
 
 
 @pytest.mark.process
+def test_the_shell_shows_a_running_cluster_as_it_is_now(run: Run, ask: Run, cluster: LocalCluster) -> None:
+    ask("brokers", "register", "--id", 31, "--endpoint", "PLAINTEXT://localhost:9192").lines()
+    nodes = f"{NOWHERE},{cluster.bootstrap_servers[0]}"
+    live = run("shell", "--live", "--bootstrap-server", nodes, "ls", "/brokers/31").lines()
+    assert "isFenced" in live
+    said = run("shell", "--live", "--bootstrap-server", str(NOWHERE), "ls")
+    assert said.code == 1
+    assert str(NOWHERE) in said.errors
+
+
 def test_save_finds_one_by_its_id_or_by_the_name_of_the_file(ask: Run, tmp_path: Path) -> None:
     older, newer = taken(ask, "older"), taken(ask, "newer")
     name = Path(str(older["Path"])).name

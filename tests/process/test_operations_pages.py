@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from kraftlog.settings import SETTING_BY_KEY
+from raft.core.types import Endpoint
+from snapshot.log_start import LogStartConfig
 from statemachine.snapshot_generator import SnapshotConfig
 from tests.kraftlog.commands import Run, environment
+from tests.process.test_restore_cluster import write_config
 from tests.process.test_up import up
 
 pytestmark = pytest.mark.process
@@ -42,24 +45,41 @@ def test_snapshots(tmp_path: Path, run: Run) -> None:
         at = ("--bootstrap-server", addresses)
         assert run("brokers", "register", *at, "--id", 1, "--endpoint", "PLAINTEXT://localhost:9092").code == 0
         assert run("topics", "create", "orders", *at, "--config", "retention.ms=5").code == 0
-        created, saved, verified, looked, live, checked = (
-            shell(block, directory, addresses, cluster) for block in BLOCKS
+        created, described, saved, verified, looked, live, present, checked, restored = (
+            shell(block, directory, addresses, cluster) for block in BLOCKS[:9]
         )
     (copy,) = (directory / "backup").iterdir()
     assert copy.name in created
+    assert "LogStartOffset" in described
     assert copy.name in saved
     assert "sound" in verified
     assert "retention.ms" in looked
     assert "orders" in looked
     assert "orders" in live
     assert live.splitlines()[-1].isdigit()
+    assert "orders" in present
     assert copy.name in checked
+    assert restored.endswith("Start it: kraftlog up --dir restored\n")
+    assert BLOCKS[9] == "kraftlog up --dir restored\n"
+    with up(directory / "restored") as (_, addresses):
+        assert "orders" in shell(BLOCKS[10], directory, addresses, cluster)
+    for node_id in (1, 2, 3):
+        voters = {voter: Endpoint("localhost", 9090 + voter) for voter in (1, 2, 3)}
+        write_config(directory / f"node-{node_id}.toml", node_id, voters[node_id], voters)
+    by_hand, sound = (shell(block, directory, addresses, cluster) for block in BLOCKS[11:])
+    assert len(re.findall(r"^Digest: .*$", by_hand, re.MULTILINE)) == 3
+    assert len(set(re.findall(r"^(?:ClusterId|Digest): .*$", by_hand, re.MULTILINE))) == 2
+    assert "node-1 is sound" in sound
 
 
 def test_the_settings_on_the_page_are_the_codes() -> None:
     documented = dict(re.findall(r"^\| `([a-z.]+)` \| (\d+) \|", PAGE, re.MULTILINE))
-    default = SnapshotConfig()
+    taken, start = SnapshotConfig(), LogStartConfig()
     assert {SETTING_BY_KEY[key].field: int(value) for key, value in documented.items()} == {
-        "max_bytes_between": default.max_bytes_between,
-        "max_interval_ms": default.max_interval_ms,
+        "max_bytes_between": taken.max_bytes_between,
+        "max_interval_ms": taken.max_interval_ms,
+        "retention_bytes": start.retention_bytes,
+        "retention_ms": start.retention_ms,
+        "lag_time_max_ms": start.lag_time_max_ms,
+        "replica_session_timeout_ms": start.replica_session_timeout_ms,
     }

@@ -1,0 +1,126 @@
+"""`kraftlog restore`: a new cluster from a saved snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kraftlog.cli.options import Output, OutputOption, path_argument
+from kraftlog.cli.output import print_fields, print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from kraftlog.restore import Restored
+
+COLUMNS: Final = ("NodeId", "DirectoryId", "Path")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("restore")(restore)
+
+
+def restore(
+    snapshot: Annotated[
+        Path,
+        typer.Option(
+            "--snapshot", parser=path_argument, metavar="FILE", help="A snapshot, such as `snapshot save` copies."
+        ),
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", parser=path_argument, metavar="FILE", help="Make the data of the node of this file."),
+    ] = None,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-id", help="With --config: the new cluster's id, the same on all its nodes, or 'random'."
+        ),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", parser=path_argument, metavar="DIR", help="Make a local cluster that `up` runs."),
+    ] = None,
+    voters: Annotated[int | None, typer.Option("--voters", help="With --dir; 3 if not given.")] = None,
+    observers: Annotated[int | None, typer.Option("--observers", help="With --dir; 0 if not given.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a new cluster of a saved snapshot: the data of one node, or a whole local cluster.
+
+    Every node is to be made of the same snapshot with the same new cluster id. Only an observer may begin with an empty
+    directory. What is damaged, and a directory that is not empty, is refused, and nothing is changed.
+    """
+    if config is not None and directory is None:
+        _refuse("the node's file says who votes; leave it out", {"--voters": voters, "--observers": observers})
+        restored = _restore_node(snapshot, config, cluster_id)
+        advice = (
+            f"Restore the other voters from the same file, with --cluster-id {restored.cluster_id}, then start all of"
+            " them."
+        )
+    elif directory is not None and config is None:
+        _refuse("a local cluster gets an id of its own; leave it out", {"--cluster-id": cluster_id})
+        restored = _restore_cluster(snapshot, directory, voters, observers)
+        advice = f"Start it: kraftlog up --dir {directory}"
+    else:
+        raise typer.BadParameter("give one of the two", param_hint="--config / --dir")
+    fields = _fields(restored)
+    if output is Output.JSON:
+        print_json(fields)
+        return
+    rows = fields.pop("Directories")
+    print_fields(fields, output)
+    say("")
+    print_rows(COLUMNS, rows, output)
+    say(advice)
+
+
+def _refuse(reason: str, options: Mapping[str, object]) -> None:
+    """Raises a usage error if one of the options was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(reason, param_hint=name)
+
+
+def _restore_node(snapshot: Path, config: Path, cluster_id: str | None) -> Restored:
+    from kraftlog.config import load_config
+    from kraftlog.restore import restore_node
+    from raft.storage.identifiers import random_cluster_id
+
+    if cluster_id is None:
+        raise typer.BadParameter(
+            "it is missing; give an id that `kraftlog random-uuid` prints, the same for all nodes, or 'random' for the"
+            " first node",
+            param_hint="--cluster-id",
+        )
+    return restore_node(snapshot, load_config(config), random_cluster_id() if cluster_id == "random" else cluster_id)
+
+
+def _restore_cluster(snapshot: Path, directory: Path, voters: int | None, observers: int | None) -> Restored:
+    from kraftlog.restore import restore_cluster
+
+    return restore_cluster(snapshot, directory, voters=voters, observers=observers)
+
+
+def _fields(restored: Restored) -> dict[str, Any]:
+    from raft.storage.identifiers import uuid_to_text
+
+    source, snapshot = restored.source, restored.snapshot
+    return {
+        "ClusterId": restored.cluster_id,
+        "EndOffset": snapshot.snapshot_id.offset,
+        "Epoch": snapshot.snapshot_id.epoch,
+        "Records": snapshot.record_count,
+        "Digest": snapshot.digest.hex(),
+        "FromClusterId": source.header.cluster_id,
+        "FromEpoch": source.snapshot_id.epoch,
+        "Directories": [
+            {
+                "NodeId": node.identity.node_id,
+                "DirectoryId": uuid_to_text(node.identity.directory_id),
+                "Path": str(node.path),
+            }
+            for node in restored.nodes
+        ],
+    }
