@@ -36,16 +36,17 @@ class Atlas:
 
     def is_harmed(self, machine: Machine) -> bool:
         """Whether a fault took durable data from it that it has not got back."""
-        return machine.node_id in self._harmed or machine.node_id in self._lost
+        return machine.node_id in self._harmed or machine.node_id in self._lost or _may_lose_log(machine)
 
     def may_harm(self, machine: Machine) -> bool:
         """Whether durable data may be taken from it now."""
         world = self._world
-        if machine.node_id in self._harmed:
+        if machine.node_id in self._harmed or _may_lose_log(machine):
             return False  # one at a time: damage to a log and to what vouches for it is a double fault
         if not machine.view.is_voter or world.parameters.may_lose_quorum:
             return True
         harmed = {node_id for node_id in self._harmed if node_id in world.voter_ids} | self._lost
+        harmed |= {node_id for node_id in world.voter_ids if _may_lose_log(world.machines[node_id])}
         return len(harmed) + 1 <= len(world.voter_ids) - world.majority
 
     def harm(self, machine: Machine) -> None:
@@ -61,6 +62,11 @@ class Atlas:
             self._lost.add(machine.node_id)
             machine.view.is_voter = False
 
+    def note_start(self, machine: Machine, *, is_recovering: bool) -> None:
+        """A process has begun: it may have given up its log, because nothing it has holds what is below its start."""
+        if is_recovering and _may_lose_log(machine) and machine.node_id not in self._harmed:
+            self.harm(machine)
+
     def after_step(self, step: Step) -> None:
         """Note when a harmed machine has everything back."""
         node = step.node
@@ -74,3 +80,8 @@ class Atlas:
         if is_mended and end_offset >= harm.committed_end_offset:
             del self._harmed[node.node_id]
             node.has_lost_data = False
+
+
+def _may_lose_log(machine: Machine) -> bool:
+    """Whether its next process may find that nothing whole holds what is below its log's start."""
+    return machine.view.has_diverged or machine.view.has_damaged_snapshots

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
+from contextlib import closing
 from random import Random
 from typing import Final
 
@@ -15,6 +16,9 @@ from raft.storage.segmented_log import SegmentedLog
 from sim.disk import Crash
 from sim.marks import Marks
 from sim.service import CONFIG_NAME
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
+from statemachine.image import load_image, snapshot_point, write_image
 from statemachine.resources import ResourceType
 from statemachine.schema import UnusableDatabase, check_tables, create_in
 from statemachine.tables import MetadataTables
@@ -40,12 +44,15 @@ class Database:
         self._open: sqlite3.Connection | None = None
         self.is_set_aside = False
         """Whether it came to something else than the quorum's: the next process begins a new one."""
+        self.must_forget_snapshots = False
+        """Whether the snapshots were made of what must not be believed."""
 
     def open(self) -> MetadataTables:
         """The tables as the last process left them, new ones if the image is gone or cannot be used."""
         if self.is_set_aside:
             self._marks.hit("recovery: a diverged database was made anew")
             self.lose()
+            self.must_forget_snapshots = True
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
         if not _is_sound(connection):
@@ -62,6 +69,17 @@ class Database:
         self._marks.hit("recovery: a database ahead of its log was made anew")
         self.lose()
         return self.open()
+
+    def loaded(self, reader: SnapshotReader) -> MetadataTables:
+        """New tables with what a snapshot holds, durably in the place of the old ones."""
+        connection = _connect(self._template())
+        load_image(reader, MetadataTables(connection, digest_interval=DIGEST_INTERVAL))
+        if self._open is not None:
+            self._open.close()
+        self._open = connection
+        self._images.clear()
+        self._images.append(connection.serialize())
+        return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
 
     def committed(self, tables: MetadataTables) -> None:
         """A transaction was committed."""
@@ -120,6 +138,17 @@ class Database:
             _templates[self._cluster_id] = connection.serialize()
             connection.close()
         return _templates[self._cluster_id]
+
+
+def take_snapshot(image: bytes, snapshots: SnapshotStore) -> None:
+    """A snapshot of what a database held when its `image` was made. Raises StorageError."""
+    with closing(_connect(image)) as connection:
+        point = snapshot_point(connection)
+        writer = None if point is None else snapshots.create(*point)
+        if writer is not None:
+            with writer:
+                write_image(connection, writer)
+                writer.freeze()
 
 
 def _is_sound(connection: sqlite3.Connection) -> bool:

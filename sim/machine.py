@@ -34,6 +34,8 @@ class Machine:
         self.process: Process | None = None
         self.restart_at_us: int | None = None
         """When its process is to be started again; None: it runs, or stays down."""
+        self.ambushes: dict[str, Callable[[Process], None]] = {}
+        """What happens to its process, once, as soon as that does this (`sim.work.Work`)."""
         self.repairs: list[Callable[[], None]] = []
         """What an operator does to bring files back that faults have damaged."""
         self.key = ReplicaKey(NodeId(node_id), UUID(int=random.getrandbits(128) | 1))
@@ -48,6 +50,10 @@ class Machine:
     def new_random(self) -> Random:
         """A source of chance for one process."""
         return Random(self._random.random())
+
+    def new_token(self) -> str:
+        """For the name of a file that is being made."""
+        return f"{self._random.getrandbits(64):016x}"
 
     def replace_disk(self) -> None:
         """A new, empty disk under a directory id of its own."""

@@ -22,11 +22,31 @@ ERRORS: Final = (
     ErrorCode.INVALID_VOTER_KEY,
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.SNAPSHOT_NOT_FOUND,
+    ErrorCode.POSITION_OUT_OF_RANGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 """What the quorum answers with. The controller's errors are its own tests' business."""
+
+
+SNAPSHOTS: Final = (
+    "killed while a snapshot is written",
+    "killed while a snapshot is received",
+    "killed while the log begins anew",
+    "killed while the log start moves on",
+    "killed while the state machine loads a snapshot",
+    "no room while a snapshot is written",
+    "no room while a snapshot is received",
+    "network: a transfer of a snapshot was cut",
+    "network: a piece of a snapshot was corrupted",
+    "recovery: a damaged snapshot was deleted",
+    "recovery: a log began anew behind a snapshot that had come before",
+    "the state machine loaded a snapshot",
+    "the slow listener loaded a snapshot",
+    "a transfer of a snapshot went on with another leader",
+)
+"""What must have become of snapshots, and of whoever was at work on one."""
 
 
 class Marks:
@@ -60,6 +80,7 @@ def required(fault_kinds: tuple[str, ...]) -> list[str]:
         for relation in relations
     ]
     names += [f"fault: {kind}" for kind in fault_kinds]
+    names += SNAPSHOTS
     return names
 
 

@@ -6,25 +6,30 @@ the node says of itself. Only what changed since the last look is decoded again.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from raft.core.actions import Action
 from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import KraftlogError
 from raft.core.events import Event
 from raft.core.messages import Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Batch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.core.types import Batch, LeaderAndEpoch, Offset, OffsetAndEpoch, ReplicaKey
 from raft.storage.files import join
 from raft.storage.frame import NO_CRC, decode_frame
+from raft.storage.log_start import LOG_START_NAME, decode_log_start
 from raft.storage.memory import DurableFile, MemoryFileSystem
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from sim.history import Operation
+from snapshot.log_start import LogStartConfig
+from snapshot.names import parse_snapshot_name, snapshot_name
+from snapshot.reader import SnapshotReader
 
 
 class _SeenFrame(NamedTuple):
@@ -44,9 +49,14 @@ class _SeenFile(NamedTuple):
 
 
 class DurableLog:
-    """The batches on a disk that would survive a crash which loses everything unsynced: the undamaged prefix."""
+    """The batches on a disk that would survive a crash which loses everything unsynced: the undamaged prefix.
+
+    Batches below the log's start may be among them, as far as their segment is still there.
+    """
 
     def __init__(self) -> None:
+        self.start: OffsetAndEpoch = LOG_BEGINNING
+        """Where the log starts, and the epoch of the record before."""
         self.batches: list[Batch] = []
         self.first_changed = 0
         """Index of the first batch that is new, or was there before and is not, since the refresh before the last."""
@@ -56,7 +66,22 @@ class DurableLog:
     @property
     def end_offset(self) -> Offset:
         """Where it ends."""
-        return self.batches[-1].end_offset if self.batches else Offset(0)
+        if self.batches:
+            return self.batches[-1].end_offset
+        first = parse_segment_name(self._files[0].name) if self._files else None
+        return self.start.offset if first is None else first
+
+    def holds(self, offset: int, epoch: int) -> bool:
+        """Whether what is at `offset`, in that epoch, is here: as a batch, or in the snapshot before the start."""
+        if offset < self.start.offset:
+            return True
+        held = self.at(offset)
+        return held is not None and held.epoch == epoch
+
+    def from_start(self) -> list[Batch]:
+        """The batches of the log."""
+        first = bisect_left(self.batches, self.start.offset, key=lambda batch: batch.base_offset)
+        return self.batches[first:]
 
     def at(self, offset: int) -> Batch | None:
         """The batch that holds `offset`."""
@@ -68,6 +93,7 @@ class DurableLog:
     def refresh(self, files: MemoryFileSystem, directory: str) -> None:
         """Look again."""
         named = files.durable_files(directory) if files.exists(directory) else {}
+        self.start = _durable_start(named)
         segments = [
             _SeenFile(name, named[name], len(named[name].data))
             for name in sorted(named)
@@ -100,18 +126,61 @@ class DurableLog:
         segment, position, crc = (last.segment, last.end_position, last.crc) if last else (0, 0, NO_CRC)
         while segment < len(self._files):
             seen = self._files[segment]
-            if position == 0 and parse_segment_name(seen.name) != self.end_offset:
+            base_offset = parse_segment_name(seen.name)
+            next_offset = self.batches[-1].end_offset if self.batches else base_offset
+            if position == 0 and base_offset != next_offset:
                 return
             tail = bytes(seen.file.data[position:])
             data_position = position
-            while (frame := decode_frame(tail, position, data_position)) is not None and frame.previous_crc == crc:
+            while (frame := decode_frame(tail, position, data_position)) is not None and (
+                frame.previous_crc == crc or (base_offset and segment == position == 0)
+            ):
                 if frame.batch is not None:
-                    if frame.batch.base_offset != self.end_offset:
+                    if frame.batch.base_offset != (self.batches[-1].end_offset if self.batches else base_offset):
                         return
                     self.batches.append(frame.batch)
                 position, crc = frame.end_position, frame.crc
                 self._frames.append(_SeenFrame(segment, frame.position, position, crc, len(self.batches)))
             segment, position = segment + 1, 0
+
+
+def _durable_start(named: Mapping[str, DurableFile]) -> OffsetAndEpoch:
+    file = named.get(LOG_START_NAME)
+    return LOG_BEGINNING if file is None else decode_log_start(bytes(file.data), LOG_START_NAME)
+
+
+class DurableSnapshots:
+    """The snapshots on a disk that would survive a crash which loses everything unsynced."""
+
+    def __init__(self) -> None:
+        self.found: dict[OffsetAndEpoch, bytes] = {}
+        """What the files hold that have a snapshot's name."""
+        self.new: list[OffsetAndEpoch] = []
+        """Those that came, or changed, with the last refresh."""
+
+    def refresh(self, files: MemoryFileSystem, directory: str) -> None:
+        """Look again."""
+        named = files.durable_files(directory) if files.exists(directory) else {}
+        before, self.found = self.found, {}
+        for name in sorted(named):
+            snapshot_id = parse_snapshot_name(name)
+            if snapshot_id is not None:
+                self.found[snapshot_id] = bytes(named[name].data)
+        self.new = [found for found, data in self.found.items() if before.get(found) != data]
+
+
+def snapshot_fault(snapshot_id: OffsetAndEpoch, data: bytes) -> str | None:
+    """What is wrong with a snapshot; None if it is whole."""
+    files = MemoryFileSystem()
+    name = snapshot_name(snapshot_id)
+    file = files.open(name, create=True)
+    file.write_at(0, data)
+    try:
+        with SnapshotReader(files, name) as reader:
+            reader.verify()
+    except KraftlogError as error:
+        return str(error)
+    return None
 
 
 def durable_election_state(files: MemoryFileSystem, directory: str) -> ElectionState | None:
@@ -147,14 +216,28 @@ class NodeView:
     """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica thinks."""
     is_paused: bool = False
     durable_log: DurableLog = field(default_factory=DurableLog)
+    durable_snapshots: DurableSnapshots = field(default_factory=DurableSnapshots)
     durable_election: ElectionState | None = None
     has_diverged: bool = False
     """A fault made its state machine come to something else; it has not been made anew since."""
+    started_at_us: int = 0
+    """When its process was started."""
+    now_ms: int = 0
+    """Its monotonic clock, at the last step."""
+    has_leapt: bool = False
+    """Its clock has leapt since its process was started."""
+    has_damaged_snapshots: bool = False
+    """A fault has damaged one of its snapshots; it has not been replaced since."""
+    positions: tuple[tuple[str, Offset], ...] = ()
+    """How far its listeners have read, by name; -1: not begun."""
     has_lost_data: bool = False
     """A fault took durable data from its disk that it has not got back yet: damage, or a wiped disk."""
 
 
 READ_BYTES: Final = 1 << 30
+
+STATE_MACHINE: Final = "state machine"
+"""The name of the listener that every node has."""
 
 
 def batches_of(node: NodeView, start: Offset, end: Offset | None = None) -> list[Batch] | None:
@@ -180,6 +263,9 @@ class Delivery:
     """What a node's listener was given: committed batches, or a leader."""
 
     batches: tuple[Batch, ...] = ()
+    snapshot_id: OffsetAndEpoch | None = None
+    """A snapshot was loaded."""
+    listener: str = STATE_MACHINE
     leader: LeaderAndEpoch | None = None
     epoch_start_offset: Offset | None = None
     """With a leader: set iff this node leads."""
@@ -225,6 +311,8 @@ class Observed:
         """Every operation that clients began, with what they were told."""
         self.cut_since_us: Mapping[tuple[int, int], int] = {}
         """For each link that is cut, one way: since when no message passes."""
+        self.log_start = LogStartConfig()
+        """What the nodes are told about their log start."""
         self.faults_may_lose_quorum = False
         """The run destroys more than a minority can: then the cluster must halt, and what it holds may be lost."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from raft.core.config import QuorumConfig
 from raft.storage.segmented_log import LogConfig
 from sim.network import NetworkConditions
+from snapshot.log_start import LogStartConfig, LogStartPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,9 @@ class Parameters:
     log: LogConfig
     through_codec: bool
     """Whether messages go through the wire format."""
+    snapshot_interval: int
+    """After so many batches a node takes a snapshot; 0: never."""
+    log_start: LogStartConfig
     may_lose_quorum: bool = False
     """Whether faults may destroy more than a minority can: then the cluster must halt, not lie."""
 
@@ -92,7 +96,11 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
         ),
         through_codec=random.random() < 0.3,
         may_lose_quorum=random.random() < 0.03,
+        snapshot_interval=random.choice([0, 3, 10, 10, 30]),
+        log_start=_draw_log_start(random),
     )
+    chunk_bytes = random.choice([30, 60, 500, 1_000_000])
+    parameters = replace(parameters, quorum=replace(parameters.quorum, fetch_snapshot_max_bytes=chunk_bytes))
     without = set(overrides.without_faults)
     changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
     if overrides.safety_seconds is not None:
@@ -107,6 +115,16 @@ def _draw_network(random: Random) -> NetworkConditions:
         duplicate_rate=random.choice([0.0, 0.0, 0.0, 0.05, 0.2]),
         late_rate=random.choice([0.0, 0.0, 0.02, 0.2]),
         late_us_max=random.choice([50_000, 5_000_000]),
+    )
+
+
+def _draw_log_start(random: Random) -> LogStartConfig:
+    return LogStartConfig(
+        policy=random.choice([*[LogStartPolicy.REPLICATED] * 4, LogStartPolicy.EAGER]),
+        retention_bytes=random.choice([0, 0, 0, 4_000]),
+        retention_ms=random.choice([20_000, 604_800_000]),
+        lag_time_max_ms=random.choice([5_000, 60_000, 604_800_000]),
+        replica_session_timeout_ms=random.choice([3_000, 9_000]),
     )
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from raft.core.actions import Action, Send
-from raft.core.errors import ProtocolError
+from raft.core.errors import ProtocolError, StorageError
 from raft.core.events import (
     Event,
     RequestCancelled,
@@ -21,18 +21,25 @@ from raft.core.events import (
     StateDigestReported,
 )
 from raft.core.messages import Request, Response, VoteResponse
-from raft.core.types import Endpoint, LeaderAndEpoch, Offset, StateDigest
+from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
-from raft.shell import Identity, Shell
+from raft.log_start import ListenerPosition
+from raft.opening import open_log
+from raft.outlet import Identity
+from raft.shell import Shell
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
 from sim.agenda import Appointment
+from sim.database import take_snapshot
 from sim.disk import DIRECTORY, Crash
-from sim.observation import AppliedState, Delivery, Step
+from sim.observation import STATE_MACHINE, AppliedState, Delivery, Step
 from sim.runtime import SimulatedRuntime
 from sim.service import Service
+from sim.slow_listener import SLOW_LISTENER, SlowListener
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
 
 if TYPE_CHECKING:
     from sim.machine import Machine
@@ -91,6 +98,8 @@ class Process:
         """How it ends when it is killed at a point."""
         self.killed_after_vote: Crash | None = None
         """If set: it is killed like that as soon as a vote that it granted has left."""
+        self.transfer: tuple[OffsetAndEpoch, Endpoint] | None = None
+        """The snapshot that it asked for last, and whom."""
         self.step = Step(0, machine.view, "")
         self.committed_end_offset = Offset(0)
         self.leader: tuple[LeaderAndEpoch, Endpoint | None, Offset | None] | None = None
@@ -100,6 +109,9 @@ class Process:
         self._delivery_scheduled = False
         self._is_leaving = False
         self._is_fenced = False
+        self._is_loading = False
+        self._is_snapshotting = False
+        self._applied_since_snapshot = 0
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -131,6 +143,7 @@ class Process:
             self.fatal(error)
         self._busy_until_us = now_us + self.stalled_us
         self.machine.view.is_behind = not self.ended and self.shell.has_pending_actions
+        self.note_positions()
         self.world.finish_step(self.step)
 
     def resume(self) -> None:
@@ -166,21 +179,25 @@ class Process:
         quorum_state = QuorumStateStore(files, directory.path)
         election_state = quorum_state.load()
         self.tables = machine.database.open()
-        is_alone = world.voters.is_only_voter(machine.key)
-        self.log = SegmentedLog.open(
-            files,
-            directory.log_path,
-            config=world.parameters.log,
+        self.snapshots = SnapshotStore(files, directory.snapshots_path, token=machine.new_token)
+        if machine.database.must_forget_snapshots:
+            self.snapshots.delete_all()
+            machine.database.must_forget_snapshots = False
+        self.log = open_log(
+            directory,
+            world.parameters.log,
+            self.snapshots,
+            election_state=election_state,
+            has_others=not world.voters.is_only_voter(machine.key),
             minimum_durable_offset=self.tables.applied.end_offset if machine.view.is_voter else Offset(0),
-            accept_damage_in_epoch=None if election_state is None or is_alone else election_state.epoch,
-            may_create=election_state is None,
+            take_up_state=self._take_up_state,
         )
         self.log.reserve(0)
-        if self.log.recovering is None:
-            self.tables = machine.database.made_anew_if_ahead(self.tables, self.log)
-        else:
+        if self.log.recovering is not None:
             world.marks.hit("recovery: a damaged log is fetched again")
-        self._cursor = ListenerCursor(self.log, self.tables.applied.end_offset)
+        world.atlas.note_start(machine, is_recovering=self.log.recovering is not None)
+        self._cursor = ListenerCursor(self.log, self.tables.applied.end_offset or None)
+        self._slow_listener = SlowListener(self)
         self.runtime = SimulatedRuntime(self)
         self.service = Service(self)
         self.shell = ObservedShell(
@@ -196,6 +213,8 @@ class Process:
             log=self.log,
             quorum_state=quorum_state,
             election_state=election_state,
+            snapshots=self.snapshots,
+            log_start=world.parameters.log_start,
             random=machine.new_random(),
             runtime=self.runtime,
             outlet=self,
@@ -206,8 +225,15 @@ class Process:
             view.has_diverged = False
         self._note_applied()
         self.shell.start()
+        self._slow_listener.start()
         if self.tables.state_digest is not None:
             self.shell.step(StateDigestReported(self.tables.state_digest))
+
+    def _take_up_state(self, log: SegmentedLog) -> Offset:
+        """As the server does it: tables that hold what the log does not are made anew."""
+        if log.recovering is None:
+            self.tables = self.machine.database.made_anew_if_ahead(self.tables, log)
+        return self.tables.applied.end_offset
 
     def shut_down(self) -> None:
         """Ask it to hand over and end."""
@@ -220,6 +246,8 @@ class Process:
             return
         self.ended = True
         self.step.ended = reason
+        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.download is not None:
+            self.world.marks.hit("killed while a snapshot is received")
         if hasattr(self, "shell"):
             self.shell.close()
         self.machine.disk.files.before_operation = None
@@ -227,6 +255,7 @@ class Process:
         self.machine.database.crash(crash)
         view = self.machine.view
         view.replica, view.log, view.applied = None, None, None
+        view.positions = ()
         view.is_paused = view.is_behind = False
         for waiting in self._waiting.values():
             self._break_connection(waiting)
@@ -315,6 +344,24 @@ class Process:
             self._is_leaving = False
             self.after(0, "end", lambda: self.end("shut down", Crash.KILLED))
 
+    def listener_positions(self) -> list[ListenerPosition]:
+        """How far the listeners have read."""
+        return [
+            ListenerPosition(STATE_MACHINE, self._cursor.next_offset),
+            ListenerPosition(SLOW_LISTENER, self._slow_listener.cursor.next_offset),
+        ]
+
+    def snapshots_changed(self) -> None:
+        """The state machine may be waiting for one."""
+        self._schedule_delivery()
+
+    def snapshot_damaged(self) -> None:
+        """Another one is taken."""
+        self.world.marks.hit("recovery: a damaged snapshot was deleted")
+        self._applied_since_snapshot = self.world.parameters.snapshot_interval
+        if hasattr(self, "shell"):
+            self._schedule_delivery()
+
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """The state machine came to something else than the quorum's: it stops, and is made anew at the next start."""
         self._is_fenced = True
@@ -344,7 +391,11 @@ class Process:
 
     def _deliver(self) -> None:
         self._delivery_scheduled = False
-        if self._is_fenced:
+        if self._is_fenced or self._is_loading:
+            return
+        if self._cursor.needs_snapshot(self.committed_end_offset, self.shell.snapshots.latest):
+            self._is_loading = True
+            self.shell.snapshots.open_latest(self._load)
             return
         while batches := self._cursor.next_batches(self.committed_end_offset):
             self.crash_point()
@@ -356,9 +407,51 @@ class Process:
             self.crash_point()
             for digest in self.tables.take_state_digests():
                 self.shell.step(StateDigestReported(digest))
-            self.service.applied(batches)
+            self.service.applied(batches[-1].end_offset)
+            self._applied_since_snapshot += len(batches)
             self._announce_leader()
         self._announce_leader()
+        self._snapshot_if_due()
+
+    def _load(self, reader: SnapshotReader | None) -> None:
+        """A snapshot takes the place of what the tables hold; a kill leaves the old ones or the new ones."""
+        self._is_loading = False
+        if reader is None or self._is_fenced:
+            self._schedule_delivery()
+            return
+        with reader:
+            self.crash_point()
+            self.tables = self.machine.database.loaded(reader)
+            self.step.deliveries.append(Delivery(snapshot_id=reader.snapshot_id))
+            self._cursor.next_offset = reader.snapshot_id.offset
+        self._note_applied()
+        self.crash_point()
+        self.world.marks.hit("the state machine loaded a snapshot")
+        self._applied_since_snapshot = 0
+        if self.tables.state_digest is not None:
+            self.shell.step(StateDigestReported(self.tables.state_digest))
+        self.service.applied(self.tables.applied.end_offset)
+        self._schedule_delivery()
+
+    def _snapshot_if_due(self) -> None:
+        """Take a snapshot of what the tables hold now, while commits go on (SN-30)."""
+        interval = self.world.parameters.snapshot_interval
+        if self._is_snapshotting or not 0 < interval <= self._applied_since_snapshot:
+            return
+        if self.machine.view.has_diverged:
+            return  # what it comes to would spread with its snapshots (docs/faults.md)
+        self._applied_since_snapshot = 0
+        self._is_snapshotting = True
+        image = self.tables.connection.serialize()
+
+        def done(error: BaseException | None) -> None:
+            self._is_snapshotting = False
+            if error is None:
+                self.shell.snapshot_taken()
+            elif not isinstance(error, StorageError):
+                self.fatal(error)
+
+        self.runtime.run_aside(lambda: take_snapshot(image, self.snapshots), done)
 
     def _announce_leader(self) -> None:
         if self.leader is None:
@@ -372,6 +465,12 @@ class Process:
     def _note_applied(self) -> None:
         applied = self.tables.applied
         self.machine.view.applied = AppliedState(applied.end_offset, applied.digest)
+
+    def note_positions(self) -> None:
+        """Let the checkers see how far the listeners are."""
+        if not self.ended and hasattr(self, "shell"):
+            self.machine.view.positions = tuple(self.listener_positions())
+            self.machine.view.now_ms = int(self.runtime.now_ms())
 
 
 def _counts(response: VoteResponse) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from raft.core.types import Batch, Offset
 from sim.agenda import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND
 from sim.disk import Crash
 from sim.faults import network_faults
@@ -17,10 +18,12 @@ from sim.invariants.invariant import Violation
 from sim.linearizability import Verdict, check_history
 from sim.machine import Machine
 from sim.marks import Marks, marking_edges
+from sim.observation import NodeView
 from sim.oracle import HistoryViolation
 from sim.parameters import Overrides, Parameters, draw
 from sim.silence import silenced
 from sim.trace import describe
+from sim.work import watching_work
 from sim.world import World
 
 CONVERGENCE_SECONDS: Final = 120
@@ -111,8 +114,9 @@ def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
         undecided = 0
         violation: str | None = None
         try:
-            _safety_phase(world)
-            _liveness_phase(world)
+            with watching_work(world):
+                _safety_phase(world)
+                _liveness_phase(world)
             world.checker.at_end()
             undecided = _judge_history(world)
         except Violation as found:
@@ -192,6 +196,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
     for machine in world.machines.values():
         machine.disk.heal()
         machine.clock.drift(world.agenda.now_us, 1.0)
+        machine.ambushes.clear()
         for repair in machine.repairs:
             repair()
         process = machine.process
@@ -235,11 +240,16 @@ def _obstacle(core: Sequence[Machine], has_probed: bool) -> str | None:
             return f"{view.node_id} still recovers from damage"
         if view.replica.high_watermark != leader.log.log_end_offset:
             return f"{view.node_id} knows {view.replica.high_watermark} of {leader.log.log_end_offset} as committed"
-        if view.durable_log.batches != leader.durable_log.batches:
+        start = max(view.durable_log.start.offset, leader.durable_log.start.offset)
+        if _from(view, start) != _from(leader, start):
             return f"the log of {view.node_id} is another than the leader's"
         if view.applied != leader.applied:
             return f"the state machine of {view.node_id} holds {view.applied}, the leader's {leader.applied}"
     return None
+
+
+def _from(node: NodeView, start: Offset) -> list[Batch]:
+    return [batch for batch in node.durable_log.from_start() if batch.base_offset >= start]
 
 
 def _judge_history(world: World) -> int:

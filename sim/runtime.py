@@ -41,6 +41,16 @@ class SimulatedRuntime:
         process = self._process
         now_us = process.world.agenda.now_us + process.stalled_us
         self._disk_free_at_us = max(now_us, self._disk_free_at_us) + process.machine.disk.draw_sync_us()
+        self._run_at(self._disk_free_at_us, work, on_done)
+
+    def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` after a while."""
+        process = self._process
+        now_us = process.world.agenda.now_us + process.stalled_us
+        self._run_at(now_us + 5 * process.machine.disk.draw_sync_us(), work, on_done)
+
+    def _run_at(self, time_us: int, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        process = self._process
 
         def finish() -> None:
             error: BaseException | None = None
@@ -53,4 +63,4 @@ class SimulatedRuntime:
                 process.is_on_disk_thread = False
             on_done(error)
 
-        process.after(self._disk_free_at_us - process.world.agenda.now_us, "disk", finish)
+        process.after(time_us - process.world.agenda.now_us, "disk", finish)

@@ -134,9 +134,8 @@ class Service:
                 self._pending.remove(pending)
             pending.respond(ClientReply(Answer.UNKNOWN))
 
-    def applied(self, batches: tuple[Batch, ...]) -> None:
-        """The tables hold these, too."""
-        end_offset = batches[-1].end_offset
+    def applied(self, end_offset: Offset) -> None:
+        """The tables hold everything below."""
         self._overlay = {key: entry for key, entry in self._overlay.items() if entry[0] > end_offset}
         self._answer_applied()
 

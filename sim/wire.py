@@ -13,6 +13,8 @@ from raft.core.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     LogRange,
     Request,
     Response,
@@ -28,6 +30,8 @@ def encode_request(request: Request) -> bytes:
     match request:
         case FetchRequest():
             return codec.fetch_request_to_proto(0, request).SerializeToString()
+        case FetchSnapshotRequest():
+            return codec.fetch_snapshot_request_to_proto(request).SerializeToString()
         case VoteRequest():
             return codec.vote_request_to_proto(request).SerializeToString()
         case BeginQuorumEpochRequest():
@@ -42,6 +46,8 @@ def decode_request(kind: type[Request], data: bytes) -> Request:
     """The request in `data`. Raises ProtocolError."""
     if kind is FetchRequest:
         return codec.fetch_request_from_proto(quorum_pb2.FetchRequest.FromString(data))
+    if kind is FetchSnapshotRequest:
+        return codec.fetch_snapshot_request_from_proto(quorum_pb2.FetchSnapshotRequest.FromString(data))
     if kind is VoteRequest:
         return codec.vote_request_from_proto(quorum_pb2.VoteRequest.FromString(data))
     if kind is BeginQuorumEpochRequest:
@@ -64,6 +70,9 @@ def carry_response(response: Response, records: bytes, *, through_codec: bool) -
             if isinstance(response.records, LogRange):
                 return replace(response, records=decode_batches(records))
             return response
+        case FetchSnapshotResponse() if through_codec and isinstance(response.data, bytes):
+            piece = codec.fetch_snapshot_response_to_proto(response, response.data).SerializeToString()
+            return codec.fetch_snapshot_response_from_proto(quorum_pb2.FetchSnapshotResponse.FromString(piece))
         case VoteResponse() if through_codec:
             vote = codec.vote_response_to_proto(response).SerializeToString()
             return codec.vote_response_from_proto(quorum_pb2.VoteResponse.FromString(vote))

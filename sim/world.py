@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from uuid import UUID
 
-from raft.core.actions import Send
+from raft.core.actions import Send, StartLogAnew
 from raft.core.errors import (
     FlushFailed,
     KraftlogError,
@@ -14,9 +16,10 @@ from raft.core.errors import (
     ProtocolError,
 )
 from raft.core.events import RequestFailed, ResponseReceived
-from raft.core.messages import FetchResponse, Request, Response
+from raft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, Request, Response
 from raft.core.types import Endpoint, NodeId, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
+from raft.storage.directory import SNAPSHOTS_NAME
 from raft.storage.identifiers import uuid_to_text
 from sim.agenda import MICROSECONDS_PER_MS, Agenda
 from sim.atlas import Atlas
@@ -28,7 +31,7 @@ from sim.invariants.invariant import Violation
 from sim.machine import Machine, endpoint_of
 from sim.marks import Marks
 from sim.network import Network
-from sim.observation import Observed, Step, durable_election_state
+from sim.observation import NodeView, Observed, Step, durable_election_state, snapshot_fault
 from sim.oracle import OffsetOracle
 from sim.parameters import Parameters
 from sim.process import Process
@@ -50,6 +53,10 @@ class World(Observed):
         self.marks = marks
         self.trace = Trace(echo=echo)
         self.violation: Violation | None = None
+        self.pieces_to_corrupt = 0
+        """So many of the next pieces of snapshots arrive with a bit flipped."""
+        self.transfer_ambush: Callable[[Process, Machine], None] | None = None
+        """What happens as soon as a node asks another for more of a snapshot that it has a part of."""
         self.corrupt_rate = 0.0
         """How often a fetched batch arrives with a bit flipped."""
         self.cluster_id = uuid_to_text(UUID(int=random.getrandbits(128) | 1))
@@ -75,6 +82,7 @@ class World(Observed):
         self.bootstrap_endpoints: tuple[Endpoint, ...] = tuple(endpoint_of(node_id) for node_id in voter_ids)
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
+        self.log_start = parameters.log_start
         self.history = History()
         self.oracle = OffsetOracle(self.history)
         self._told_oracle = 0
@@ -122,6 +130,9 @@ class World(Observed):
             step.disk_changed = True
             machine.view.durable_log.refresh(files, f"{DIRECTORY}/log")
             machine.view.durable_election = durable_election_state(files, DIRECTORY)
+            machine.view.durable_snapshots.refresh(files, f"{DIRECTORY}/{SNAPSHOTS_NAME}")
+            if machine.view.has_damaged_snapshots and _has_whole_snapshots(machine.view):
+                machine.view.has_damaged_snapshots = False
 
     def _tell_oracle(self) -> None:
         """The oracle hears of every committed write, in the order of the log."""
@@ -137,6 +148,8 @@ class World(Observed):
             return
         machine.restart_at_us = None
         machine.view.life += 1
+        machine.view.started_at_us = self.agenda.now_us
+        machine.view.has_leapt = False
         process = machine.process = Process(self, machine)
         process.run("start", process.start)
 
@@ -186,7 +199,8 @@ class World(Observed):
             case FlushFailed():
                 is_expected = bool(files.failing_syncs)
             case OutOfSpace():
-                is_expected = files.space_limit is not None
+                begins_anew = any(isinstance(action, StartLogAnew) for action in process.step.actions)
+                is_expected = files.space_limit is not None and (process.step.started or begins_anew)
             case KraftlogError():
                 is_expected = self.atlas.is_harmed(machine) or bool(files.failing_reads)
             case _:
@@ -216,6 +230,8 @@ class World(Observed):
         target = self._by_endpoint[send.destination]
         node_id = source.machine.node_id
         through_codec = self.parameters.through_codec
+        if isinstance(send.request, FetchSnapshotRequest):
+            self._note_transfer(source, target, send.request, send.destination)
         request = carry_request(send.request, through_codec=through_codec)
         label = f"{type(request).__name__.removesuffix('Request')} from {node_id}"
 
@@ -227,6 +243,24 @@ class World(Observed):
                 self._fail(source, target, send.correlation_id)
 
         self.network.send(node_id, target.node_id, arrive, sent_after_us=source.stalled_us)
+
+    def _note_transfer(
+        self, source: Process, target: Machine, request: FetchSnapshotRequest, destination: Endpoint
+    ) -> None:
+        """A node asks for some bytes of a snapshot."""
+        before, source.transfer = source.transfer, (request.snapshot_id, destination)
+        if request.position == 0:
+            return
+        if before is not None and before[0] == request.snapshot_id and before[1] != destination:
+            self.marks.hit("a transfer of a snapshot went on with another leader")
+        if self.transfer_ambush is not None:
+            spring, self.transfer_ambush = self.transfer_ambush, None
+            spring(source, target)
+        self._note_cut_transfer(source.machine.node_id, target.node_id)
+
+    def _note_cut_transfer(self, source_id: int, target_id: int) -> None:
+        if (source_id, target_id) in self.network.cut_since_us:
+            self.marks.hit("network: a transfer of a snapshot was cut")
 
     def _fail(self, source: Process, target: Machine, correlation_id: int) -> None:
         self.network.send(
@@ -242,6 +276,12 @@ class World(Observed):
         if isinstance(response, FetchResponse) and records and self._wire_random.random() < self.corrupt_rate:
             self.marks.hit("network: a batch was corrupted")
             records = flip_a_bit(records, self._wire_random)
+        if isinstance(response, FetchSnapshotResponse) and records:
+            self._note_cut_transfer(replier.machine.node_id, source.machine.node_id)
+            if self.pieces_to_corrupt > 0 or self._wire_random.random() < self.corrupt_rate:
+                self.pieces_to_corrupt = max(0, self.pieces_to_corrupt - 1)
+                self.marks.hit("network: a piece of a snapshot was corrupted")
+                response = replace(response, data=flip_a_bit(records, self._wire_random))
         outcome: ResponseReceived | RequestFailed
         try:
             arrived = carry_response(response, records, through_codec=self.parameters.through_codec)
@@ -276,3 +316,10 @@ class World(Observed):
     def voters_up(self) -> list[Machine]:
         """The voters whose process runs."""
         return [machine for machine in self.machines.values() if machine.view.is_voter and machine.process is not None]
+
+
+def _has_whole_snapshots(view: NodeView) -> bool:
+    """Whether every snapshot on its disk is whole, and there is one where the log begins."""
+    found, start = view.durable_snapshots.found, view.durable_log.start
+    is_covered = start.offset == 0 or start in found
+    return is_covered and all(snapshot_fault(snapshot_id, data) is None for snapshot_id, data in found.items())

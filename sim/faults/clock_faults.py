@@ -24,6 +24,7 @@ def leap(world: World, random: Random) -> str | None:
     machine = any_machine(world, random)
     forward_ms = random.choice([100, 1_000, 10_000, 3_600_000])
     machine.clock.jump(forward_ms)
+    machine.view.has_leapt = True
     return f"{machine.node_id}: {forward_ms} ms"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
-from raft.storage.directory import META_NAME
+from raft.storage.directory import LOG_NAME, META_NAME, SNAPSHOTS_NAME
 from raft.storage.files import SECTOR_BYTES, join
 from raft.storage.frame import HEAD_BYTES, Frame, find_frames
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
@@ -12,9 +13,13 @@ from raft.storage.segment import parse_segment_name
 from sim.disk import DIRECTORY, QUICK_SYNC_US, Crash
 from sim.faults.fault import any_machine, downtime_us, duration_us, fault
 from sim.machine import Machine
+from sim.process import Process
+from sim.work import NEEDS_ROOM
 from sim.world import World
+from snapshot.names import parse_snapshot_name
 
-LOG = join(DIRECTORY, "log")
+LOG = join(DIRECTORY, LOG_NAME)
+SNAPSHOTS = join(DIRECTORY, SNAPSHOTS_NAME)
 
 
 @fault("disk: slow")
@@ -45,6 +50,25 @@ def fill(world: World, random: Random) -> str | None:
     return str(machine.node_id)
 
 
+@fault("disk: full in the middle of a snapshot")
+def fill_at_work(world: World, random: Random) -> str | None:
+    """There is hardly room left as soon as somebody next writes or receives a snapshot, later again for everything."""
+    work = random.choice(NEEDS_ROOM)
+    for machine in world.machines.values():
+        machine.ambushes[work] = partial(_leave_little_room, world, random)
+    return f"when {work}"
+
+
+def _leave_little_room(world: World, random: Random, process: Process) -> None:
+    files = process.machine.disk.files
+    files.space_limit = files.used_bytes() + random.choice([0, 50, 300])
+
+    def end() -> None:
+        files.space_limit = None
+
+    world.agenda.after(duration_us(random), end)
+
+
 @fault("disk: syncs fail")
 def fail_syncs(world: World, random: Random) -> str | None:
     """Every sync of a file of the log, or of the quorum state, fails; the process must end, and starts again later."""
@@ -52,7 +76,7 @@ def fail_syncs(world: World, random: Random) -> str | None:
     files = machine.disk.files
     names = [join(LOG, name) for name in files.durable_files(LOG)] if files.exists(LOG) else []
     copies = [join(DIRECTORY, name) for name in COPY_NAMES]
-    files.failing_syncs.update(random.choice([names, copies, [*names, *copies, LOG]]))
+    files.failing_syncs.update(random.choice([names, copies, [*names, *copies, LOG, SNAPSHOTS]]))
     world.agenda.after(duration_us(random, 100, 5_000), files.failing_syncs.clear)
     return str(machine.node_id)
 
@@ -171,6 +195,39 @@ def damage_meta(world: World, random: Random) -> str | None:
     return str(machine.node_id)
 
 
+@fault("snapshot: a bit rots")
+def damage_snapshot(world: World, random: Random) -> str | None:
+    """A bit of a snapshot flips: it must be neither loaded nor given out, and another one comes in its place."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    named = files.durable_files(SNAPSHOTS) if files.exists(SNAPSHOTS) else {}
+    names = sorted(name for name in named if parse_snapshot_name(name) is not None and named[name].data)
+    if not names or not world.atlas.may_harm(machine):
+        return None
+    name = random.choice(names)
+    position = random.randrange(len(named[name].data))
+    machine.view.has_damaged_snapshots = True
+    files.damage(join(SNAPSHOTS, name), position, bytes([named[name].data[position] ^ 1 << random.randrange(8)]))
+    return f"{machine.node_id}: {name}"
+
+
+@fault("snapshot: lost")
+def lose_snapshot(world: World, random: Random) -> str | None:
+    """A snapshot's file is gone while the process is down."""
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    names = sorted(files.durable_files(SNAPSHOTS)) if files.exists(SNAPSHOTS) else []
+    names = [name for name in names if parse_snapshot_name(name) is not None]
+    if not names or not world.atlas.may_harm(machine):
+        return None
+    name = random.choice(names)
+    machine.view.has_damaged_snapshots = True
+    world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
+    files.remove(join(SNAPSHOTS, name))
+    files.fsync_directory(SNAPSHOTS)
+    return f"{machine.node_id}: {name}"
+
+
 @fault("disk: wiped, a new directory id")
 def wipe(world: World, random: Random) -> str | None:
     """The disk is replaced by an empty one: another replica, which a voter set that names directories can tell."""
@@ -190,6 +247,8 @@ def diverge(world: World, random: Random) -> str | None:
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
     if process is None or others or len(world.voter_ids) < 3 or process.tables.applied.end_offset == 0:
+        return None
+    if not world.atlas.may_harm(machine):
         return None
     machine.view.has_diverged = True
     machine.database.diverge()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from raft.core.messages import (
@@ -85,7 +86,7 @@ def send_foreign(world: World, random: Random) -> str | None:
 
 @fault("input: somebody wants a snapshot")
 def want_snapshot(world: World, random: Random) -> str | None:
-    """A tool asks the leader for a snapshot that there is none of."""
+    """A tool asks the leader for a snapshot that there is none of, and for what is behind the end of one."""
     leader = world.leader()
     if leader is None or leader.view.replica is None:
         return None
@@ -98,7 +99,8 @@ def want_snapshot(world: World, random: Random) -> str | None:
         position=0,
         max_bytes=1_000,
     )
-    return _send(world, random, leader, [request])
+    there = [replace(request, snapshot_id=found, position=10**9) for found in leader.view.durable_snapshots.found]
+    return _send(world, random, leader, [request, *there])
 
 
 @fault("input: an append that is too large")

@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 from sim.faults.fault import any_machine, duration_us, fault
+from sim.machine import Machine
+from sim.process import Process
 from sim.world import FIRST_CLIENT_ID, World
 
 
@@ -184,7 +186,28 @@ def corrupt(world: World, random: Random) -> str | None:
     return "one in five"
 
 
+@fault("network: pieces of snapshots arrive damaged")
+def corrupt_pieces(world: World, random: Random) -> str | None:
+    """The next few pieces of snapshots that anybody sends have a bit flipped in them."""
+    world.pieces_to_corrupt = random.choice([1, 2, 5])
+    return f"{world.pieces_to_corrupt} of them"
+
+
+@fault("network: cut off in the middle of a snapshot")
+def cut_transfer(world: World, random: Random) -> str | None:
+    """Whoever next asks for more of a snapshot loses the leader; mostly the others lose it, too, and elect another."""
+    is_isolated = random.random() < 0.7
+
+    def spring(source: Process, leader: Machine) -> None:
+        _cut(world, random, _both_ways([leader.node_id], world.machines if is_isolated else [source.machine.node_id]))
+
+    world.transfer_ambush = spring
+    return "whoever asks next"
+
+
 def heal(world: World) -> None:
     """End every fault of the network."""
     world.network.heal()
     world.corrupt_rate = 0.0
+    world.pieces_to_corrupt = 0
+    world.transfer_ambush = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 from raft.core.events import ResignRequested
@@ -9,6 +10,8 @@ from sim.agenda import MICROSECONDS_PER_MS
 from sim.disk import Crash
 from sim.faults.fault import POWER_CUTS, any_machine, downtime_us, duration_us, fault, running
 from sim.machine import Machine
+from sim.process import Process
+from sim.work import Work
 from sim.world import World
 
 
@@ -93,6 +96,24 @@ def kill_after_vote(world: World, random: Random) -> str | None:
         if machine.process is not None:
             machine.process.killed_after_vote = random.choice(POWER_CUTS)
     return "whoever votes next"
+
+
+@fault("process: killed at work on a snapshot")
+def kill_at_work(world: World, random: Random) -> str | None:
+    """Whoever next does that with a snapshot, or with its log because of one, is killed in the middle of it."""
+    work = random.choice(list(Work))
+    for machine in world.machines.values():
+        after, crash = random.choice([0, 0, 1, 1, 2, 3, 5]), random.choice([Crash.KILLED, *POWER_CUTS])
+        machine.ambushes[work] = partial(_let_be_killed, after % 2 if work is Work.LOADS else after, crash)
+    if work is Work.LOADS:  # which is rare: somebody needs one now
+        machine = any_machine(world, random)
+        world.kill(machine, Crash.KILLED, restart_after_us=1_000)
+        machine.database.lose()
+    return f"when {work}"
+
+
+def _let_be_killed(after: int, crash: Crash, process: Process) -> None:
+    process.crash_after, process.crash = after, crash
 
 
 @fault("process: restarted again and again")

@@ -18,7 +18,7 @@ from sim.invariants.key_offsets import KeyOffsets
 from sim.invariants.leader_completeness import LeaderCompleteness
 from sim.invariants.listener_contract import ListenerContract
 from sim.invariants.log_matching import LogMatching
-from sim.invariants.log_start import LogStart
+from sim.invariants.log_start import LogStart, LogStartWaits
 from sim.invariants.monotonic_epoch import MonotonicEpoch
 from sim.invariants.monotonic_high_watermark import MonotonicHighWatermark
 from sim.invariants.not_to_oneself import NotToOneself
@@ -31,9 +31,11 @@ from sim.invariants.persist_first import PersistFirst
 from sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
 from sim.invariants.recovering import RecoveringStaysOut
 from sim.invariants.roles import Roles
+from sim.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
 from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
 from sim.invariants.state_ordering import StateOrdering
 from sim.invariants.timers import Timers
+from sim.invariants.transfers import TransfersGoOn
 from sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
 from sim.observation import Observed, Step
 
@@ -70,6 +72,10 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     OneAnswer,
     PersistFirst,
     NotToOneself,
+    LogStartWaits,
+    SnapshotsAreEqual,
+    SnapshotsAreWhole,
+    TransfersGoOn,
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 

@@ -31,6 +31,7 @@ class CommittedImmutable(Invariant):
         life, known = self._known.get(node.node_id, (node.life, Offset(0)))
         if life != node.life:
             known = Offset(0)
+        known = max(known, node.log.log_start_offset)
         if high_watermark <= known:
             return
         if self._compare(node, known, high_watermark):

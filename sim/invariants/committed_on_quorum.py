@@ -49,5 +49,4 @@ class CommittedOnQuorum(Invariant):
         if voter.has_lost_data:
             return True
         last = self.world.committed_at(high_watermark - 1)
-        held = voter.durable_log.at(high_watermark - 1)
-        return held is not None and last is not None and held.epoch == last.epoch
+        return last is not None and voter.durable_log.holds(high_watermark - 1, last.epoch)

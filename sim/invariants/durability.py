@@ -49,11 +49,7 @@ class Durability(Invariant):
             self.violated(f"offset {highest - 1} was acknowledged, and nobody ever knew it as committed")
         voters = [self.world.nodes[voter_id] for voter_id in self.world.voter_ids]
         lost = sum(voter.has_lost_data for voter in voters)
-        having = [
-            voter.node_id
-            for voter in voters
-            if (held := voter.durable_log.at(last.base_offset)) is not None and held.epoch == last.epoch
-        ]
+        having = [voter.node_id for voter in voters if voter.durable_log.holds(last.base_offset, last.epoch)]
         if len(having) < max(1, self.world.majority - lost):
             self.violated(
                 f"offset {last.base_offset} was acknowledged or committed and is only on the disks of {having}"

@@ -45,20 +45,22 @@ class EpochCache(Invariant):
             return
         # What is flushed is on the disk, where it is decoded already; a disk that lost data is not asked.
         flushed = Offset(0) if node.has_lost_data else min(node.log.flushed_end_offset, node.durable_log.end_offset)
-        batches = [batch for batch in node.durable_log.batches if batch.end_offset <= flushed]
-        offset = batches[-1].end_offset if batches else Offset(0)
+        start = node.log.start
+        held = node.durable_log.batches if node.durable_log.start == start else []
+        batches = [batch for batch in held if start.offset <= batch.base_offset and batch.end_offset <= flushed]
+        offset = batches[-1].end_offset if batches else start.offset
         unflushed = batches_of(node, offset)
         if unflushed is None:
             return
         batches += unflushed
         found: list[tuple[Epoch, Offset]] = []
         for batch in batches:
-            if not found or batch.epoch != found[-1][0]:
+            if batch.epoch != (found[-1][0] if found else start.epoch):
                 found.append((batch.epoch, batch.base_offset))
         entries = node.log.epochs.entries()
         if node.replica is not None and not node.is_behind:
             known = node.replica._context.log.epochs.entries()
-            if known != entries:
+            if known != entries or node.replica._context.log.start != start:
                 self.violated(f"node {node.node_id} has the epoch cache {entries}, its core has {known}")
         if entries != found:
             self.violated(f"node {node.node_id} has the epoch cache {entries}, its log says {found}")

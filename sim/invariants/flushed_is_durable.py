@@ -34,7 +34,7 @@ class FlushedIsDurable(Invariant):
         if not step.disk_changed and self._judged.get(node.node_id) == place:
             return
         self._judged[node.node_id] = place
-        if flushed == 0:
+        if flushed <= node.log.log_start_offset == node.durable_log.start.offset:
             return
         held = node.durable_log.at(flushed - 1)
         if held is None:

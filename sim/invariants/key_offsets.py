@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raft.core.types import Offset
 from sim.invariants.invariant import Invariant
-from sim.observation import Observed, Step
+from sim.observation import STATE_MACHINE, Observed, Step
 from sim.service import committed_writes
 
 
@@ -26,6 +26,8 @@ class KeyOffsets(Invariant):
         """Look at the writes that were delivered."""
         node = step.node
         for delivery in step.deliveries:
+            if delivery.listener != STATE_MACHINE:
+                continue
             for batch in delivery.batches:
                 for write in committed_writes(batch):
                     place = (node.node_id, node.life, write.key)

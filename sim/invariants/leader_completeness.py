@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raft.core.types import Epoch, Offset
+from raft.core.types import Epoch
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step, batches_of
 
@@ -32,11 +32,13 @@ class LeaderCompleteness(Invariant):
         self._judged = epoch
         if self.world.faults_may_lose_quorum:
             return
-        batches = batches_of(step.node, Offset(0))
+        batches = batches_of(step.node, log.log_start_offset)
         if batches is None:
             return  # damage that it has not noticed yet: it ends when it does
         held = {batch.base_offset: batch.epoch for batch in batches}
         for batch in self.world.committed:
+            if batch.end_offset <= log.log_start_offset:
+                continue  # in a snapshot, whose end is committed (17)
             if held.get(batch.base_offset) != batch.epoch:
                 self.violated(
                     f"node {step.node.node_id} leads epoch {epoch} and lacks the committed batch at offset"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from raft.core.types import Offset
 from sim.invariants.invariant import Invariant
-from sim.observation import Delivery, NodeView, Observed, Step
+from sim.observation import STATE_MACHINE, Delivery, NodeView, Observed, Step
 
 
 @dataclass(slots=True)
@@ -17,11 +17,12 @@ class _Told:
 
 
 class ListenerContract(Invariant):
-    """Batches are committed, contiguous, each once; leaders' epochs never go back; the leader's own listener hears that
-    it leads only after it was given everything before its epoch (LI-02 to LI-05).
+    """Batches are committed, contiguous, each once; a snapshot comes only to who is new or behind the log's start;
+    leaders' epochs never go back; the leader's own listener hears that it leads only after it was given everything
+    before its epoch (LI-02 to LI-05, SN-60 to SN-62).
 
-    A new process has a new listener, which begins where its state machine stands. A node whose
-    disk cannot be read may be the only one to know what it delivers. No other false positives.
+    A new process has a new listener, which begins where its state machine stands. A node whose disk cannot be read may
+    be the only one to know what it delivers. No other false positives.
     """
 
     number = 32
@@ -30,21 +31,34 @@ class ListenerContract(Invariant):
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
-        self._told: dict[int, _Told] = {}
+        self._told: dict[tuple[int, str], _Told] = {}
 
     def after_step(self, step: Step) -> None:
         """Follow what the listener of the node is told."""
         node = step.node
         if step.started and node.applied is not None:
-            self._told[node.node_id] = _Told(node.life, node.applied.end_offset)
+            self._told[node.node_id, STATE_MACHINE] = _Told(node.life, node.applied.end_offset)
         for delivery in step.deliveries:
-            told = self._told.get(node.node_id)
+            place = (node.node_id, delivery.listener)
+            told = self._told.get(place)
             if told is None or told.life != node.life:
-                told = self._told[node.node_id] = _Told(node.life, Offset(0))
+                told = self._told[place] = _Told(node.life, Offset(0))
             self._judge(node, told, delivery)
 
     def _judge(self, node: NodeView, told: _Told, delivery: Delivery) -> None:
         node_id = node.node_id
+        if delivery.snapshot_id is not None:
+            start = node.log.log_start_offset if node.log is not None else None
+            if told.next_offset > 0 and start is not None and told.next_offset >= start:
+                self.violated(
+                    f"the listener of node {node_id} keeps up at {told.next_offset}, its log begins at {start}, and it"
+                    f" is given the snapshot {delivery.snapshot_id}"
+                )
+            if delivery.snapshot_id.offset < told.next_offset:
+                self.violated(
+                    f"the listener of node {node_id} is at {told.next_offset} and given {delivery.snapshot_id}"
+                )
+            told.next_offset = delivery.snapshot_id.offset
         for batch in delivery.batches:
             if batch.base_offset != told.next_offset:
                 self.violated(f"the listener of node {node_id} is given {batch.base_offset} after {told.next_offset}")

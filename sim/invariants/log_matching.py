@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from raft.core.types import Batch, Epoch
 from sim.invariants.invariant import Invariant
-from sim.observation import Observed, Step
+from sim.observation import DurableLog, Observed, Step
 
 
 class _Entry(NamedTuple):
     batch: Batch
-    before: Epoch
-    """The epoch of the batch before it; 0 for the first."""
+    before: Epoch | None
+    """The epoch of the batch before it; 0 for the first, None if it is not known any more."""
 
 
 class LogMatching(Invariant):
@@ -37,10 +37,19 @@ class LogMatching(Invariant):
         log = step.node.durable_log
         for index in range(log.first_changed, len(log.batches)):
             batch = log.batches[index]
-            entry = _Entry(batch, log.batches[index - 1].epoch if index else Epoch(0))
+            before = log.batches[index - 1].epoch if index else self._epoch_before_first(log)
             for offset in range(batch.base_offset, batch.end_offset):
-                if self._seen.setdefault((offset, batch.epoch), entry) != entry:
+                seen = self._seen.setdefault((offset, batch.epoch), _Entry(batch, before))
+                is_same_before = seen.before == before or seen.before is None or before is None
+                if seen.batch != batch or not is_same_before:
                     self.violated(
                         f"the disk of node {step.node.node_id} holds another batch at offset {offset} of epoch"
                         f" {batch.epoch} than was seen there before, or another epoch before it"
                     )
+
+    def _epoch_before_first(self, log: DurableLog) -> Epoch | None:
+        """None if the batch before the first one is gone, and nobody has written down its epoch."""
+        base_offset = log.batches[0].base_offset
+        if base_offset == log.start.offset:
+            return log.start.epoch
+        return None

@@ -8,9 +8,10 @@ from sim.observation import Observed, Step
 
 
 class MonotonicHighWatermark(Invariant):
-    """A process's high watermark never goes back and is never above the end of its log. A new process knows none.
+    """A process's high watermark never goes back and is never above the end of its log.
 
-    No false positives: a process that was just started may have learned one in the same step only as a sole voter.
+    A new process knows what its newest snapshot holds and where its log starts, or if it is the sole voter, whatever is
+    in its log; no more. No false positives.
     """
 
     number = 15
@@ -29,7 +30,9 @@ class MonotonicHighWatermark(Invariant):
         high_watermark = node.replica.high_watermark
         life, before = self._known.get(node.node_id, (0, Offset(-1)))
         if life != node.life:
-            if step.started and high_watermark >= 0 and len(self.world.voter_ids) > 1:
+            latest = node.replica._context.log.latest_snapshot
+            known = max(node.log.log_start_offset, -1 if latest is None else latest.offset) or -1
+            if step.started and high_watermark > known and len(self.world.voter_ids) > 1:
                 self.violated(
                     f"node {node.node_id} was just started and says that it knows {high_watermark} as committed"
                 )

@@ -30,6 +30,8 @@ class PairRule(Invariant):
                 self.violated(f"the batch at offset {batch.base_offset} on the disk of node {node.node_id} is another")
             if node.log is None or node.has_lost_data or batch.end_offset > node.log.flushed_end_offset:
                 continue
+            if batch.base_offset < node.log.log_start_offset:
+                continue  # only its segment is still there
             in_memory = node.log.read_batches(batch.base_offset, 1, Offset(batch.end_offset))
             if in_memory != (batch,):
                 self.violated(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raft.core.types import Offset
 from sim.invariants.invariant import Invariant
-from sim.observation import AppliedState, Observed, Step
+from sim.observation import STATE_MACHINE, AppliedState, Observed, Step
 
 
 class StateMachineSafety(Invariant):
@@ -55,6 +55,10 @@ class AppliedOnce(Invariant):
         node = step.node
         if node.applied is None:
             for delivery in step.deliveries:  # killed in the middle: it may have applied all of it
+                if delivery.listener != STATE_MACHINE:
+                    continue
+                if delivery.snapshot_id is not None:
+                    self._limits[node.node_id] = delivery.snapshot_id.offset
                 if delivery.batches:
                     self._limits[node.node_id] = delivery.batches[-1].end_offset
             return
@@ -69,6 +73,10 @@ class AppliedOnce(Invariant):
             return
         position = Offset(0) if before is None else before.end_offset
         for delivery in step.deliveries:
+            if delivery.listener != STATE_MACHINE:
+                continue
+            if delivery.snapshot_id is not None:
+                position = delivery.snapshot_id.offset
             for batch in delivery.batches:
                 if batch.base_offset != position:
                     self.violated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raft.core.actions import TruncateLog
+from raft.core.actions import StartLogAnew, TruncateLog
 from raft.core.states import Role
 from raft.core.types import Offset, ReplicaKey
 from sim.invariants.invariant import Invariant
@@ -12,8 +12,9 @@ from sim.observation import Observed, Step
 class CommittedIsKept(Invariant):
     """A disk that holds a committed batch, and everything below it, holds it for ever.
 
-    A tail that was never committed may be cut anywhere, so what counts is the part of the disk's log that agrees with
-    the committed log. What damage took was not cut: a disk that has lost data is measured anew once it has it back.
+    Held in a snapshot before the log's start is held, too. A tail that was never committed may be cut anywhere, so what
+    counts is the part of the disk's log that agrees with the committed log. What damage took was not cut: a disk that
+    has lost data is measured anew once it has it back.
     """
 
     number = 18
@@ -32,12 +33,13 @@ class CommittedIsKept(Invariant):
             self._kept[node.key] = min(kept, log.end_offset)
             return
         if step.disk_changed and kept > 0:
-            held, committed = log.at(kept - 1), self.world.committed_at(kept - 1)
-            if held is None or committed is None or held.epoch != committed.epoch:
+            committed = self.world.committed_at(kept - 1)
+            if committed is None or not log.holds(kept - 1, committed.epoch):
                 self.violated(
                     f"the disk of node {node.node_id} held everything committed below {kept}, now it ends at"
                     f" {log.end_offset}"
                 )
+        kept = max(kept, log.start.offset)
         while kept < log.end_offset:
             held, committed = log.at(kept), self.world.committed_at(kept)
             if held is None or held != committed:
@@ -47,7 +49,7 @@ class CommittedIsKept(Invariant):
 
 
 class LeaderNeverCuts(Invariant):
-    """A leader cuts nothing from its own log. No false positives."""
+    """A leader cuts nothing from its own log, and puts no snapshot in its place (SN-15). No false positives."""
 
     number = 19
     title = "a leader does not cut its log"
@@ -58,5 +60,5 @@ class LeaderNeverCuts(Invariant):
         node = step.node
         if node.replica is None or node.replica.role is not Role.LEADER:
             return
-        if any(isinstance(action, TruncateLog) for action in step.actions):
-            self.violated(f"node {node.node_id} leads and cuts its log")
+        if any(isinstance(action, TruncateLog | StartLogAnew) for action in step.actions):
+            self.violated(f"node {node.node_id} leads and cuts its log, or loads a snapshot")

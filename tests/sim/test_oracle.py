@@ -231,7 +231,7 @@ def _swap_that_was_denied_and_done_later(story: Story) -> None:
     story.commit("a")
 
 
-REJECTED = {
+REJECTED: dict[Callable[[Story], None], str] = {
     _phantom: "a phantom: k = a at offset 0",
     _one_operation_at_two_offsets: "took effect at two offsets, 0 and 2",
     _one_offset_with_two_operations: "one offset holds two operations: k = a at offset 0, and k = b at offset 0",

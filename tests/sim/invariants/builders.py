@@ -14,18 +14,23 @@ from typing import Any, cast
 import pytest
 
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord
-from raft.core.actions import Send
+from raft.core.actions import Send, StartLogAnew
 from raft.core.messages import Request
 from raft.core.replica import Replica
-from raft.core.states import Role
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Batch, Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.states import ReplicaProgress, Role
+from raft.core.types import UNKNOWN_HIGH_WATERMARK, Batch, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.storage.batch import encode_batch
+from raft.storage.files import join
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from sim.invariants.invariant import Invariant, Violation
-from sim.observation import AppliedState, Delivery, NodeView, Observed, Step
+from sim.observation import STATE_MACHINE, AppliedState, Delivery, NodeView, Observed, Step
+from snapshot.names import snapshot_name
 from tests.raft.core.builders import OBSERVER_ID, endpoint, key
 from tests.raft.storage.builders import SMALL, data_batch, segment_paths
+from tests.snapshot.builders import snapshot_bytes
+
+SNAPSHOTS = "data/snapshots"
 
 
 @dataclass
@@ -37,7 +42,8 @@ class StandIn:
     leader_id: int | None = None
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
     is_recovering: bool = False
-    _context: Any = field(default_factory=SimpleNamespace)
+    followers: tuple[ReplicaProgress, ...] = ()
+    _context: Any = field(default_factory=lambda: SimpleNamespace(log=SimpleNamespace(latest_snapshot=None)))
 
     @property
     def is_leader(self) -> bool:
@@ -67,7 +73,7 @@ class Cluster(Observed):
         node = self.nodes[node_id]
         node.life += 1
         node.log = SegmentedLog.open(self.files[node_id], "data/log", config=SMALL)
-        node.durable_log.refresh(self.files[node_id], "data/log")
+        self._look(node_id)
         self.become(node_id, **attributes)
         return Step(self.now_us, node, "start", disk_changed=True, started=True)
 
@@ -95,8 +101,16 @@ class Cluster(Observed):
     def flush(self, node_id: int) -> Step:
         """Flush its log: the disk holds what the memory does."""
         self.log(node_id).flush()
-        self.nodes[node_id].durable_log.refresh(self.files[node_id], "data/log")
+        return self.disk_changed(node_id)
+
+    def disk_changed(self, node_id: int) -> Step:
+        """Something is durable on its disk that was not before."""
+        self._look(node_id)
         return self.step(node_id, disk_changed=True)
+
+    def _look(self, node_id: int) -> None:
+        self.nodes[node_id].durable_log.refresh(self.files[node_id], "data/log")
+        self.nodes[node_id].durable_snapshots.refresh(self.files[node_id], SNAPSHOTS)
 
     def store(self, node_id: int, *batches: Batch) -> Step:
         """Write to its log and flush."""
@@ -107,6 +121,32 @@ class Cluster(Observed):
         """Truncate its log."""
         self.log(node_id).truncate(Offset(end_offset))
         return self.flush(node_id)
+
+    def put_snapshot(self, node_id: int, snapshot_id: OffsetAndEpoch, data: bytes | None = None) -> Step:
+        """A snapshot, a small one unless told otherwise, is on its disk."""
+        files = self.files[node_id]
+        files.make_directories(SNAPSHOTS)
+        path = join(SNAPSHOTS, snapshot_name(snapshot_id))
+        if files.exists(path):
+            files.remove(path)
+        file = files.open(path, create=True)
+        file.write_at(0, snapshot_bytes(snapshot_id) if data is None else data)
+        file.fsync()
+        file.close()
+        files.fsync_directory(SNAPSHOTS)
+        return self.disk_changed(node_id)
+
+    def advance(self, node_id: int, start: OffsetAndEpoch) -> Step:
+        """Let its log start there."""
+        self.log(node_id).advance_start(start)
+        return self.disk_changed(node_id)
+
+    def start_anew(self, node_id: int, start: OffsetAndEpoch) -> Step:
+        """Let a snapshot take its log's place."""
+        self.log(node_id).start_anew(start)
+        step = self.disk_changed(node_id)
+        step.actions = [StartLogAnew(start)]
+        return step
 
     def disk_holds(self, node_id: int, *batches: Batch) -> Step:
         """Let its disk hold these, whatever its memory thinks."""
@@ -133,6 +173,14 @@ class Cluster(Observed):
         self.nodes[node_id].applied = AppliedState(batches[-1].end_offset, digest)
         return self.step(node_id, deliveries=[Delivery(batches)])
 
+    def load(
+        self, node_id: int, snapshot_id: OffsetAndEpoch, digest: str = "same", listener: str = STATE_MACHINE
+    ) -> Step:
+        """Give a listener of its a snapshot; its state machine comes to `digest` by it."""
+        if listener == STATE_MACHINE:
+            self.nodes[node_id].applied = AppliedState(snapshot_id.offset, digest)
+        return self.step(node_id, deliveries=[Delivery(snapshot_id=snapshot_id, listener=listener)])
+
     def step(self, node_id: int, label: str = "timer", **fields: Any) -> Step:
         """Something happens to a node."""
         return Step(self.now_us, self.nodes[node_id], label, **fields)
@@ -141,6 +189,11 @@ class Cluster(Observed):
 def violates(invariant: Invariant) -> AbstractContextManager[object]:
     """The invariant must cry within this, and name itself."""
     return pytest.raises(Violation, match=rf"^{invariant.title} \({invariant.number}\): ")
+
+
+def at(offset: int, epoch: int = 1) -> OffsetAndEpoch:
+    """A log start, or a snapshot's id."""
+    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
 
 
 def batches(*epochs: int) -> list[Batch]:

@@ -6,7 +6,7 @@ import pytest
 
 from sim.invariants.committed_immutable import CommittedImmutable
 from tests.raft.storage.builders import data_batch
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def test_the_committed_log_is_what_the_first_node_to_know_it_says() -> None:
@@ -98,3 +98,22 @@ def test_what_was_delivered_is_known_though_damage_hides_what_is_before_it() -> 
     assert cluster.committed == log[:7]
     invariant.after_step(cluster.apply(1, *log[7:]))  # above its high watermark: not for this invariant to believe
     assert cluster.committed == log[:7]
+
+
+def test_a_log_that_begins_behind_a_snapshot_is_compared_from_there() -> None:
+    cluster = Cluster()
+    invariant = CommittedImmutable(cluster)
+    log = batches(1, 1, 2)
+    cluster.store(1, *log)
+    cluster.become(1, high_watermark=3)
+    invariant.after_step(cluster.step(1))
+    for node_id, last in ((2, log[2]), (3, data_batch(2, epoch=2, size=21))):
+        cluster.start_anew(node_id, at(2))
+        cluster.become(node_id, high_watermark=2)
+        invariant.after_step(cluster.step(node_id))
+        cluster.store(node_id, last)
+        cluster.become(node_id, high_watermark=3)
+        if node_id == 2:
+            invariant.after_step(cluster.step(node_id))
+    with violates(invariant):
+        invariant.after_step(cluster.step(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raft.core.states import Role
 from sim.invariants.committed_on_quorum import CommittedOnQuorum
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def leading(disks: int) -> tuple[Cluster, CommittedOnQuorum]:
@@ -97,3 +97,20 @@ def test_nothing_committed_needs_no_disk() -> None:
     cluster = Cluster()
     cluster.become(1, role=Role.LEADER, leader_id=1, high_watermark=0)
     CommittedOnQuorum(cluster).after_step(cluster.step(1))
+
+
+def test_a_snapshot_before_the_log_counts() -> None:
+    cluster, invariant = leading(1)
+    cluster.start_anew(2, at(2))
+    invariant.after_step(cluster.step(1))
+
+
+def test_one_that_ends_before_does_not() -> None:
+    cluster = Cluster()
+    cluster.commit(*batches(1, 1))
+    cluster.store(1, *batches(1, 1))
+    cluster.start_anew(2, at(1))
+    cluster.become(1, role=Role.LEADER, leader_id=1, high_watermark=2)
+    invariant = CommittedOnQuorum(cluster)
+    with violates(invariant):
+        invariant.after_step(cluster.step(1))

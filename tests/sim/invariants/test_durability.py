@@ -6,7 +6,7 @@ import pytest
 
 from raft.core.types import Offset
 from sim.invariants.durability import Durability
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def acknowledging(disks: int) -> tuple[Cluster, Durability]:
@@ -72,5 +72,16 @@ def test_what_is_committed_must_stay_on_disks_too_before_anybody_is_told() -> No
     invariant.after_step(cluster.step(1))
     invariant.after_step(cluster.step(2))
     cluster.cut(2, 1)
+    with violates(invariant):
+        invariant.after_step(cluster.step(2))
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_what_is_in_a_snapshot_before_the_log_is_on_disk(start: int) -> None:
+    cluster, invariant = acknowledging(1)
+    cluster.start_anew(2, at(start))
+    if start == 2:
+        invariant.after_step(cluster.step(2))
+        return
     with violates(invariant):
         invariant.after_step(cluster.step(2))

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.epochs import EpochCache as Cache
-from raft.core.types import Epoch, Offset
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.segmented_log import SegmentedLog
 from sim.invariants.epoch_cache import EVERY_STEPS, EpochCache
 from sim.observation import Step
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 LOG = batches(1, 1, 3, 4)
 
 
-def cache_of(entries: list[tuple[int, int]]) -> Cache:
+def cache_of(entries: Iterable[tuple[int, int]], start: OffsetAndEpoch = LOG_BEGINNING) -> Cache:
     """A cache with these entries, right or wrong."""
-    cache = Cache()
-    cache._epochs = [Epoch(epoch) for epoch, _ in entries]
-    cache._start_offsets = [Offset(offset) for _, offset in entries]
+    cache = Cache(start=start)
+    for epoch, offset in entries:
+        cache._epochs.append(Epoch(epoch))
+        cache._start_offsets.append(Offset(offset))
     return cache
 
 
 def stepped(cluster: Cluster, *, core: Cache | None = None, started: bool = False) -> Step:
     """A step of node 1, whose core has that cache; else the one that its log has."""
     cache = core or cluster.log(1).epochs
-    cluster.become(1, _context=SimpleNamespace(log=SimpleNamespace(epochs=cache)))
+    cluster.become(1, _context=SimpleNamespace(log=SimpleNamespace(epochs=cache, start=cache.start)))
     return cluster.step(1, started=started)
 
 
@@ -108,7 +111,9 @@ def test_epochs_that_go_back_are_wrong_though_log_and_caches_agree() -> None:
     epochs = cache_of([(1, 0), (2, 1), (1, 2)])
     cluster.nodes[1].log = cast(
         SegmentedLog,
-        SimpleNamespace(epochs=epochs, log_end_offset=3, flushed_end_offset=3, read_batches=lambda *_: ()),
+        SimpleNamespace(
+            epochs=epochs, start=epochs.start, log_end_offset=3, flushed_end_offset=3, read_batches=lambda *_: ()
+        ),
     )
     cluster.disk_holds(1, *batches(1, 2, 1))
     invariant = EpochCache(cluster)
@@ -124,3 +129,44 @@ def test_epochs_must_increase_whatever_the_log_says() -> None:
     invariant = EpochCache(cluster)
     with violates(invariant):
         invariant.after_step(stepped(cluster, started=True))
+
+
+def test_an_epoch_that_goes_on_behind_the_start_has_no_entry() -> None:
+    cluster = Cluster()
+    invariant = EpochCache(cluster)
+    cluster.store(1, *LOG)
+    cluster.advance(1, at(1))
+    assert cluster.log(1).epochs.entries() == [(3, 2), (4, 3)]
+    invariant.after_step(stepped(cluster, started=True))
+    cluster.advance(1, at(3, 3))
+    invariant.after_step(stepped(cluster, started=True))
+    cluster.start(1)
+    invariant.after_step(stepped(cluster, started=True))
+
+
+def test_a_log_that_began_anew_has_no_epochs() -> None:
+    cluster = Cluster()
+    cluster.store(1, *LOG[:2])
+    cluster.start_anew(1, at(7, 3))
+    assert cluster.log(1).epochs.entries() == []
+    EpochCache(cluster).after_step(stepped(cluster, started=True))
+
+
+@pytest.mark.parametrize("start", [at(1, 0), at(1, 3), at(0, 0)])
+def test_another_epoch_before_the_start_or_another_start_is_wrong(start: OffsetAndEpoch) -> None:
+    cluster = Cluster()
+    cluster.store(1, *LOG)
+    cluster.advance(1, at(1))
+    cluster.log(1).epochs = cache_of(cluster.log(1).epochs.entries(), start)
+    invariant = EpochCache(cluster)
+    with violates(invariant):
+        invariant.after_step(stepped(cluster, started=True))
+
+
+def test_the_core_has_the_same_start() -> None:
+    cluster = Cluster()
+    cluster.store(1, *LOG)
+    cluster.advance(1, at(1))
+    invariant = EpochCache(cluster)
+    with violates(invariant):
+        invariant.after_step(stepped(cluster, core=cache_of(cluster.log(1).epochs.entries()), started=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.invariants.flushed_is_durable import FlushedIsDurable
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def test_what_is_flushed_is_there_and_what_is_not_need_not_be() -> None:
@@ -44,3 +44,20 @@ def test_a_disk_that_holds_a_later_epoch_of_the_memory_is_wrong() -> None:
     cluster.append(1, *batches(1, 1, 2)[2:])
     with violates(invariant):
         invariant.after_step(cluster.disk_holds(1, *batches(1, 2)))
+
+
+def test_a_log_that_began_anew_is_flushed_up_to_its_start() -> None:
+    cluster = Cluster()
+    invariant = FlushedIsDurable(cluster)
+    cluster.store(1, *batches(1, 1))
+    invariant.after_step(cluster.start_anew(1, at(5)))
+
+
+def test_a_start_that_is_not_on_the_disk_is_not() -> None:
+    cluster = Cluster()
+    invariant = FlushedIsDurable(cluster)
+    cluster.store(1, *batches(1, 1))
+    step = cluster.start_anew(1, at(5))
+    cluster.nodes[1].durable_log.start = at(2)
+    with violates(invariant):
+        invariant.after_step(step)

@@ -7,7 +7,7 @@ import pytest
 from raft.core.states import Role
 from sim.invariants.leader_completeness import LeaderCompleteness
 from tests.raft.storage.builders import data_batch
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def test_a_leader_that_has_it_and_more_is_fine() -> None:
@@ -75,5 +75,19 @@ def test_a_leader_whose_orders_are_not_carried_out_yet_is_judged_when_they_are()
     cluster.nodes[2].is_behind = True
     invariant.after_step(cluster.step(2))
     cluster.nodes[2].is_behind = False
+    with violates(invariant):
+        invariant.after_step(cluster.step(2))
+
+
+@pytest.mark.parametrize("start", [1, 2, 3])
+def test_a_leader_may_have_it_in_a_snapshot(start: int) -> None:
+    cluster = Cluster()
+    invariant = LeaderCompleteness(cluster)
+    cluster.commit(*batches(1, 1, 1))
+    cluster.start_anew(2, at(start))
+    cluster.become(2, role=Role.LEADER, epoch=2, leader_id=2)
+    if start == 3:
+        invariant.after_step(cluster.step(2))
+        return
     with violates(invariant):
         invariant.after_step(cluster.step(2))

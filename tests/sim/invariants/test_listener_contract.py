@@ -9,7 +9,7 @@ from sim.invariants.listener_contract import ListenerContract
 from sim.observation import AppliedState, Delivery, Step
 from tests.raft.core.builders import leader_and_epoch
 from tests.raft.storage.builders import data_batch
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 LOG = batches(1, 1, 2, 2)
 
@@ -101,3 +101,69 @@ def test_a_new_process_has_a_new_listener_that_begins_where_its_state_machine_st
     invariant.after_step(restart(cluster, 1))
     with violates(invariant):
         invariant.after_step(cluster.apply(1, *LOG))
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_listener_may_be_given_a_snapshot_first_and_goes_on_behind_it() -> None:
+    cluster, invariant = listening()
+    invariant.after_step(cluster.load(1, at(2)))
+    invariant.after_step(cluster.apply(1, *LOG[2:]))
+
+
+@pytest.mark.parametrize("given", [LOG[1:], LOG[3:]], ids=["what is in it", "a gap"])
+def test_what_follows_a_snapshot_goes_on_at_its_end(given: list[Batch]) -> None:
+    cluster, invariant = listening()
+    invariant.after_step(cluster.load(1, at(2)))
+    with violates(invariant):
+        invariant.after_step(cluster.apply(1, *given))
+
+
+def behind(log_start: int) -> tuple[Cluster, ListenerContract]:
+    """The listener of node 1 has read two records, its log begins there."""
+    cluster, invariant = listening()
+    cluster.store(1, *LOG)
+    invariant.after_step(cluster.apply(1, *LOG[:2]))
+    cluster.advance(1, at(log_start, LOG[log_start - 1].epoch))
+    return cluster, invariant
+
+
+def test_who_is_behind_the_logs_start_is_given_a_snapshot() -> None:
+    cluster, invariant = behind(3)
+    invariant.after_step(cluster.load(1, at(4, 2)))
+
+
+@pytest.mark.parametrize("log_start", [1, 2])
+def test_who_keeps_up_is_not(log_start: int) -> None:
+    cluster, invariant = behind(log_start)
+    with violates(invariant):
+        invariant.after_step(cluster.load(1, at(4, 2)))
+
+
+def test_a_snapshot_must_not_take_a_listener_back() -> None:
+    cluster, invariant = behind(3)
+    with violates(invariant):
+        invariant.after_step(cluster.load(1, at(1)))
+
+
+def test_each_listener_of_a_node_is_followed_on_its_own() -> None:
+    cluster, invariant = listening()
+    invariant.after_step(cluster.apply(1, *LOG))
+    invariant.after_step(cluster.load(1, at(2), listener="slow"))
+    invariant.after_step(cluster.step(1, deliveries=[Delivery(tuple(LOG[2:]), listener="slow")]))
+    with violates(invariant):
+        invariant.after_step(cluster.load(1, at(4, 2), listener="slow"))
+
+
+def test_it_may_hear_that_it_leads_when_a_snapshot_has_taken_it_past_there() -> None:
+    cluster, invariant = listening()
+    invariant.after_step(cluster.load(1, at(4, 2)))
+    invariant.after_step(led(cluster, 1, 2, start=3))
+
+
+def test_not_when_the_snapshot_ends_before() -> None:
+    cluster, invariant = listening()
+    invariant.after_step(cluster.load(1, at(2)))
+    with violates(invariant):
+        invariant.after_step(led(cluster, 1, 2, start=2))

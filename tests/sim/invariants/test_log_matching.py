@@ -7,7 +7,7 @@ import pytest
 from raft.core.types import Batch
 from sim.invariants.log_matching import LogMatching
 from tests.raft.storage.builders import data_batch
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def test_prefixes_and_logs_that_part_are_fine() -> None:
@@ -57,3 +57,26 @@ def test_what_was_on_a_disk_once_is_remembered() -> None:
     invariant.after_step(cluster.cut(1, 0))
     with violates(invariant):
         invariant.after_step(cluster.store(1, data_batch(0, 1, size=21)))
+
+
+def test_a_log_that_begins_behind_a_snapshot_is_compared_from_there() -> None:
+    cluster = Cluster()
+    invariant = LogMatching(cluster)
+    log = batches(1, 1, 3, 3)
+    invariant.after_step(cluster.store(1, *log))
+    invariant.after_step(cluster.advance(1, at(3, 3)))
+    invariant.after_step(cluster.start_anew(2, at(2)))
+    invariant.after_step(cluster.store(2, *log[2:]))
+    cluster.start_anew(3, at(3, 3))
+    with violates(invariant):
+        invariant.after_step(cluster.store(3, data_batch(3, 3, size=21)))
+
+
+def test_the_epoch_before_the_start_counts() -> None:
+    cluster = Cluster()
+    invariant = LogMatching(cluster)
+    log = batches(1, 1, 3)
+    invariant.after_step(cluster.store(1, *log))
+    cluster.start_anew(2, at(2, 2))
+    with violates(invariant):
+        invariant.after_step(cluster.store(2, *log[2:]))

@@ -7,7 +7,7 @@ import pytest
 from raft.core.types import Offset
 from sim.invariants.state_ordering import StateOrdering
 from sim.observation import AppliedState
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def with_records(flushed: int, unflushed: int, high_watermark: int, applied: int) -> tuple[Cluster, StateOrdering]:
@@ -57,3 +57,23 @@ def test_a_node_whose_log_is_behind_its_replica_is_judged_later() -> None:
     cluster, invariant = with_records(1, 0, 2, 0)
     cluster.nodes[1].is_behind = True
     invariant.after_step(cluster.step(1))
+
+
+def test_the_log_start_is_not_past_what_is_committed() -> None:
+    cluster, invariant = with_records(2, 1, 2, 2)
+    invariant.after_step(cluster.advance(1, at(2)))
+    cluster.become(1, high_watermark=1)
+    with violates(invariant):
+        invariant.after_step(cluster.step(1))
+
+
+def test_what_a_snapshot_holds_that_took_the_place_of_the_log_is_on_the_disk() -> None:
+    cluster, invariant = with_records(2, 0, 2, 2)
+    step = cluster.start_anew(1, at(5))
+    cluster.become(1, high_watermark=5)
+    invariant.after_step(step)
+    cluster.nodes[1].applied = AppliedState(Offset(5), "digest")
+    invariant.after_step(cluster.step(1))
+    cluster.nodes[1].applied = AppliedState(Offset(6), "digest")
+    with violates(invariant):
+        invariant.after_step(cluster.step(1))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from raft.core.actions import TruncateLog
+from raft.core.actions import StartLogAnew, TruncateLog
 from raft.core.states import Role
 from raft.core.types import Offset
 from sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
-from tests.sim.invariants.builders import Cluster, batches, violates
+from tests.raft.storage.builders import segment_paths
+from tests.sim.invariants.builders import Cluster, at, batches, violates
 
 
 def test_a_tail_that_was_not_committed_may_be_cut() -> None:
@@ -75,3 +76,48 @@ def test_a_leader_cuts_nothing() -> None:
     invariant.after_step(cluster.step(1))
     with violates(invariant):
         invariant.after_step(cluster.step(1, actions=[cut]))
+
+
+def test_a_leader_puts_no_snapshot_in_the_place_of_its_log() -> None:
+    cluster = Cluster()
+    invariant = LeaderNeverCuts(cluster)
+    anew = StartLogAnew(at(3))
+    invariant.after_step(cluster.step(1, actions=[anew]))
+    cluster.become(1, role=Role.LEADER)
+    with violates(invariant):
+        invariant.after_step(cluster.step(1, actions=[anew]))
+
+
+def test_what_is_below_the_logs_start_is_kept_in_a_snapshot() -> None:
+    cluster = Cluster()
+    invariant = CommittedIsKept(cluster)
+    cluster.commit(*batches(1, 1, 1))
+    invariant.after_step(cluster.store(1, *batches(1, 1, 1)))
+    invariant.after_step(cluster.advance(1, at(2)))
+    with violates(invariant):
+        invariant.after_step(cluster.cut(1, 2))
+
+
+def test_so_it_is_in_one_that_takes_the_place_of_the_log() -> None:
+    cluster = Cluster()
+    invariant = CommittedIsKept(cluster)
+    log = batches(1, 1, 1, 1)
+    cluster.commit(*log)
+    invariant.after_step(cluster.store(1, *log[:1]))
+    invariant.after_step(cluster.start_anew(1, at(3)))
+    invariant.after_step(cluster.store(1, *log[3:]))
+    with violates(invariant):
+        invariant.after_step(cluster.cut(1, 3))
+
+
+def test_a_log_that_is_gone_before_its_new_start_is_written_was_cut() -> None:
+    cluster = Cluster()
+    invariant = CommittedIsKept(cluster)
+    cluster.commit(*batches(1, 1))
+    invariant.after_step(cluster.store(1, *batches(1, 1)))
+    files = cluster.files[1]
+    for path in segment_paths(files):
+        files.remove(path)
+    files.fsync_directory("data/log")
+    with violates(invariant):
+        invariant.after_step(cluster.disk_changed(1))

@@ -1,0 +1,47 @@
+"""docs/faults.md says what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sim.faults.catalogue import KINDS
+from sim.invariants.catalogue import ALL
+from sim.zoo import snapshot_bugs
+from sim.zoo.catalogue import NAMES
+from sim.zoo.mutation import MUTATIONS
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "faults.md").read_text()
+SNAPSHOT_BUGS = [name for name in NAMES if MUTATIONS[name].patches.__module__ == snapshot_bugs.__name__]
+
+
+def test_it_counts_right() -> None:
+    assert f"There are {len(KINDS)} kinds of faults. The {len(ALL)}\n  invariants" in PAGE
+    assert f"There are {len(NAMES)}: " in PAGE
+    assert f"and these {len(SNAPSHOT_BUGS)} of snapshots" in PAGE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_names_every_fault(kind: str) -> None:
+    short = kind.partition(": ")[2]
+    assert any(name in PAGE for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))
+
+
+def test_it_lists_every_invariant() -> None:
+    rows = PAGE.partition("## The invariants")[2].partition("## Known bugs")[0]
+    numbers = {int(number) for row in re.findall(r"^\| ([0-9, ]+) \|", rows, re.MULTILINE) for number in row.split(",")}
+    assert {kind.number for kind in ALL} <= numbers
+
+
+def test_its_table_of_bugs_is_the_zoos() -> None:
+    rows = re.findall(r"^\| (.+) \| (.+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    assert [(name, origin) for name, origin, _, _ in rows] == [(name, MUTATIONS[name].origin) for name in SNAPSHOT_BUGS]
+    assert {int(number) for _, _, number, _ in rows} <= {kind.number for kind in ALL}
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[a-z_/]+(?:\.py)?)`", PAGE))))
+def test_the_tests_that_it_names_are_there(path: str) -> None:
+    assert (ROOT / path).exists()
