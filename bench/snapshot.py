@@ -1,6 +1,7 @@
 """What a snapshot of much metadata costs: how long it takes, what admin operations notice, and what it is good for.
 
-One cluster of three voters and two observers is filled; nodes take snapshots only when they are asked.
+One cluster of three voters and two observers is filled; nodes take snapshots only when they are asked. Beside the
+figures stands what they must reach.
 """
 
 from __future__ import annotations
@@ -13,29 +14,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.status import Status
 
 from bench.figures import summary, times_table, write_json
+from bench.filling import TIMEOUT_SECONDS, fill
 from bench.machine import machine
+from bench.targets import Target, targets_table
 from bench.throughput import single_operation
-from bench.workload import TOPIC, bench_cluster, execute_once, new_topic
+from bench.transfer import measure_transfer
+from bench.workload import TOPIC, bench_cluster, execute_once
 from kraftlog.cluster import LocalCluster
 from kraftlog.connection import connect
-from kraftpb.v1 import admin_pb2, snapshot_pb2, snapshot_pb2_grpc
+from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import NodeId
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME
 from raft.storage.posix import PosixFileSystem
 from snapshot.reader import SnapshotReader
 from statemachine.client import AdminClient
 
-BROKERS: Final = 3
-PARTITIONS_PER_TOPIC: Final = 100
-TOPICS_PER_OPERATION: Final = 99
-"""With their partitions just below the 10,000 records that one operation may have."""
-OPERATIONS_IN_FLIGHT: Final = 2
-TIMEOUT_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 0.05
+WITHOUT: Final = "without"
 EVERYTHING_BUT_THE_IDENTITY: Final = (f"{METADATA_DATABASE_NAME}*", LOG_NAME, SNAPSHOTS_NAME, "quorum-state-*")
 SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": 2**50,
@@ -51,79 +50,80 @@ async def run(
         bench_cluster(directory, "snapshot", settings=SETTINGS) as cluster,
         AdminClient(cluster.bootstrap_servers, timeout_ms=int(TIMEOUT_SECONDS * 1000)) as client,
     ):
-        filling = await _fill(cluster, client, partitions, console)
+        filling = await fill(cluster, client, partitions, console)
         with console.status("admin operations, nobody takes a snapshot") as status:
             leader = await cluster.wait_for_leader()
-            times = {"without": await _times_during(client, asyncio.sleep(seconds))}
-            status.update("the leader takes a snapshot")
-            leader_seconds, times["the leader takes one"] = await _timed_during(client, _take(cluster, [leader]))
-            status.update("all nodes take a snapshot at once")
-            all_seconds, times["all five at once"] = await _timed_during(client, _take(cluster, cluster.node_ids))
-            status.update("the same snapshot on every node")
-            taken = await _take(cluster, cluster.node_ids)
-            digests = await asyncio.to_thread(_digests, taken)
-            resident = {str(node_id): _resident_mib(cluster.pid(node_id)) for node_id in cluster.node_ids}
-            status.update("a follower starts again")
-            follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)
-            restart_seconds = await _restart(cluster, follower)
-            status.update("an observer's database is made anew")
-            observer = cluster.node_ids[-1]
-            restore_seconds = await _restart_without(cluster, observer, [f"{METADATA_DATABASE_NAME}*"])
-            status.update("an observer begins with nothing")
-            empty_seconds = await _restart_without(cluster, observer, EVERYTHING_BUT_THE_IDENTITY)
-    result = {
-        **filling,
+            taking = await _measure_taking(cluster, client, leader, seconds, status)
+            using = await _measure_using(cluster, leader, status)
+    result = {**filling, **taking, **using, "machine": await machine(directory)}
+    targets = _targets(result)
+    write_json(json_path, {**result, "targets": {target.name: target.as_json() for target in targets}})
+    _print(result, console)
+    console.print(targets_table(targets))
+    return bool(result["different_digests"] == 1)
+
+
+async def _measure_taking(
+    cluster: LocalCluster, client: AdminClient, leader: NodeId, seconds: float, status: Status
+) -> dict[str, Any]:
+    times = {WITHOUT: await _times_during(client, asyncio.sleep(seconds))}
+    status.update("the leader takes a snapshot")
+    leader_seconds, times["the leader takes one"] = await _timed_during(client, _take(cluster, [leader]))
+    status.update("all nodes take a snapshot at once")
+    all_seconds, times["all five at once"] = await _timed_during(client, _take(cluster, cluster.node_ids))
+    status.update("the same snapshot on every node")
+    taken = await _take(cluster, cluster.node_ids)
+    digests = await asyncio.to_thread(_digests, taken)
+    return {
         "snapshot_bytes": taken[0].snapshot.size_bytes,
         "leader_snapshot_seconds": round(leader_seconds, 2),
         "all_nodes_snapshot_seconds": round(all_seconds, 2),
         "submit_to_ack_ms": {label: summary(found) for label, found in times.items()},
         "different_digests": len(digests),
-        "resident_mib": resident,
+        "resident_mib": {str(node_id): _memory_mib(cluster.pid(node_id), "VmRSS") for node_id in cluster.node_ids},
+        "resident_peak_mib": {str(node_id): _memory_mib(cluster.pid(node_id), "VmHWM") for node_id in cluster.node_ids},
+    }
+
+
+async def _measure_using(cluster: LocalCluster, leader: NodeId, status: Status) -> dict[str, Any]:
+    """Every node has the same snapshot, of everything: nothing is written any more."""
+    status.update("the leader's snapshot is fetched")
+    transfer = await measure_transfer(cluster, leader, await _latest_snapshot(cluster, leader))
+    status.update("a follower starts again")
+    follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)
+    restart_seconds = await _restart_without(cluster, leader, follower, [])
+    status.update("an observer's database is made anew")
+    observer = cluster.node_ids[-1]
+    restore_seconds = await _restart_without(cluster, leader, observer, [f"{METADATA_DATABASE_NAME}*"])
+    status.update("an observer begins with nothing")
+    empty_seconds = await _restart_without(cluster, leader, observer, EVERYTHING_BUT_THE_IDENTITY)
+    return {
+        "transfer": transfer,
         "restart_seconds": round(restart_seconds, 2),
         "database_made_anew_seconds": round(restore_seconds, 2),
         "empty_observer_seconds": round(empty_seconds, 2),
-        "machine": await machine(directory),
-    }
-    write_json(json_path, result)
-    _print(result, console)
-    return len(digests) == 1
-
-
-async def _fill(cluster: LocalCluster, client: AdminClient, partitions: int, console: Console) -> dict[str, Any]:
-    """Create topics of 100 partitions with three replicas, and wait until every node has applied them."""
-    for broker_id in range(1, BROKERS + 1):
-        await client.register_broker(broker_id, [("PLAINTEXT", "localhost", 9091 + broker_id)])
-    await client.create_topics([new_topic(TOPIC)])
-    topics = -(-partitions // PARTITIONS_PER_TOPIC)
-    names = iter([f"filling-{number}" for number in range(topics)])
-    started = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("partitions", total=topics * PARTITIONS_PER_TOPIC)
-
-        async def create() -> int:
-            end_offset = 0
-            while some := [name for name, _ in zip(names, range(TOPICS_PER_OPERATION), strict=False)]:
-                end_offset = (await execute_once(client, _creation(some))).end_offset
-                progress.advance(task, len(some) * PARTITIONS_PER_TOPIC)
-            return end_offset
-
-        end_offset = max(await asyncio.gather(*(create() for _ in range(OPERATIONS_IN_FLIGHT))))
-        created_seconds = time.monotonic() - started
-        await cluster.wait_until_applied(end_offset, TIMEOUT_SECONDS)
-    return {
-        "partitions": topics * PARTITIONS_PER_TOPIC,
-        "created_seconds": round(created_seconds, 2),
-        "applied_everywhere_seconds": round(time.monotonic() - started, 2),
+        "empty_observer_log_start_offset": (await cluster.describe(observer)).log_start_offset,
+        "empty_observer_resident_mib": _memory_mib(cluster.pid(observer), "VmRSS"),
+        "empty_observer_resident_peak_mib": _memory_mib(cluster.pid(observer), "VmHWM"),
     }
 
 
-def _creation(names: Iterable[str]) -> admin_pb2.Operation:
-    topics = [
-        admin_pb2.CreatableTopic(name=name, num_partitions=PARTITIONS_PER_TOPIC, replication_factor=BROKERS)
-        for name in names
+def _targets(result: dict[str, Any]) -> list[Target]:
+    times: dict[str, dict[str, float]] = result["submit_to_ack_ms"]
+    meanwhile = [figures for label, figures in times.items() if label != WITHOUT]
+    ratio = max(figures["p99"] for figures in meanwhile) / times[WITHOUT]["p99"]
+    transfer = result["transfer"]
+    resident = max(*result["resident_mib"].values(), result["empty_observer_resident_mib"])
+    return [
+        Target("the leader takes a snapshot", result["leader_snapshot_seconds"], 30, "s"),
+        Target("admin p99 meanwhile, to without", round(ratio, 2), 3, "times"),
+        Target("longest operation meanwhile", max(figures["max"] for figures in meanwhile), 250, "ms"),
+        Target("empty observer level", result["empty_observer_seconds"], 60, "s"),
+        Target("transfer", transfer["discarded_mb_per_second"], 100, "MB/s", is_minimum=True),
+        Target("transfer, checked and durable", transfer["received_mb_per_second"], 100, "MB/s", is_minimum=True),
+        Target("restart until level", result["restart_seconds"], 3, "s"),
+        Target("resident, the largest node", resident, 300, "MiB"),
     ]
-    return admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=topics), timeout_ms=60_000)
 
 
 async def _timed_during(client: AdminClient, work: Awaitable[Any]) -> tuple[float, list[float]]:
@@ -161,34 +161,37 @@ def _digests(taken: Iterable[snapshot_pb2.CreateSnapshotResponse]) -> set[bytes]
     return digests
 
 
-def _resident_mib(process_id: int) -> int:
+async def _latest_snapshot(cluster: LocalCluster, node_id: NodeId) -> OffsetAndEpoch:
+    async with connect(cluster.endpoint(node_id)) as channel:
+        stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
+        listed = await stub.ListSnapshots(snapshot_pb2.ListSnapshotsRequest(), timeout=TIMEOUT_SECONDS)
+    ids = [found.snapshot_id for found in listed.snapshots]
+    return max(OffsetAndEpoch(epoch=Epoch(found.epoch), offset=Offset(found.end_offset)) for found in ids)
+
+
+def _memory_mib(process_id: int, field: str) -> int:
     for line in Path(f"/proc/{process_id}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return round(int(line.split()[1]) / 1024)
     return 0
 
 
-async def _restart(cluster: LocalCluster, node_id: NodeId) -> float:
-    """Seconds from the start of the process until it answers and has applied what it had."""
-    applied = (await cluster.describe(node_id)).applied_end_offset
-    await cluster.stop([node_id])
-    return await _start(cluster, node_id, applied)
+async def _restart_without(cluster: LocalCluster, leader: NodeId, node_id: NodeId, patterns: Iterable[str]) -> float:
+    """Seconds from the start of the process, those files of its data removed, until it is level with the leader.
 
-
-async def _restart_without(cluster: LocalCluster, node_id: NodeId, patterns: Iterable[str]) -> float:
-    applied = (await cluster.describe(node_id)).applied_end_offset
+    That is: it answers, has applied everything below the leader's high watermark, and answers a query from it.
+    """
     await cluster.stop([node_id])
     for pattern in patterns:
         for path in cluster.directory.data_path(node_id).glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return await _start(cluster, node_id, applied)
-
-
-async def _start(cluster: LocalCluster, node_id: NodeId, applied_end_offset: int) -> float:
+    high_watermark = (await cluster.describe(leader)).high_watermark
     started = time.monotonic()
     await cluster.start([node_id])
     while time.monotonic() - started < TIMEOUT_SECONDS:
-        if (await cluster.describe(node_id)).applied_end_offset >= applied_end_offset:
+        if (await cluster.describe(node_id)).applied_end_offset >= high_watermark:
+            async with AdminClient([cluster.endpoint(node_id)]) as reader:
+                await reader.describe_topics([TOPIC])
             return time.monotonic() - started
         await asyncio.sleep(POLL_SECONDS)
     raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT, f"node {node_id} has not caught up in {TIMEOUT_SECONDS:g} s")
@@ -207,8 +210,17 @@ def _print(result: dict[str, Any], console: Console) -> None:
     console.print(f"The five nodes' snapshots of one offset have {same} digest{'' if same == 'the same' else 's'}.")
     console.print(times_table("Submit to acknowledged, milliseconds", list(result["submit_to_ack_ms"].items())))
     console.print(f"Resident memory, MiB: {', '.join(f'{key}: {mib}' for key, mib in result['resident_mib'].items())}.")
+    transfer = result["transfer"]
     console.print(
-        f"A voter answers {result['restart_seconds']:.1f} s after its start. An observer has everything applied after"
+        f"FetchSnapshot in {transfer['pieces']} pieces of {transfer['piece_bytes'] / 2**20:g} MiB, one after the other:"
+        f" {transfer['discarded_mb_per_second']:.0f} MB/s discarded, {transfer['received_mb_per_second']:.0f} MB/s"
+        f" checked and durable. Before, the leader reads it through, once:"
+        f" {transfer['read_through_by_leader_seconds']:.2f} s."
+    )
+    how = "by snapshot" if result["empty_observer_log_start_offset"] else "by the log, from its beginning"
+    console.print(
+        f"A voter is level {result['restart_seconds']:.1f} s after its start. An observer is level after"
         f" {result['database_made_anew_seconds']:.1f} s if its database was lost, after"
-        f" {result['empty_observer_seconds']:.1f} s if it had nothing but its identity."
+        f" {result['empty_observer_seconds']:.1f} s if it had nothing but its identity ({how}); then it has"
+        f" {result['empty_observer_resident_mib']} MiB, had {result['empty_observer_resident_peak_mib']} at most."
     )

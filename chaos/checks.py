@@ -49,28 +49,34 @@ async def until_level(cluster: LocalCluster) -> Offset:
 
 
 async def logs_agree(cluster: LocalCluster, followed: CommittedLog, end_offset: Offset) -> list[str]:
-    """Every node has the same committed bytes as the follower saw while it all happened."""
+    """Every node has, from its log's start on, the same committed bytes as the follower saw while it all happened."""
     wrong = [f"the follower of the log got gaps: {gap}" for gap in followed.gaps[:STORIES_MAX]]
     if followed.end_offset != end_offset:
         wrong.append(f"the follower is at offset {followed.end_offset}, the nodes are at {end_offset}")
     for node_id in cluster.node_ids:
         try:
-            log = await committed_log(cluster.endpoint(node_id), end_offset, cluster.cluster_id)
+            start_offset = Offset((await cluster.describe(node_id)).log_start_offset)
+            log = await committed_log(cluster.endpoint(node_id), start_offset, end_offset, cluster.cluster_id)
         except ProtocolError as error:
             wrong.append(f"node {node_id} does not hand out its log: {error}")
             continue
-        if log.digest != followed.digest:
-            wrong.append(
-                f"node {node_id} has another committed log below {end_offset}: {_first_difference(log, followed)}"
-            )
+        if log.digest() != followed.digest(start_offset):
+            difference = _first_difference(log, followed, start_offset)
+            wrong.append(f"node {node_id} has another committed log from {start_offset} to {end_offset}: {difference}")
     return wrong
 
 
-def _first_difference(log: CommittedLog, followed: CommittedLog) -> str:
-    for own, other in zip(log.writes, followed.writes, strict=False):
+def _first_difference(log: CommittedLog, followed: CommittedLog, start_offset: Offset) -> str:
+    writes = [write for write in followed.writes if write.offset >= start_offset]
+    for own, other in zip(log.writes, writes, strict=False):
         if own != other:
             return f"{own} instead of {other}"
-    return f"{len(log.writes)} writes instead of {len(followed.writes)}, or batches that hold none differ"
+    return f"{len(log.writes)} writes instead of {len(writes)}, or batches that hold none differ"
+
+
+async def log_starts(cluster: LocalCluster) -> list[int]:
+    """Where the nodes' logs start."""
+    return [(await cluster.describe(node_id)).log_start_offset for node_id in cluster.node_ids]
 
 
 def databases_agree(cluster: LocalCluster) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from bisect import bisect_left
+from operator import itemgetter
 
 from chaos.workload import CONFIG
 from kraftpb.v1.metadata_pb2 import MetadataRecord
@@ -14,20 +16,20 @@ from sim.oracle import CommittedWrite
 
 
 class CommittedLog(Listener):
-    """Takes the committed log from offset 0 and keeps the writes to registers and a digest of all bytes."""
+    """Takes the committed log from an offset on and keeps the writes to registers and a digest of each batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_offset: Offset = Offset(0)) -> None:
         self.writes: list[CommittedWrite] = []
-        self.end_offset = Offset(0)
+        self.end_offset = start_offset
         self.gaps: list[str] = []
         """What was skipped or repeated, in words."""
-        self._digest = hashlib.sha256()
+        self._batches: list[tuple[Offset, bytes]] = []
         self._progress = asyncio.Event()
 
-    @property
-    def digest(self) -> str:
-        """Of all batches so far, byte by byte."""
-        return self._digest.hexdigest()
+    def digest(self, start_offset: Offset = Offset(0)) -> str:
+        """Of all batches from that offset on, byte by byte."""
+        first = bisect_left(self._batches, start_offset, key=itemgetter(0))
+        return hashlib.sha256(b"".join(digest for _, digest in self._batches[first:])).hexdigest()
 
     async def handle_commit(self, reader: BatchReader) -> None:
         """Take it in."""
@@ -47,15 +49,15 @@ class CommittedLog(Listener):
         if batch.base_offset != self.end_offset:
             self.gaps.append(f"after offset {self.end_offset} came offset {batch.base_offset}")
         self.end_offset = batch.end_offset
-        self._digest.update(batch.data)
+        self._batches.append((batch.base_offset, hashlib.sha256(batch.data).digest()))
         for offset, data in enumerate(batch.records, batch.base_offset):
             record = MetadataRecord.FromString(data)
             if record.WhichOneof("record") == "config" and record.config.name == CONFIG:
                 self.writes.append(CommittedWrite(offset, record.config.resource_name, record.config.value))
 
 
-async def committed_log(endpoint: Endpoint, end_offset: Offset, cluster_id: str) -> CommittedLog:
-    """What one node says was committed below `end_offset`. Raises ProtocolError."""
-    log = CommittedLog()
-    await observe([endpoint], log, end_offset=end_offset, cluster_id=cluster_id)
+async def committed_log(endpoint: Endpoint, start_offset: Offset, end_offset: Offset, cluster_id: str) -> CommittedLog:
+    """What one node says was committed between two offsets. Raises ProtocolError."""
+    log = CommittedLog(start_offset)
+    await observe([endpoint], log, start_offset=start_offset, end_offset=end_offset, cluster_id=cluster_id)
     return log

@@ -73,6 +73,7 @@ def figures(run: Run) -> dict[str, Any]:
         "longest_unavailability_seconds": round(run.longest_gap_seconds, 3),
         "linearizability": run.verdicts,
         "snapshots": run.snapshots,
+        "log_starts": run.log_starts,
         "lost": run.lost,
         "violations": run.violations,
     }
@@ -101,6 +102,7 @@ def print_result(run: Run, console: Console) -> None:
     for verdict, count in run.verdicts.items():
         table.add_row(f"registers {verdict}", f"{count:,}")
     table.add_row("snapshots kept, each the same on all nodes that have it", f"{found['snapshots']:,}")
+    table.add_row("offsets at which the nodes' logs start", ", ".join(f"{start:,}" for start in found["log_starts"]))
     table.add_row("acknowledged and lost", f"{found['lost']:,}")
     console.print(table)
     for story in run.violations[:VIOLATIONS_SHOWN]:

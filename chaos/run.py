@@ -33,8 +33,11 @@ SETTINGS: Final = {
     "metadata.log.segment.bytes": 256 * 1024,
     "metadata.log.preallocate.bytes": 64 * 1024,
     "metadata.log.max.record.bytes.between.snapshots": 64 * 1024,
+    "metadata.max.retention.bytes": 512 * 1024,
+    "metadata.start.offset.lag.time.max.ms": 20_000,
 }
-"""Small segments and many snapshots: nodes are killed while they make one."""
+"""Small segments, many snapshots, a log start that moves: nodes are killed while they make, fetch or load a snapshot,
+and while they drop the log before one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class Run:
         """How many registers' histories are linearizable, are not, or could not be decided."""
         self.snapshots = 0
         """How many snapshots the nodes have in the end."""
+        self.log_starts: list[int] = []
+        """Where the nodes' logs start in the end."""
         self.under_way: dict[str, str] = {}
         """The fault of each lane at the moment."""
 
@@ -187,6 +192,7 @@ class Run:
         self.verdicts = {verdict.value: verdicts[verdict] for verdict in Verdict}
         self.violations += without_order
         self.violations += await checks.logs_agree(arena.cluster, followed, end_offset)
+        self.log_starts = await checks.log_starts(arena.cluster)
         self.violations += checks.databases_agree(arena.cluster)
         self.snapshots, wrong = await checks.snapshots_agree(arena.cluster)
         self.violations += wrong

@@ -51,10 +51,18 @@ async def test_the_digest_is_of_every_byte() -> None:
     one, same, other = CommittedLog(), CommittedLog(), CommittedLog()
     await take(one, batch(0, register("a", "1")), batch(1, register("a", "2")))
     await take(same, batch(0, register("a", "1")))
-    assert one.digest != same.digest
+    assert one.digest() != same.digest()
     await take(same, batch(1, register("a", "2")))
     await take(other, batch(0, register("a", "1")), batch(1, register("a", "3")))
-    assert one.digest == same.digest != other.digest
+    assert one.digest() == same.digest() != other.digest()
+
+
+async def test_the_digest_of_a_part_is_that_of_a_log_that_begins_there() -> None:
+    whole, part = CommittedLog(), CommittedLog(Offset(1))
+    await take(whole, batch(0, register("a", "1")), batch(1, register("a", "2")), batch(2, register("a", "3")))
+    await take(part, batch(1, register("a", "2")), batch(2, register("a", "3")))
+    assert part.gaps == []
+    assert part.digest() == whole.digest(Offset(1)) != whole.digest() != whole.digest(Offset(2))
 
 
 async def test_who_waits_for_an_offset_is_told() -> None:

@@ -62,3 +62,24 @@ def test_snapshot_tells_what_one_costs_and_that_all_nodes_make_the_same(tmp_path
     assert result["snapshot_bytes"] > 0
     assert {figures.keys() == FIGURES for figures in result["submit_to_ack_ms"].values()} == {True}
     assert result["resident_mib"].keys() == {"1", "2", "3", "4", "5"}
+    assert result["transfer"]["bytes"] == result["snapshot_bytes"]
+    assert min(result["transfer"]["discarded_mb_per_second"], result["transfer"]["received_mb_per_second"]) > 0
+    assert result["empty_observer_log_start_offset"] > 0, "an observer with nothing is given a snapshot"
+    assert {target["met"] for target in result["targets"].values()} <= {True, False}
+
+
+def test_reload_tells_who_had_to_load_a_snapshot_under_each_policy(tmp_path: Path) -> None:
+    file = tmp_path / "reload.json"
+    finished = kraftlog(
+        *("bench", "reload", "--seconds", 1, "--pause", 1, "--partitions", 300, "--json", file), timeout=110
+    )
+    assert (finished.code, finished.errors) == (0, "")
+    assert "reloads, slow observer" in finished.output
+    eager, replicated = (json.loads(file.read_text())["policies"][policy] for policy in ("eager", "replicated"))
+    for result in (eager, replicated):
+        assert result["pauses"] == len(result["observer_catch_up_seconds"]) == len(result["listener_catch_up_seconds"])
+        assert (result["failed"], result["leaders"]) == (0, 1)
+        assert min(result["log_bytes_max"].values()) > 0
+    assert eager["reloads_slow_observer"] >= sum(missed >= 2 for missed in eager["snapshots_taken_in_pauses"])
+    assert (replicated["reloads_slow_observer"], replicated["reloads_slow_listener"]) == (0, 0)
+    assert replicated["snapshot_bytes_shipped"] == 0

@@ -1,0 +1,51 @@
+"""What a figure must reach, beside the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure, and the bound that it must not pass."""
+
+    name: str
+    measured: float
+    bound: float
+    unit: str
+    is_minimum: bool = False
+    """Whether the figure must be at least the bound; else at most."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it is reached."""
+        return self.measured >= self.bound if self.is_minimum else self.measured <= self.bound
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "measured": self.measured,
+            "at_least" if self.is_minimum else "at_most": self.bound,
+            "unit": self.unit,
+            "met": self.is_met,
+        }
+
+
+def targets_table(targets: Sequence[Target]) -> Table:
+    """One row each."""
+    table = Table("", "measured", "target", "", title="Targets", title_justify="left", box=None)
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for target in targets:
+        sign = ">=" if target.is_minimum else "<="
+        table.add_row(
+            target.name,
+            f"{target.measured:,.1f} {target.unit}",
+            f"{sign} {target.bound:,g} {target.unit}",
+            "met" if target.is_met else "missed",
+        )
+    return table
