@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from raft.core.errors import FlushFailed, InvariantViolation
 from raft.core.types import Batch, Offset
 from sim.agenda import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND
 from sim.disk import Crash
@@ -121,7 +122,8 @@ def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
             undecided = _judge_history(world)
         except Violation as found:
             violation = _explain(found)
-        except Exception as error:  # a crash of the simulator itself must name the seed, too
+        except (Exception, FlushFailed, InvariantViolation) as error:
+            # What is wrong with the simulator itself must name the seed, too, and not end the sweep.
             violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
     return _outcome(world, violation, undecided)
 

@@ -218,7 +218,7 @@ def lose_snapshot(world: World, random: Random) -> str | None:
     files = machine.disk.files
     names = sorted(files.durable_files(SNAPSHOTS)) if files.exists(SNAPSHOTS) else []
     names = [name for name in names if parse_snapshot_name(name) is not None]
-    if not names or not world.atlas.may_harm(machine):
+    if not names or SNAPSHOTS in files.failing_syncs or not world.atlas.may_harm(machine):
         return None
     name = random.choice(names)
     machine.view.has_damaged_snapshots = True
