@@ -332,7 +332,11 @@ class Shell:
 
     def _timer_fired(self) -> None:
         self._timer = None
-        self.step(TimePassed())
+        deadline_ms = self.replica.next_deadline_ms
+        if deadline_ms is not None and self._now_ms() >= deadline_ms:
+            self.step(TimePassed())
+        else:
+            self._set_timer()
 
     # --- actions ------------------------------------------------------------------------------------------------------
 

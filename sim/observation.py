@@ -293,6 +293,14 @@ class Step:
     ended: str = ""
     """Why the process ended in this step; empty if it did not."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing happened: a timer found nothing to do."""
+        return not (
+            self.events or self.actions or self.replies or self.deliveries
+            or self.disk_changed or self.started or self.ended
+        )  # fmt: skip
+
 
 class Observed:
     """What is known of the whole cluster: the base class of the world, and of small worlds in the checkers' tests."""

@@ -315,7 +315,7 @@ class Process:
         """A client appends more than a batch may hold: that must be refused."""
         too_much = bytes(self.shell.config.batch_bytes_max + 1)
         try:
-            self.shell.prepare_append(self.shell.new_id(), self.shell.replica.leader_and_epoch.epoch, too_much, 1)
+            self.shell.prepare_append(self.shell.new_id(), self.shell.replica.epoch, too_much, 1)
         except ProtocolError as error:
             self.world.marks.hit(f"error: {error.code.name}")
 

@@ -111,6 +111,8 @@ class World(Observed):
             return
         machine = self.machines[step.node.node_id]
         self._look_at_disk(machine, step)
+        if step.is_idle:
+            return
         self.now_us = self.agenda.now_us
         self.trace.step(step)
         for event in step.events:
@@ -307,7 +309,7 @@ class World(Observed):
     def leader(self) -> Machine | None:
         """Who leads the highest epoch that anybody leads."""
         leading = [
-            (machine.view.replica.leader_and_epoch.epoch, node_id)
+            (machine.view.replica.epoch, node_id)
             for node_id, machine in self.machines.items()
             if machine.view.replica is not None and machine.view.replica.is_leader
         ]

@@ -152,6 +152,11 @@ class Replica:
         return self._context.recovering is not None
 
     @property
+    def epoch(self) -> Epoch:
+        """The epoch that it is in."""
+        return self._context.state.epoch
+
+    @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The epoch and its leader, as far as it knows."""
         return self._context.leader

@@ -90,7 +90,7 @@ def want_snapshot(world: World, random: Random) -> str | None:
     leader = world.leader()
     if leader is None or leader.view.replica is None:
         return None
-    epoch = leader.view.replica.leader_and_epoch.epoch
+    epoch = leader.view.replica.epoch
     request = FetchSnapshotRequest(
         cluster_id=world.cluster_id,
         replica_key=None,

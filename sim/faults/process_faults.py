@@ -188,5 +188,5 @@ def resign(world: World, random: Random) -> str | None:
     if leader is None or leader.process is None:
         return None
     process = leader.process
-    process.run("resign", lambda: process.shell.step(ResignRequested(process.shell.replica.leader_and_epoch.epoch)))
+    process.run("resign", lambda: process.shell.step(ResignRequested(process.shell.replica.epoch)))
     return str(leader.node_id)

@@ -34,7 +34,7 @@ class CheckQuorum(Invariant):
         if node.replica is None or not node.replica.is_leader or len(self.world.voter_ids) == 1:
             return
         context = node.replica._context
-        place = (node.node_id, node.life, node.replica.leader_and_epoch.epoch)
+        place = (node.node_id, node.life, node.replica.epoch)
         heard = self._heard.setdefault(place, {node.node_id: context.now_ms})
         for event in step.events:
             if isinstance(event, RequestReceived) and isinstance(event.request, FetchRequest | FetchSnapshotRequest):

@@ -55,13 +55,13 @@ class EpochsBounded(Invariant):
                 self._cuts[node.node_id] = _Cut(node.life, step.now_us, patience_ends_ms)
             return
         if cut.is_quiet and is_in_new_epoch and node.replica.role is Role.CANDIDATE:
-            epoch = node.replica.leader_and_epoch.epoch
+            epoch = node.replica.epoch
             self.violated(f"node {node.node_id} is cut off from a majority and the candidate of epoch {epoch}")
         cut.is_quiet = context.now_ms >= cut.patience_ends_ms
 
     def _is_in_new_epoch(self, node: NodeView) -> bool:
         before = self._epochs.get(node.node_id, 0)
-        in_memory = 0 if node.replica is None else node.replica.leader_and_epoch.epoch
+        in_memory = 0 if node.replica is None else node.replica.epoch
         on_disk = 0 if node.durable_election is None else node.durable_election.epoch
         self._epochs[node.node_id] = max(before, in_memory, on_disk)
         return in_memory > before

@@ -26,7 +26,7 @@ class LeaderCompleteness(Invariant):
         replica, log = step.node.replica, step.node.log
         if replica is None or log is None or not replica.is_leader or step.node.is_behind:
             return
-        epoch = replica.leader_and_epoch.epoch
+        epoch = replica.epoch
         if epoch <= self._judged:
             return
         self._judged = epoch

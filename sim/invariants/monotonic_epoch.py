@@ -40,7 +40,7 @@ class MonotonicEpoch(Invariant):
                 )
         if node.replica is None:
             return
-        epoch = node.replica.leader_and_epoch.epoch
+        epoch = node.replica.epoch
         life, before = self._memory.get(node.node_id, (node.life, 0))
         if life == node.life and epoch < before:
             self.violated(f"node {node.node_id} went back from epoch {before} to {epoch}")

@@ -27,7 +27,7 @@ class OwnEpoch(Invariant):
         node = step.node
         if node.replica is None:
             return
-        epoch, high_watermark = node.replica.leader_and_epoch.epoch, node.replica.high_watermark
+        epoch, high_watermark = node.replica.epoch, node.replica.high_watermark
         known = self._known.get(node.node_id)
         if known == (node.life, epoch, high_watermark):
             return

@@ -39,7 +39,7 @@ class PreVoteLeavesNoTrace(Invariant):
         node = step.node
         if node.replica is None:
             return
-        epoch = node.replica.leader_and_epoch.epoch
+        epoch = node.replica.epoch
         now = _Before(node.life, epoch, node.replica.role, node.durable_election)
         before = self._before.get(node.node_id)
         self._before[node.node_id] = now
