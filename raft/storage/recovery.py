@@ -246,7 +246,7 @@ class _Recovery:
                 raise self._corrupt(segment, f"the segment after it starts at offset {next_base_offset}")
             return
         if torn_end > segment.end_position:
-            self._judge_damage(segment, data[:torn_end])
+            self._judge_damage(segment, data, torn_end)
         if not self.begins_anew and self._durable_offset > max(segment.end_offset, self._start.offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
         if segment.end_offset < self._start.offset or self._higher_at_start is not None:
@@ -317,11 +317,12 @@ class _Recovery:
             " remove this replica and add a new one with a directory of its own"
         )
 
-    def _judge_damage(self, segment: Segment, data: bytes) -> None:
+    def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
         """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail, or begins anew.
 
-        A log that ends below its start has lost what was durable, or is one that a snapshot was to take the place of:
-        such a one has nothing behind the start.
+        From `torn_end` on there are only zeros, with which the last frame may end as well. A log that ends below its
+        start has lost what was durable, or is one that a snapshot was to take the place of: such a one has nothing
+        behind the start.
         """
         start_offset = self._start.offset
         first_behind: int | None = None
@@ -341,7 +342,7 @@ class _Recovery:
                 raise self._corrupt(segment, f"a valid frame follows behind the log's start {start_offset}")
         elif first_behind is not None and not has_lost_sector(data, segment.end_position, first_behind):
             raise self._corrupt(segment, f"a valid frame follows at byte {first_behind}")
-        self._torn_bytes = len(data) - segment.end_position
+        self._torn_bytes = torn_end - segment.end_position
 
     def _make_durable(self, segment: Segment, data: bytes, torn_end: int) -> None:
         """Cut the torn tail, write once more what is not certainly durable, and flush."""

@@ -98,27 +98,33 @@ def fail_reads(world: World, random: Random) -> str | None:
     return f"{machine.node_id}: {name}"
 
 
-def _vouched_frames(machine: Machine) -> list[tuple[str, Frame]]:
-    """The frames on a disk that later ones say were flushed: damage there is damage, whatever else happens."""
+def _frames(machine: Machine) -> list[tuple[str, Frame]]:
+    """The frames on a disk, with the names of their segments."""
     files = machine.disk.files
     if not files.exists(LOG):
         return []
-    found = [
+    return [
         (name, frame)
         for name, file in sorted(files.durable_files(LOG).items())
         if parse_segment_name(name) is not None
         for frame in find_frames(bytes(file.data), 0)
     ]
-    vouched = max((frame.durable_before for _, frame in found), default=0)
-    return [(name, frame) for name, frame in found if frame.batch is not None and frame.batch.end_offset <= vouched]
+
+
+def _are_vouched(frames: list[tuple[str, Frame]], name: str, start: int, end: int) -> bool:
+    """Whether frames outside of those bytes say that one in them was flushed: then damage there is known as damage."""
+    hit = [(at, frame) for at, frame in frames if at == name and frame.position < end and start < frame.end_position]
+    vouched = max((frame.durable_before for at, frame in frames if (at, frame) not in hit), default=0)
+    return any(frame.batch is not None and frame.batch.end_offset <= vouched for _, frame in hit)
 
 
 def _damage_log(world: World, random: Random, *, sector: bool) -> str | None:
     machine = any_machine(world, random)
-    frames = _vouched_frames(machine)
-    if not frames or not world.atlas.may_harm(machine):
+    frames = _frames(machine)
+    with_batches = [(name, frame) for name, frame in frames if frame.batch is not None]
+    if not with_batches or not world.atlas.may_harm(machine):
         return None
-    name, frame = random.choice(frames)
+    name, frame = random.choice(with_batches)
     path = join(LOG, name)
     files = machine.disk.files
     data = files.durable_files(LOG)[name].data
@@ -132,6 +138,8 @@ def _damage_log(world: World, random: Random, *, sector: bool) -> str | None:
             [random.randrange(frame.position, frame.end_position), frame.position + random.randrange(HEAD_BYTES)]
         )
         changed = bytes([data[start] ^ 1 << random.randrange(8)])
+    if not _are_vouched(frames, name, start, start + len(changed)):
+        return None
     world.atlas.harm(machine)
     files.damage(path, start, changed)
     if random.random() < 0.5:

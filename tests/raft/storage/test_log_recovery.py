@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from raft.core.errors import CorruptLog, StorageError
-from raft.core.types import Offset
+from raft.core.types import Epoch, Offset
+from raft.storage.batch import encode_batch, encode_body
 from raft.storage.checksum import crc32c
 from raft.storage.files import read_whole
 from raft.storage.frame import HEAD, HEAD_BYTES, MAGIC, encode_frames
@@ -111,6 +112,19 @@ def test_a_flip_in_any_byte_that_a_marker_vouches_for_is_refused(mask: int) -> N
         )
         flip(files, FIRST, position, mask)
     assert all_batches(open_log(files, BIG)) == BATCHES[:3]
+
+
+def test_a_last_frame_that_ends_in_a_zero_vouches_for_those_before_it() -> None:
+    files = MemoryFileSystem()
+    log = open_log(files, BIG)
+    for batch in (data_batch(0), data_batch(1), data_batch(2)):
+        log.append([batch])
+        log.flush()
+    log.append([encode_batch(Offset(3), Epoch(1), encode_body([b"ends in a zero\0"]), 1, 1)])
+    files.crash(kept_unsynced_bytes=10**9)
+
+    flip(files, FIRST, HEAD_BYTES + len(data_batch(0).data) + 5)
+    assert_refused(files, "damaged at byte", "offset 1", "below 3 were durable")
 
 
 def test_a_flip_in_a_marker_loses_nothing_but_the_marker() -> None:
