@@ -87,7 +87,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
         client_timeout_ms=random.choice([500, 3_000, 10_000]),
         fault_kinds=tuple(kinds),
         network=_draw_network(random),
-        quorum=_draw_quorum(random),
+        quorum=_draw_quorum(random, is_busy),
         log=LogConfig(
             segment_bytes=random.choice([20_000, 1_000_000] if is_busy else [1_500, 6_000, 1_000_000]),
             preallocate_bytes=random.choice([1, 4_096]),
@@ -128,8 +128,9 @@ def _draw_log_start(random: Random) -> LogStartConfig:
     )
 
 
-def _draw_quorum(random: Random) -> QuorumConfig:
-    fetch_timeout_ms = random.choice([600, 2_000, 2_000, 2_000])
+def _draw_quorum(random: Random, is_busy: bool) -> QuorumConfig:
+    # What comes often in a long run would be most of its steps.
+    fetch_timeout_ms = random.choice([600, 2_000] if is_busy else [600] + [2_000] * 7)
     return QuorumConfig(
         election_timeout_ms=random.choice([100, 500, 1_000]),
         fetch_timeout_ms=fetch_timeout_ms,
@@ -140,7 +141,7 @@ def _draw_quorum(random: Random) -> QuorumConfig:
         else random.choice([500] + [1_500] * 4),
         fetch_max_bytes=random.choice([1, 500, 1_000_000]),
         fetch_version=random.choice([17, 18, 18, 18]),
-        retry_backoff_ms=random.choice([20, 200, 200, 200]),
+        retry_backoff_ms=random.choice([20, 200]) if is_busy else 200,
         parked_fetches_max=random.choice([20, 10_000]),
         pending_append_bytes_max=random.choice([100, 1_000_000, 1_000_000]),
     )

@@ -30,6 +30,7 @@ from raft.outlet import Identity
 from raft.shell import Shell
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from sim.agenda import Appointment
 from sim.database import take_snapshot
@@ -98,6 +99,8 @@ class Process:
         """How it ends when it is killed at a point."""
         self.killed_after_vote: Crash | None = None
         """If set: it is killed like that as soon as a vote that it granted has left."""
+        self.killed_before_sync: Crash | None = None
+        """If set: it is killed like that as soon as it is about to sync its log."""
         self.transfer: tuple[OffsetAndEpoch, Endpoint] | None = None
         """The snapshot that it asked for last, and whom."""
         self.step = Step(0, machine.view, "")
@@ -143,7 +146,6 @@ class Process:
             self.fatal(error)
         self._busy_until_us = now_us + self.stalled_us
         self.machine.view.is_behind = not self.ended and self.shell.has_pending_actions
-        self.note_positions()
         self.world.finish_step(self.step)
 
     def resume(self) -> None:
@@ -164,6 +166,13 @@ class Process:
 
     def _before_operation(self, operation: str, path: str) -> None:
         self.crash_point()
+        if (
+            self.killed_before_sync is not None
+            and operation in SYNCS
+            and parse_segment_name(path.rpartition("/")[2]) is not None
+        ):
+            self.crash = self.killed_before_sync
+            raise ProcessKilled
         if operation in SYNCS and not self.is_on_disk_thread:
             self.stalled_us += self.machine.disk.draw_sync_us()
 

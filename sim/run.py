@@ -216,7 +216,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
                 machine, Crash.KILLED, restart_after_us=1_000
             )  # damage is noticed at the next start at the latest
         else:
-            process.crash_after, process.killed_after_vote = None, None
+            process.crash_after = process.killed_after_vote = process.killed_before_sync = None
             if machine.view.is_paused:
                 machine.view.is_paused = False
                 process.resume()

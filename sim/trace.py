@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from collections import deque
 from hashlib import blake2b
 from typing import Final, TypeAlias
@@ -10,6 +11,11 @@ from raft.core.actions import Reply, Send
 from sim.observation import NodeView, Step
 
 LINES_KEPT: Final = 200
+
+HASHED_AT_A_TIME: Final = 1_000
+
+MARSHAL_VERSION: Final = 2
+"""The last one in which equal values have equal bytes."""
 
 _Facts: TypeAlias = tuple[str, int, int | None, int, int, int, int, int]
 
@@ -22,6 +28,7 @@ class Trace:
         self._echo = echo
         self._lines: deque[str | tuple[Step, _Facts | int]] = deque(maxlen=LINES_KEPT)
         self._hash = blake2b(digest_size=16)
+        self._unhashed: list[object] = []
         self.steps = 0
 
     def step(self, step: Step) -> None:
@@ -29,14 +36,20 @@ class Trace:
         self.steps += 1
         node = step.node
         facts = _facts(node)
-        self._hash.update(f"{step.now_us} {node.node_id} {step.label} {facts} {step.ended}".encode())
+        self._unhashed.append((step.now_us, node.node_id, step.label, facts, step.ended))
+        if len(self._unhashed) >= HASHED_AT_A_TIME:
+            self._hash_all()
         self._add((step, facts))
 
     def say(self, now_us: int, text: str) -> None:
         """Note something that is no step of a node."""
         line = f"{now_us:>12}     {text}"
-        self._hash.update(line.encode())
+        self._unhashed.append(line)
         self._add(line)
+
+    def _hash_all(self) -> None:
+        self._hash.update(marshal.dumps(self._unhashed, MARSHAL_VERSION))
+        self._unhashed.clear()
 
     def _add(self, line: str | tuple[Step, _Facts | int]) -> None:
         self._lines.append(line)
@@ -46,6 +59,7 @@ class Trace:
     @property
     def digest(self) -> str:
         """The same for two runs iff they went the same way."""
+        self._hash_all()
         return self._hash.hexdigest()
 
     def last_lines(self) -> list[str]:

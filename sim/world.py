@@ -130,6 +130,8 @@ class World(Observed):
         if self._seen_versions.get(machine.node_id) != version:
             self._seen_versions[machine.node_id] = version
             step.disk_changed = True
+            if machine.process is not None:
+                machine.process.note_positions()
             machine.view.durable_log.refresh(files, f"{DIRECTORY}/log")
             machine.view.durable_election = durable_election_state(files, DIRECTORY)
             machine.view.durable_snapshots.refresh(files, f"{DIRECTORY}/{SNAPSHOTS_NAME}")

@@ -49,9 +49,11 @@ class Connections:
     @property
     def next_deadline_ms(self) -> int | None:
         """When the next connection becomes ready again by itself."""
+        if not self._by_endpoint and not self._backing_off:
+            return None
         deadlines = [pending.deadline_ms for pending in self._by_endpoint.values()]
         deadlines.extend(self._backing_off.values())
-        return min(deadlines, default=None)
+        return min(deadlines)
 
     @property
     def has_fetch_under_way(self) -> bool:
@@ -93,6 +95,8 @@ class Connections:
         """Make ready whose back-off is over; give up and return the requests that took too long."""
         if self._backing_off:
             self._backing_off = {peer: until for peer, until in self._backing_off.items() if until > now_ms}
+        if not self._by_endpoint:
+            return []
         timed_out = [pending for pending in self._by_endpoint.values() if pending.deadline_ms <= now_ms]
         for pending in timed_out:
             self.take(pending.correlation_id)

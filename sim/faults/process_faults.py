@@ -98,6 +98,16 @@ def kill_after_vote(world: World, random: Random) -> str | None:
     return "whoever votes next"
 
 
+@fault("power: cut before the leader's log is synced")
+def cut_power_before_sync(world: World, random: Random) -> str | None:
+    """What the leader appends next may be with its followers already, and is not on its own disk when it comes back."""
+    leader = world.leader()
+    if leader is None or leader.process is None:
+        return None
+    leader.process.killed_before_sync = random.choice(POWER_CUTS)
+    return str(leader.node_id)
+
+
 @fault("process: killed at work on a snapshot")
 def kill_at_work(world: World, random: Random) -> str | None:
     """Whoever next does that with a snapshot, or with its log because of one, is killed in the middle of it."""
