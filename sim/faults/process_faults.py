@@ -146,7 +146,7 @@ def move(world: World, random: Random) -> str | None:
     return _kill(world, random, machine, Crash.KILLED)
 
 
-def _pause(world: World, random: Random, machine: Machine) -> str | None:
+def _pause(world: World, machine: Machine, pause_us: int) -> str | None:
     process = machine.process
     if process is None or machine.view.is_paused:
         return None
@@ -157,21 +157,24 @@ def _pause(world: World, random: Random, machine: Machine) -> str | None:
             machine.view.is_paused = False
             process.resume()
 
-    world.agenda.after(duration_us(random, 50, 30_000), resume)
+    world.agenda.after(pause_us, resume)
     return str(machine.node_id)
 
 
 @fault("process: paused")
 def pause(world: World, random: Random) -> str | None:
     """A process stands still for a while, and then goes on as if nothing had been."""
-    return _pause(world, random, any_machine(world, random))
+    return _pause(world, any_machine(world, random), duration_us(random, 50, 30_000))
 
 
 @fault("process: the leader is paused")
 def pause_leader(world: World, random: Random) -> str | None:
-    """The leader stands still for a while, and then goes on as if it still led."""
+    """The leader stands still, often for just longer than it may lead unheard, and goes on as if it still led."""
     leader = world.leader()
-    return None if leader is None else _pause(world, random, leader)
+    if leader is None:
+        return None
+    just_too_long_us = int(random.uniform(2, 3) * world.parameters.quorum.check_quorum_timeout_ms * MICROSECONDS_PER_MS)
+    return _pause(world, leader, random.choice([duration_us(random, 50, 30_000), just_too_long_us]))
 
 
 @fault("process: shut down")
