@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from raft.core.actions import AppendLeaderChange, Send, StartLogAnew
+from raft.core.actions import Send, StartLogAnew
 from raft.core.errors import (
     FlushFailed,
     KraftlogError,
@@ -204,11 +204,11 @@ class World(Observed):
                 is_expected = bool(files.failing_syncs)
             case OutOfSpace():
                 # A log that begins anew needs room, and so does a new leader's first batch when elections have used up
-                # what is kept for it.
-                needs_room = any(
-                    isinstance(action, StartLogAnew | AppendLeaderChange) for action in process.step.actions
+                # what is kept for it. Other appends are refused before.
+                begins_anew = any(isinstance(action, StartLogAnew) for action in process.step.actions)
+                is_expected = files.space_limit is not None and (
+                    process.step.started or begins_anew or process.shell.replica.is_leader
                 )
-                is_expected = files.space_limit is not None and (process.step.started or needs_room)
             case KraftlogError():
                 is_expected = self.atlas.is_harmed(machine) or bool(files.failing_reads)
             case _:
