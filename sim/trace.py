@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 from collections import deque
 from hashlib import blake2b
 from typing import Final, TypeAlias
@@ -13,9 +12,6 @@ from sim.observation import NodeView, Step
 LINES_KEPT: Final = 200
 
 HASHED_AT_A_TIME: Final = 1_000
-
-MARSHAL_VERSION: Final = 2
-"""The last one in which equal values have equal bytes."""
 
 _Facts: TypeAlias = tuple[str, int, int | None, int, int, int, int, int]
 
@@ -48,7 +44,7 @@ class Trace:
         self._add(line)
 
     def _hash_all(self) -> None:
-        self._hash.update(marshal.dumps(self._unhashed, MARSHAL_VERSION))
+        self._hash.update(repr(self._unhashed).encode())
         self._unhashed.clear()
 
     def _add(self, line: str | tuple[Step, _Facts | int]) -> None:
