@@ -44,7 +44,7 @@ class Trace:
         self._add(line)
 
     def _hash_all(self) -> None:
-        self._hash.update(repr(self._unhashed).encode())
+        self._hash.update("".join(map(repr, self._unhashed)).encode())
         self._unhashed.clear()
 
     def _add(self, line: str | tuple[Step, _Facts | int]) -> None:
