@@ -53,7 +53,8 @@ class Runtime(Protocol):
 class AsyncioRuntime:
     """The event loop that runs when it is made, and an executor with one thread."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor | None = None) -> None:
+        """`executor` is the thread for the disk; None: one of the loop's own threads, for who never asks for it."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from kraftpb.v1 import admin_pb2
-from kraftpb.v1.metadata_pb2 import BrokerEndpoint
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from raft.rpc import codec
@@ -30,6 +30,7 @@ from statemachine.conversions import (
     config_from_proto,
     created_topic_from_proto,
     new_topic_to_proto,
+    query_answer_from_proto,
     topic_from_proto,
     topic_listing_from_proto,
 )
@@ -42,11 +43,13 @@ from statemachine.descriptions import (
     ListedBrokers,
     ListedTopics,
     NewTopic,
+    QueryAnswer,
 )
+from statemachine.features import SUPPORTED
 from statemachine.ids import id_to_bytes
 from statemachine.leader_finder import LeaderFinder
 from statemachine.limits import NOTHING_WRITTEN
-from statemachine.node_reader import NodeReader
+from statemachine.node_reader import NodeReader, Request, Response, Select, query
 from statemachine.operation_stream import NotSent, OperationStream, OutcomeUnknown
 from statemachine.retries import retrying
 
@@ -127,8 +130,13 @@ class AdminClient:
         cluster_id: str | None = None,
         incarnation_id: str | None = None,
         log_dirs: Sequence[str] | None = None,
+        previous_broker_epoch: int | None = None,
     ) -> int:
-        """Register a broker and return its epoch. Ids that are not given are made up. Raises ProtocolError."""
+        """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ProtocolError.
+
+        Ids that are not given are made up. `previous_broker_epoch` is what a broker that was shut down cleanly found on
+        its disk; without it, one that was there before may have lost what it had (KIP-966).
+        """
         request = admin_pb2.RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -139,9 +147,46 @@ class AdminClient:
             ],
             rack=rack,
             log_dirs=[random_uuid().bytes] if log_dirs is None else map(id_to_bytes, log_dirs),
+            features=[
+                SupportedFeature(name=found.name, min_level=found.min_level, max_level=found.max_level)
+                for found in SUPPORTED
+            ],
+            previous_broker_epoch=previous_broker_epoch,
         )
         result = await self._change(admin_pb2.Operation(register_broker=request))
         return result.register_broker.broker_epoch
+
+    async def broker_heartbeat(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        metadata_offset: int,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+    ) -> admin_pb2.BrokerHeartbeatResponse:
+        """Tell the controller that a broker is there, has applied the metadata below that offset, and what it wants.
+
+        Raises ProtocolError; doing it twice does no harm.
+        """
+        request = admin_pb2.BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            current_metadata_offset=metadata_offset,
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+        )
+        result = await self._change(admin_pb2.Operation(broker_heartbeat=request))
+        return result.broker_heartbeat
+
+    async def fence_broker(self, broker_id: int) -> None:
+        """Take a broker out of every ISR and leadership, until its next heartbeat. Raises ProtocolError."""
+        await self._change(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=broker_id)))
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker: it is fenced, taken out of every ISR, and its registration goes. Raises ProtocolError."""
+        request = admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
+        await self._change(admin_pb2.Operation(unregister_broker=request))
 
     async def alter_configs(
         self, alterations: Iterable[Alteration | admin_pb2.ConfigAlteration], *, validate_only: bool = False
@@ -282,6 +327,23 @@ class AdminClient:
         )
         response = await self._reader.read(lambda stub: stub.DescribeConfigs, request, self._timeout_ms)
         return DescribedConfigs(response.applied_end_offset, tuple(map(config_from_proto, response.configs)))
+
+    async def query(self, sql: str, *, min_applied_end_offset: int = 0) -> QueryAnswer:
+        """Run one read-only SQL statement on a node's committed metadata: see docs/sql.md. Raises ProtocolError."""
+        request = admin_pb2.QueryRequest(consistency=self._consistency(min_applied_end_offset), sql=sql)
+        response = await self._reader.read(query, request, self._timeout_ms)
+        return query_answer_from_proto(response)
+
+    async def read(self, select: Select[Response], request: Request, *, min_applied_end_offset: int = 0) -> Response:
+        """The answer of a node to `request`, of the kind that `select` picks. Raises ProtocolError."""
+        request.consistency.CopyFrom(self._consistency(min_applied_end_offset))
+        return await self._reader.read(select, request, self._timeout_ms)
+
+    async def applied_end_offset(self) -> int:
+        """How much of the metadata the node that answers reads has applied. Raises ProtocolError."""
+        request = admin_pb2.DescribeFeaturesRequest(consistency=self._consistency(0))
+        response = await self._reader.read(lambda stub: stub.DescribeFeatures, request, self._timeout_ms)
+        return response.applied_end_offset
 
     def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
         return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))

@@ -1,116 +1,48 @@
-"""The configs of topics and brokers, with Kafka's names, types and ranges (4.x), and the check of a value."""
+"""The configs of topics and brokers, with Kafka's names, kinds and defaults (4.x), and the check of a value."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.config_kinds import (
+    INT_MAX,
+    LONG_MAX,
+    Flag,
+    Fraction,
+    Kind,
+    LevelOrDefault,
+    ListKind,
+    OneOf,
+    SomeOf,
+    ThrottledReplicas,
+    Whole,
+    split_elements,
+)
 from statemachine.names import quoted
 from statemachine.resources import ResourceType
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Characters of a value: what a Kafka string can hold."""
 
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?\Z")
-_THROTTLED: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z")
-
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """An integer from `least` to `most`."""
+class Definition:
+    """A config."""
 
-    least: int
-    most: int
+    kind: Kind
+    default: str
+    """What holds where nothing is set."""
+    broker_config: str | None = None
+    """Of a topic's config: the brokers' config whose value holds where the topic has none."""
 
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        if not _INTEGER.match(value):
-            return "it must be an integer"
-        if not self.least <= int(value) <= self.most:
-            return f"it must be between {self.least} and {self.most}"
-        return None
+    @property
+    def is_list(self) -> bool:
+        """Whether its value is a list, to which elements can be added."""
+        return isinstance(self.kind, ListKind)
 
-
-@dataclass(frozen=True, slots=True)
-class LevelOrDefault:
-    """A compression level from `least` to `most`, or what stands for the codec's own choice."""
-
-    least: int
-    most: int
-    default: int
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        if _INTEGER.match(value) and (int(value) == self.default or self.least <= int(value) <= self.most):
-            return None
-        return f"it must be an integer between {self.least} and {self.most}, or {self.default}"
-
-
-@dataclass(frozen=True, slots=True)
-class Fraction:
-    """A number from 0 to 1."""
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        if not _DECIMAL.match(value) or not 0 <= float(value) <= 1:
-            return "it must be a number between 0 and 1"
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """One of a few words."""
-
-    words: tuple[str, ...]
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        return None if value in self.words else f"it must be one of {', '.join(self.words)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """true or false, in any case."""
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        return None if value.lower() in ("true", "false") else "it must be true or false"
-
-
-@dataclass(frozen=True, slots=True)
-class SomeOf:
-    """At least one of a few words, separated by commas, none of them twice."""
-
-    words: tuple[str, ...]
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        given = [word.strip() for word in value.split(",")]
-        if len(set(given)) == len(given) and set(given) <= set(self.words):
-            return None
-        return f"it must be some of {', '.join(self.words)}, each once, separated by commas"
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottledReplicas:
-    """`*`, or pairs of partition and broker."""
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with `value`, if anything."""
-        pairs = [pair.strip() for pair in value.split(",")]
-        if value.strip() in ("", "*") or all(_THROTTLED.match(pair) for pair in pairs):
-            return None
-        return "it must be * or a list such as 0:101,1:102 (partition:broker)"
-
-
-Kind = Whole | LevelOrDefault | Fraction | OneOf | Flag | SomeOf | ThrottledReplicas
 
 _INT_FROM_0: Final = Whole(0, INT_MAX)
 _INT_FROM_1: Final = Whole(1, INT_MAX)
@@ -123,87 +55,99 @@ _COMPRESSION_TYPE: Final = OneOf(("uncompressed", "gzip", "snappy", "lz4", "zstd
 _TIMESTAMP_TYPE: Final = OneOf(("CreateTime", "LogAppendTime"))
 _SEGMENT_BYTES: Final = Whole(1024 * 1024, INT_MAX)
 
-TOPIC_CONFIGS: Final[Mapping[str, Kind]] = {
-    "cleanup.policy": _CLEANUP_POLICY,
-    "compression.gzip.level": LevelOrDefault(1, 9, -1),
-    "compression.lz4.level": Whole(1, 17),
-    "compression.type": _COMPRESSION_TYPE,
-    "compression.zstd.level": Whole(-131_072, 22),
-    "delete.retention.ms": _LONG_FROM_0,
-    "file.delete.delay.ms": _LONG_FROM_0,
-    "flush.messages": _LONG_FROM_1,
-    "flush.ms": _LONG_FROM_0,
-    "follower.replication.throttled.replicas": ThrottledReplicas(),
-    "index.interval.bytes": _INT_FROM_0,
-    "leader.replication.throttled.replicas": ThrottledReplicas(),
-    "local.retention.bytes": _LOCAL_RETENTION,
-    "local.retention.ms": _LOCAL_RETENTION,
-    "max.compaction.lag.ms": _LONG_FROM_1,
-    "max.message.bytes": _INT_FROM_0,
-    "message.timestamp.after.max.ms": _LONG_FROM_0,
-    "message.timestamp.before.max.ms": _LONG_FROM_0,
-    "message.timestamp.type": _TIMESTAMP_TYPE,
-    "min.cleanable.dirty.ratio": Fraction(),
-    "min.compaction.lag.ms": _LONG_FROM_0,
-    "min.insync.replicas": _INT_FROM_1,
-    "preallocate": Flag(),
-    "remote.log.copy.disable": Flag(),
-    "remote.log.delete.on.disable": Flag(),
-    "remote.storage.enable": Flag(),
-    "retention.bytes": _LONG_OR_UNLIMITED,
-    "retention.ms": _LONG_OR_UNLIMITED,
-    "segment.bytes": _SEGMENT_BYTES,
-    "segment.index.bytes": Whole(4, INT_MAX),
-    "segment.jitter.ms": _LONG_FROM_0,
-    "segment.ms": _LONG_FROM_1,
-    "unclean.leader.election.enable": Flag(),
+_UNBOUNDED: Final = str(LONG_MAX)
+_UNBOUNDED_COUNT: Final = str(INT_MAX)
+_SEVEN_DAYS: Final = str(7 * 24 * 3_600_000)
+
+TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
+    "cleanup.policy": Definition(_CLEANUP_POLICY, "delete", "log.cleanup.policy"),
+    "compression.gzip.level": Definition(LevelOrDefault(1, 9, -1), "-1", "compression.gzip.level"),
+    "compression.lz4.level": Definition(Whole(1, 17), "9", "compression.lz4.level"),
+    "compression.type": Definition(_COMPRESSION_TYPE, "producer", "compression.type"),
+    "compression.zstd.level": Definition(Whole(-131_072, 22), "3", "compression.zstd.level"),
+    "delete.retention.ms": Definition(_LONG_FROM_0, "86400000", "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": Definition(_LONG_FROM_0, "60000", "log.segment.delete.delay.ms"),
+    "flush.messages": Definition(_LONG_FROM_1, _UNBOUNDED, "log.flush.interval.messages"),
+    "flush.ms": Definition(_LONG_FROM_0, _UNBOUNDED, "log.flush.interval.ms"),
+    "follower.replication.throttled.replicas": Definition(ThrottledReplicas(), ""),
+    "index.interval.bytes": Definition(_INT_FROM_0, "4096", "log.index.interval.bytes"),
+    "leader.replication.throttled.replicas": Definition(ThrottledReplicas(), ""),
+    "local.retention.bytes": Definition(_LOCAL_RETENTION, "-2", "log.local.retention.bytes"),
+    "local.retention.ms": Definition(_LOCAL_RETENTION, "-2", "log.local.retention.ms"),
+    "max.compaction.lag.ms": Definition(_LONG_FROM_1, _UNBOUNDED, "log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": Definition(_INT_FROM_0, "1048588", "message.max.bytes"),
+    "message.timestamp.after.max.ms": Definition(_LONG_FROM_0, "3600000", "log.message.timestamp.after.max.ms"),
+    "message.timestamp.before.max.ms": Definition(_LONG_FROM_0, _UNBOUNDED, "log.message.timestamp.before.max.ms"),
+    "message.timestamp.type": Definition(_TIMESTAMP_TYPE, "CreateTime", "log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": Definition(Fraction(), "0.5", "log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": Definition(_LONG_FROM_0, "0", "log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": Definition(_INT_FROM_1, "1", "min.insync.replicas"),
+    "preallocate": Definition(Flag(), "false", "log.preallocate"),
+    "remote.log.copy.disable": Definition(Flag(), "false"),
+    "remote.log.delete.on.disable": Definition(Flag(), "false"),
+    "remote.storage.enable": Definition(Flag(), "false"),
+    "retention.bytes": Definition(_LONG_OR_UNLIMITED, "-1", "log.retention.bytes"),
+    "retention.ms": Definition(_LONG_OR_UNLIMITED, _SEVEN_DAYS, "log.retention.ms"),
+    "segment.bytes": Definition(_SEGMENT_BYTES, "1073741824", "log.segment.bytes"),
+    "segment.index.bytes": Definition(Whole(4, INT_MAX), "10485760", "log.index.size.max.bytes"),
+    "segment.jitter.ms": Definition(_LONG_FROM_0, "0", "log.roll.jitter.ms"),
+    "segment.ms": Definition(_LONG_FROM_1, _SEVEN_DAYS, "log.roll.ms"),
+    "unclean.leader.election.enable": Definition(Flag(), "false", "unclean.leader.election.enable"),
 }
 
-BROKER_CONFIGS: Final[Mapping[str, Kind]] = {
-    "background.threads": _INT_FROM_1,
-    "compression.gzip.level": LevelOrDefault(1, 9, -1),
-    "compression.lz4.level": Whole(1, 17),
-    "compression.type": _COMPRESSION_TYPE,
-    "compression.zstd.level": Whole(-131_072, 22),
-    "default.replication.factor": Whole(1, 2**15 - 1),
-    "follower.replication.throttled.rate": _LONG_FROM_0,
-    "leader.replication.throttled.rate": _LONG_FROM_0,
-    "log.cleaner.threads": _INT_FROM_0,
-    "log.cleanup.policy": _CLEANUP_POLICY,
-    "log.flush.interval.messages": _LONG_FROM_1,
-    "log.flush.interval.ms": _LONG_FROM_0,
-    "log.index.interval.bytes": _INT_FROM_0,
-    "log.index.size.max.bytes": Whole(4, INT_MAX),
-    "log.local.retention.bytes": _LOCAL_RETENTION,
-    "log.local.retention.ms": _LOCAL_RETENTION,
-    "log.message.timestamp.type": _TIMESTAMP_TYPE,
-    "log.preallocate": Flag(),
-    "log.retention.bytes": _LONG_OR_UNLIMITED,
-    "log.retention.ms": _LONG_OR_UNLIMITED,
-    "log.roll.ms": _LONG_FROM_1,
-    "log.segment.bytes": _SEGMENT_BYTES,
-    "log.segment.delete.delay.ms": _LONG_FROM_0,
-    "max.connection.creation.rate": _INT_FROM_0,
-    "max.connections": _INT_FROM_0,
-    "max.connections.per.ip": _INT_FROM_0,
-    "message.max.bytes": _INT_FROM_0,
-    "min.insync.replicas": _INT_FROM_1,
-    "num.io.threads": _INT_FROM_1,
-    "num.network.threads": _INT_FROM_1,
-    "num.partitions": _INT_FROM_1,
-    "num.recovery.threads.per.data.dir": _INT_FROM_1,
-    "num.replica.fetchers": _INT_FROM_1,
-    "remote.log.index.file.cache.total.size.bytes": _LONG_FROM_1,
-    "remote.log.manager.copier.thread.pool.size": _INT_FROM_1,
-    "remote.log.manager.copy.max.bytes.per.second": _LONG_FROM_1,
-    "remote.log.manager.expiration.thread.pool.size": _INT_FROM_1,
-    "remote.log.manager.fetch.max.bytes.per.second": _LONG_FROM_1,
-    "remote.log.reader.threads": _INT_FROM_1,
-    "replica.alter.log.dirs.io.max.bytes.per.second": _LONG_FROM_0,
-    "unclean.leader.election.enable": Flag(),
+# Where Kafka has a default in another unit (log.retention.hours, log.roll.hours), it is given in this one.
+BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
+    "background.threads": Definition(_INT_FROM_1, "10"),
+    "compression.gzip.level": Definition(LevelOrDefault(1, 9, -1), "-1"),
+    "compression.lz4.level": Definition(Whole(1, 17), "9"),
+    "compression.type": Definition(_COMPRESSION_TYPE, "producer"),
+    "compression.zstd.level": Definition(Whole(-131_072, 22), "3"),
+    "default.replication.factor": Definition(Whole(1, 2**15 - 1), "1"),
+    "follower.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "leader.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "log.cleaner.delete.retention.ms": Definition(_LONG_FROM_0, "86400000"),
+    "log.cleaner.max.compaction.lag.ms": Definition(_LONG_FROM_1, _UNBOUNDED),
+    "log.cleaner.min.cleanable.ratio": Definition(Fraction(), "0.5"),
+    "log.cleaner.min.compaction.lag.ms": Definition(_LONG_FROM_0, "0"),
+    "log.cleaner.threads": Definition(_INT_FROM_0, "1"),
+    "log.cleanup.policy": Definition(_CLEANUP_POLICY, "delete"),
+    "log.flush.interval.messages": Definition(_LONG_FROM_1, _UNBOUNDED),
+    "log.flush.interval.ms": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "log.index.interval.bytes": Definition(_INT_FROM_0, "4096"),
+    "log.index.size.max.bytes": Definition(Whole(4, INT_MAX), "10485760"),
+    "log.local.retention.bytes": Definition(_LOCAL_RETENTION, "-2"),
+    "log.local.retention.ms": Definition(_LOCAL_RETENTION, "-2"),
+    "log.message.timestamp.after.max.ms": Definition(_LONG_FROM_0, "3600000"),
+    "log.message.timestamp.before.max.ms": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "log.message.timestamp.type": Definition(_TIMESTAMP_TYPE, "CreateTime"),
+    "log.preallocate": Definition(Flag(), "false"),
+    "log.retention.bytes": Definition(_LONG_OR_UNLIMITED, "-1"),
+    "log.retention.ms": Definition(_LONG_OR_UNLIMITED, _SEVEN_DAYS),
+    "log.roll.jitter.ms": Definition(_LONG_FROM_0, "0"),
+    "log.roll.ms": Definition(_LONG_FROM_1, _SEVEN_DAYS),
+    "log.segment.bytes": Definition(_SEGMENT_BYTES, "1073741824"),
+    "log.segment.delete.delay.ms": Definition(_LONG_FROM_0, "60000"),
+    "max.connection.creation.rate": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    "max.connections": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    "max.connections.per.ip": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    "message.max.bytes": Definition(_INT_FROM_0, "1048588"),
+    "min.insync.replicas": Definition(_INT_FROM_1, "1"),
+    "num.io.threads": Definition(_INT_FROM_1, "8"),
+    "num.network.threads": Definition(_INT_FROM_1, "3"),
+    "num.partitions": Definition(_INT_FROM_1, "1"),
+    "num.recovery.threads.per.data.dir": Definition(_INT_FROM_1, "2"),
+    "num.replica.fetchers": Definition(_INT_FROM_1, "1"),
+    "remote.log.index.file.cache.total.size.bytes": Definition(_LONG_FROM_1, "1073741824"),
+    "remote.log.manager.copier.thread.pool.size": Definition(_INT_FROM_1, "10"),
+    "remote.log.manager.copy.max.bytes.per.second": Definition(_LONG_FROM_1, _UNBOUNDED),
+    "remote.log.manager.expiration.thread.pool.size": Definition(_INT_FROM_1, "10"),
+    "remote.log.manager.fetch.max.bytes.per.second": Definition(_LONG_FROM_1, _UNBOUNDED),
+    "remote.log.reader.threads": Definition(_INT_FROM_1, "10"),
+    "replica.alter.log.dirs.io.max.bytes.per.second": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "unclean.leader.election.enable": Definition(Flag(), "false"),
 }
 
-_DEFINITIONS: Final[Mapping[ResourceType, Mapping[str, Kind]]] = {
+CONFIG_DEFINITIONS: Final[Mapping[ResourceType, Mapping[str, Definition]]] = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.BROKER: BROKER_CONFIGS,
 }
@@ -211,7 +155,7 @@ _DEFINITIONS: Final[Mapping[ResourceType, Mapping[str, Kind]]] = {
 
 def check_config(resource_type: ResourceType, name: str, value: str | None) -> None:
     """Raise ProtocolError(INVALID_CONFIG) unless that kind of resource can have this config with this value."""
-    kind = check_config_name(resource_type, name)
+    kind = config_definition(resource_type, name).kind
     what = resource_type.name.lower()
     if value is None:
         raise _invalid(f"the {what} config {name} has no value; give one or leave the config out")
@@ -222,35 +166,33 @@ def check_config(resource_type: ResourceType, name: str, value: str | None) -> N
         raise _invalid(f"{quoted(value)} is no value for the {what} config {name}: {problem}")
 
 
-def check_config_name(resource_type: ResourceType, name: str) -> Kind:
-    """The kind of values of a config; raises ProtocolError(INVALID_CONFIG) unless that kind of resource has it."""
-    kind = _DEFINITIONS[resource_type].get(name)
-    if kind is None:
+def config_definition(resource_type: ResourceType, name: str) -> Definition:
+    """What is known of a config; raises ProtocolError(INVALID_CONFIG) unless that kind of resource has it."""
+    definition = CONFIG_DEFINITIONS[resource_type].get(name)
+    if definition is None:
         raise _invalid(f"{quoted(name)} is no config of a {resource_type.name.lower()}")
-    return kind
+    return definition
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
     """Raise ProtocolError(INVALID_CONFIG) unless the valid `configs` go together in one topic."""
-    tiered = configs.get("remote.storage.enable", "false").lower() == "true"
-    if tiered and "compact" in configs.get("cleanup.policy", "delete"):
+    values = {name: definition.default for name, definition in TOPIC_CONFIGS.items()} | dict(configs)
+    tiered = values["remote.storage.enable"].lower() == "true"
+    if tiered and "compact" in split_elements(values["cleanup.policy"]):
         raise _invalid("remote.storage.enable=true and cleanup.policy=compact exclude each other; drop one")
     if tiered:
-        _check_local_retention(configs, "ms")
-        _check_local_retention(configs, "bytes")
-    least, most = int(configs.get("min.compaction.lag.ms", 0)), int(configs.get("max.compaction.lag.ms", LONG_MAX))
+        _check_local_retention(values, "ms")
+        _check_local_retention(values, "bytes")
+    least, most = int(values["min.compaction.lag.ms"]), int(values["max.compaction.lag.ms"])
     if least > most:
         raise _invalid(f"min.compaction.lag.ms={least} is above max.compaction.lag.ms={most}")
 
 
-_RETENTION_DEFAULTS: Final = {"ms": 7 * 24 * 3_600_000, "bytes": -1}
-_AS_RETENTION: Final = -2
 _UNLIMITED: Final = -1
 
 
-def _check_local_retention(configs: Mapping[str, str], unit: str) -> None:
-    total = int(configs.get(f"retention.{unit}", _RETENTION_DEFAULTS[unit]))
-    local = int(configs.get(f"local.retention.{unit}", _AS_RETENTION))
+def _check_local_retention(values: Mapping[str, str], unit: str) -> None:
+    total, local = int(values[f"retention.{unit}"]), int(values[f"local.retention.{unit}"])
     if total != _UNLIMITED and (local == _UNLIMITED or local > total):
         raise _invalid(
             f"local.retention.{unit}={local} is more than retention.{unit}={total}, of which it must be a part"

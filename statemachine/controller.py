@@ -1,9 +1,10 @@
 """The active controller: it turns operations into records, and answers when they are committed and applied here.
 
 An operation is validated against the latest state (store and overlay), makes its records, prepares their append, enters
-the overlay, and waits (CT-10). One operation is one append: all of it or nothing. It is active from the moment that its
-own state machine, level with the log, hears that this node leads (LI-05), until it hears of another leader or an
-append is refused (CT-13, CT-15).
+the overlay, and waits (CT-10). What comes to more records than one batch holds, such as a broker's departure, is worked
+off page by page, each decided on the state as it is then (CT-12). A controller is active from the moment that its own
+state machine, level with the log, hears that this node leads (LI-05), until it hears of another leader or an append is
+refused (CT-13, CT-15).
 
 What is not certain is not claimed: an answer with an error and an end offset of 0 or more means that the records were
 handed to the log and may still be committed; with -1, nothing was written.
@@ -15,9 +16,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -26,9 +26,13 @@ from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from raft.core.checks import check
 from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, Offset
-from raft.rpc.codec import leader_to_proto
-from statemachine.broker_operations import register_broker
-from statemachine.config_operations import alter_configs
+from raft.runtime import Runtime
+from statemachine.answers import Answers, OnResult, Waiting, failure, not_controller
+from statemachine.broker_heartbeats import BrokerHeartbeats
+from statemachine.broker_lifecycle import note_contact
+from statemachine.controller_config import ControllerConfig
+from statemachine.decisions import Context, Decision
+from statemachine.dispatch import decide
 from statemachine.limits import (
     NOTHING_WRITTEN,
     OPERATION_TIMEOUT_MS_DEFAULT,
@@ -36,45 +40,66 @@ from statemachine.limits import (
     OPERATIONS_WAITING_MAX,
     check_record_count,
 )
-from statemachine.log import MetadataLog
+from statemachine.log import MetadataLog, PreparedAppend
 from statemachine.machine import MetadataMachine
+from statemachine.operations.activation import activation_records
 from statemachine.overlay import Overlay
+from statemachine.pages import Pages
+from statemachine.record_versions import in_version
+from statemachine.state import MetadataState
 from statemachine.store import MetadataStore
-from statemachine.topic_operations import create_topics, delete_topics
+from statemachine.supervision import Supervision
 
 SLICE_SECONDS: Final = 0.005
-"""After so long, operations that came together give the event loop a turn."""
+"""After so long, operations that came together, and pages, give the event loop a turn."""
 
-OnResult = Callable[[OperationResult], None]
+REFUSED_PAUSE_MS: Final = 100
+"""How long pages wait when the log takes nothing for now."""
+
+_REFUSED_FOR_NOW: Final = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.KAFKA_STORAGE_ERROR)
+"""Too much is pending in the log, or there is no room on the disk."""
 
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """An operation that is answered when everything below `end_offset` is committed and applied."""
+class _Job(NamedTuple):
+    """Records that are still to come, page by page."""
 
-    result: OperationResult
-    end_offset: Offset
-    committed: asyncio.Future[None]
-    on_result: OnResult
-    deadline: float
-    """By the clock of the event loop."""
-    is_answered: bool = False
+    pages: Pages
+    on_done: Callable[[Offset], None]
+    """Called with the log's end when the last page is appended."""
+    waiting: Waiting | None
+    """Who is answered then."""
 
 
 class Controller:
     """The controller of one node. Used on the event loop only."""
 
-    def __init__(self, log: MetadataLog, store: MetadataStore, machine: MetadataMachine, *, random: Random) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        store: MetadataStore,
+        machine: MetadataMachine,
+        *,
+        runtime: Runtime,
+        random: Random,
+        config: ControllerConfig | None = None,
+    ) -> None:
         self._log = log
         self._machine = machine
-        self._random = random
+        self._runtime = runtime
         self._overlay = Overlay(store)
+        self.state: Final = MetadataState(self._overlay)
+        """The latest metadata, as long as this controller is active."""
+        config = config or ControllerConfig()
+        heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
+        self._context = Context(log.cluster_id, random, runtime, heartbeats, config)
+        self._supervision = Supervision(self, self._context)
+        self._answers = Answers(log, machine, runtime)
+        self._jobs: deque[_Job] = deque()
+        self._is_working = False
         self._epoch: Epoch | None = None
-        self._waiting: deque[_Waiting] = deque()
-        self._last_append: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._last_append: PreparedAppend | None = None
         machine.subscribe(self)
 
     @property
@@ -91,12 +116,12 @@ class Controller:
         """
         slice_end = time.monotonic() + SLICE_SECONDS
         for operation in operations:
-            self._take(operation, on_result)
+            self.take(operation, on_result)
             if time.monotonic() >= slice_end:
-                self._schedule()
+                self.schedule()
                 await asyncio.sleep(0)
                 slice_end = time.monotonic() + SLICE_SECONDS
-        self._schedule()
+        self.schedule()
 
     async def execute(self, operation: Operation) -> OperationResult:
         """Carry out one operation and return its answer."""
@@ -104,91 +129,100 @@ class Controller:
         await self.submit([operation], lambda result: None if answer.done() else answer.set_result(result))
         return await answer
 
-    def _schedule(self) -> None:
+    def schedule(self) -> None:
+        """Let everything that was appended be written."""
         if self._epoch is not None:
             self._log.schedule_appends()
 
-    def _take(self, operation: Operation, on_result: OnResult) -> None:
+    def take(self, operation: Operation, on_result: OnResult) -> None:
+        """Carry out one operation; `schedule` must follow. `on_result` may be called at once."""
         try:
-            result, end_offset = self._carry_out(operation)
+            decision = self._decide(operation)
+            end_offset = self._append_first(decision)
         except ProtocolError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._renounce()
-                error = _not_controller("this node has just stopped leading")
-            on_result(self._failure(operation.correlation_id, error.code, error.args[0]))
+                error = not_controller("this node has just stopped leading")
+            on_result(failure(self._log, operation.correlation_id, error.code, error.args[0]))
             return
         except Exception:
-            logger.exception("an operation could not be appended", operation=operation.WhichOneof("operation"))
+            logger.exception("an operation met a bug", operation=operation.WhichOneof("operation"))
             message = "the controller failed on this operation; see its log"
-            on_result(self._failure(operation.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            on_result(failure(self._log, operation.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, message))
             return
-        result.correlation_id = operation.correlation_id
+        result = decision.result
+        result.correlation_id, result.end_offset = operation.correlation_id, end_offset
+        deadline_ms = self._runtime.now_ms() + (operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT)
+        if decision.pages is None or not decision.answer_waits_for_pages:
+            self._answer_when_applied(result, on_result, deadline_ms)
+            self._run_pages(decision)
+        else:
+            self._run_pages(decision, self._answers.promise(result, on_result, deadline_ms))
+
+    def carry_out(self, decision: Decision) -> bool:
+        """Append what a decision of the controller's own comes to; False if it has to wait."""
+        if self._epoch is None or self._machine.obstacle is not None:
+            return False
+        try:
+            self._append_first(decision)
+        except ProtocolError as error:
+            logger.warning("a task of the controller has to wait", reason=str(error))
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._renounce()
+            return False
+        self._run_pages(decision)
+        self.schedule()
+        return True
+
+    def _append_first(self, decision: Decision) -> Offset:
+        """Append the records of a decision, if there are any. Raises ProtocolError."""
+        end_offset = self._append(decision.records) if decision.records else Offset(NOTHING_WRITTEN)
+        decision.on_appended(self._overlay.last_end_offset)
+        self._supervision.watch_sessions()
+        return end_offset
+
+    def _answer_when_applied(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> None:
         if self._last_append is None:
             on_result(result)  # nothing was written, and nothing is pending that the answer could rest on (CT-11)
         else:
-            self._wait(_Waiting(result, end_offset, self._last_append, on_result, _deadline(operation.timeout_ms)))
+            self._answers.wait(Waiting(result, on_result, deadline_ms, self._last_append))
 
-    def _carry_out(self, operation: Operation) -> tuple[OperationResult, Offset]:
-        """The answer, and the end offset that must be applied before it is given. Raises ProtocolError."""
+    def _decide(self, operation: Operation) -> Decision:
+        """What the operation comes to. Raises ProtocolError."""
         if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
             self._renounce()  # the log may know before the state machine is told
-            raise _not_controller("this node is not the active controller")
+            raise not_controller("this node is not the active controller")
         if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST,
                 f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
             )
+        if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
+            note_contact(self.state, operation.broker_heartbeat, self._context)
         self._machine.refuse_if_fenced()
         if self._machine.obstacle is not None:
             raise ProtocolError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"this node cannot apply what is committed: {self._machine.obstacle}; mend that and try again",
             )
-        if len(self._waiting) >= OPERATIONS_WAITING_MAX:
+        if len(self._answers) >= OPERATIONS_WAITING_MAX:
             raise ProtocolError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{OPERATIONS_WAITING_MAX} operations are waiting; try again later"
             )
-        try:
-            records, result = self._decide(operation)
-        except ProtocolError:
-            raise
-        except Exception:
-            logger.exception("an operation met a bug", operation=operation.WhichOneof("operation"))
-            raise ProtocolError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed on this operation; see its log"
-            ) from None
-        if not records:
-            result.end_offset = NOTHING_WRITTEN
-            return result, self._overlay.last_end_offset
-        result.end_offset = self._append(self._epoch, records)
-        return result, Offset(result.end_offset)
+        return decide(self.state, operation, self._context, self._log.next_append_offset)
 
-    def _decide(self, operation: Operation) -> tuple[list[MetadataRecord], OperationResult]:
-        """The records that the operation comes to, and its answer if they are committed."""
-        state = self._overlay
-        match operation.WhichOneof("operation"):
-            case "create_topics":
-                records, topics_created = create_topics(state, operation.create_topics, self._random)
-                return records, OperationResult(create_topics=topics_created)
-            case "delete_topics":
-                records, topics_deleted = delete_topics(state, operation.delete_topics)
-                return records, OperationResult(delete_topics=topics_deleted)
-            case "register_broker":
-                records, registered = register_broker(
-                    state, operation.register_broker, self._log.cluster_id, self._log.next_append_offset
-                )
-                return records, OperationResult(register_broker=registered)
-            case "alter_configs":
-                records, altered = alter_configs(state, operation.alter_configs)
-                return records, OperationResult(alter_configs=altered)
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
-
-    def _append(self, epoch: Epoch, records: list[MetadataRecord]) -> Offset:
+    def _append(self, records: Sequence[MetadataRecord]) -> Offset:
         """Prepare the append of `records` and take them into the overlay; the offset after the last one."""
+        epoch = self._epoch
+        if epoch is None:
+            raise not_controller("this node is not the active controller")
         check_record_count(len(records))
+        version = self.state.metadata_version
+        records = [in_version(record, version) for record in records]
+        for record in records:
+            record.DiscardUnknownFields()  # a client's: rows do not keep them, and digests must not depend on them
         base_offset = self._log.next_append_offset
-        body = MetadataBatch(records=records).SerializeToString()
-        prepared = self._log.prepare_append(epoch, body, len(records))
+        prepared = self._log.prepare_append(epoch, MetadataBatch(records=records).SerializeToString(), len(records))
         try:
             check(prepared.base_offset == base_offset, "an append gets the offset it was told", base_offset=base_offset)
             self._overlay.replay(records, prepared.end_offset)
@@ -197,129 +231,119 @@ class Controller:
             self._renounce()
             self._log.resign(epoch)
             raise InvariantViolation("the overlay does not follow the log") from error
-        self._last_append = prepared.committed
-        prepared.committed.add_done_callback(self._append_settled)
+        self._last_append = prepared
+        self._supervision.appended()
+        prepared.committed.add_done_callback(lambda committed: self._answers.answer_settled())
         return prepared.end_offset
 
-    # --- waiting ------------------------------------------------------------------------------------------------------
+    # --- work in pages ------------------------------------------------------------------------------------------------
 
-    def _wait(self, waiting: _Waiting) -> None:
-        self._waiting.append(waiting)
-        if self._timer is None or self._timer.when() > waiting.deadline:
-            self._set_timer(waiting.deadline)
-        if waiting.committed.done():
-            self._answer_settled()  # nothing else may come to do it: the append before may have failed
+    def _run_pages(self, decision: Decision, waiting: Waiting | None = None) -> None:
+        """Append the pages, one after the other, with turns for others between them; then answer `waiting`."""
+        if decision.pages is None or self._epoch is None:
+            return
+        self._jobs.append(_Job(decision.pages, decision.on_done, waiting))
+        if not self._is_working:
+            self._work()
 
-    def _append_settled(self, committed: asyncio.Future[None]) -> None:
-        self._answer_settled()
+    def _work(self) -> None:
+        """Go on with the pages that are to come, for a while. One job after the other, in the order they came."""
+        self._is_working = False
+        slice_end = time.monotonic() + SLICE_SECONDS
+        delay_ms = 0.0
+        while self._jobs and self._epoch is not None and not delay_ms and time.monotonic() < slice_end:
+            delay_ms = self._next_page(self._jobs[0])
+        self.schedule()
+        if self._jobs and self._epoch is not None:
+            self._is_working = True
+            if delay_ms:
+                self._runtime.call_later(delay_ms, self._work)
+            else:
+                self._runtime.call_soon(self._work)
+
+    def _next_page(self, job: _Job) -> float:
+        """Append the next page of `job`; returns how long to wait before it is tried again, in milliseconds."""
+        try:
+            records = job.pages.take()
+            if records:
+                self._append(records)
+                job.pages.appended()
+            elif records is None:
+                self._job_done(job)
+        except ProtocolError as error:
+            if error.code in _REFUSED_FOR_NOW:
+                return REFUSED_PAUSE_MS
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._renounce()
+            else:
+                self._job_failed(job, error)
+        except Exception:
+            logger.exception("pages met a bug; another controller begins anew with what is left of them")
+            message = "the controller failed in the middle of this operation; see its log, and look before trying again"
+            self._job_failed(job, ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            self._resign()
+        return 0.0
+
+    def _job_done(self, job: _Job) -> None:
+        self._jobs.popleft()
+        job.on_done(self._overlay.last_end_offset)
+        if job.waiting is not None:
+            job.waiting.result.end_offset = self._overlay.last_end_offset
+            self._answers.fulfil(job.waiting, self._last_append)
+
+    def _job_failed(self, job: _Job, error: ProtocolError) -> None:
+        logger.error("pages were given up", reason=str(error))
+        self._jobs.popleft()
+        if job.waiting is not None:
+            self._answers.give_up(job.waiting, error)
+
+    # --- leadership ---------------------------------------------------------------------------------------------------
 
     def applied(self, end_offset: Offset) -> None:
         """The store has everything below `end_offset`."""
         self._overlay.drain(end_offset)
         if end_offset >= self._overlay.last_end_offset:
             self._last_append = None
-        self._answer_settled()
-
-    def _answer_settled(self) -> None:
-        """Answer those at the front whose outcome is known."""
-        applied_end_offset = self._machine.applied_end_offset
-        while self._waiting and self._waiting[0].committed.done():
-            first = self._waiting[0]
-            is_committed = _is_committed(first.committed)
-            if is_committed and first.end_offset > applied_end_offset:
-                return
-            self._waiting.popleft()
-            if is_committed:
-                self._answer(first, first.result)
-            else:
-                self._answer(first, self._unknown(first, ErrorCode.NOT_CONTROLLER, "leadership was lost meanwhile"))
-
-    def _answer(self, waiting: _Waiting, result: OperationResult) -> None:
-        if not waiting.is_answered:
-            waiting.is_answered = True
-            waiting.on_result(result)
-
-    def _set_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._time_out)
-
-    def _time_out(self) -> None:
-        """Answer those whose time is up. They stay in the queue until the log has settled them."""
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        for waiting in self._waiting:
-            if waiting.deadline <= now:
-                self._answer(waiting, self._unknown(waiting, ErrorCode.REQUEST_TIMED_OUT, "not done in time"))
-        open_deadlines = [waiting.deadline for waiting in self._waiting if not waiting.is_answered]
-        if open_deadlines:
-            self._set_timer(min(open_deadlines))
-
-    # --- leadership ---------------------------------------------------------------------------------------------------
+        self._answers.answer_settled()
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; otherwise stop (CT-14, CT-15)."""
         self._renounce()
-        if leader_and_epoch.leader_id == self._log.node_key.node_id:
-            self._epoch = leader_and_epoch.epoch
-            logger.info("controller active", epoch=leader_and_epoch.epoch)
+        if leader_and_epoch.leader_id != self._log.node_key.node_id:
+            return
+        self._epoch = leader_and_epoch.epoch
+        logger.info("controller active", epoch=leader_and_epoch.epoch)
+        try:
+            for records in activation_records(self.state, has_open_transaction=self._machine.has_open_transaction):
+                self._append(records)
+        except ProtocolError as error:
+            logger.warning("the controller cannot append what it begins with", reason=str(error))
+            self._renounce()
+            self._log.resign(leader_and_epoch.epoch)
+            return
+        self.schedule()
+        self._supervision.start(self._log.next_append_offset)
 
     def shut_down(self) -> None:
         """Stop: the node closes."""
         self._renounce()
-        for waiting in self._waiting:
-            self._answer(waiting, self._unknown(waiting, ErrorCode.NOT_CONTROLLER, "this node shuts down"))
-        self._waiting.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._answers.close()
+
+    def _resign(self) -> None:
+        """Let another node lead: this one cannot go on."""
+        epoch = self._epoch
+        if epoch is not None:
+            self._renounce()
+            self._log.resign(epoch)
 
     def _renounce(self) -> None:
         """Stop deciding, drop the overlay, fail who waits; but what is committed is only waiting to be applied."""
         if self._epoch is None:
             return
-        logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._waiting))
+        logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._answers))
         self._epoch = None
+        self._supervision.stop()
+        self._jobs.clear()
         self._overlay.clear()
         self._last_append = None
-        committed: deque[_Waiting] = deque()
-        for waiting in self._waiting:
-            if _is_committed(waiting.committed):
-                committed.append(waiting)
-            else:
-                self._answer(waiting, self._unknown(waiting, ErrorCode.NOT_CONTROLLER, "leadership was lost meanwhile"))
-        self._waiting = committed
-
-    # --- answers ------------------------------------------------------------------------------------------------------
-
-    def _failure(self, correlation_id: int, code: ErrorCode, message: str) -> OperationResult:
-        result = OperationResult(
-            correlation_id=correlation_id, error_code=code, error_message=message, end_offset=NOTHING_WRITTEN
-        )
-        if code is ErrorCode.NOT_CONTROLLER:
-            result.current_leader.CopyFrom(leader_to_proto(self._log.leader_and_epoch, self._log.leader_endpoint))
-        return result
-
-    def _unknown(self, waiting: _Waiting, code: ErrorCode, reason: str) -> OperationResult:
-        """The answer to an operation that was handed to the log and whose outcome is not known."""
-        if waiting.result.end_offset == NOTHING_WRITTEN:
-            return self._failure(waiting.result.correlation_id, code, f"{reason}; nothing was written: try again")
-        if _is_committed(waiting.committed):
-            obstacle = f" ({self._machine.obstacle})" if self._machine.obstacle is not None else ""
-            message = f"{reason}; it is committed, but not applied here yet{obstacle}: do not try again"
-        else:
-            message = f"{reason}; it may or may not be carried out: look before trying again"
-        result = self._failure(waiting.result.correlation_id, code, message)
-        result.end_offset = waiting.result.end_offset
-        return result
-
-
-def _not_controller(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.NOT_CONTROLLER, f"{reason}; send it to the one that leads")
-
-
-def _is_committed(committed: asyncio.Future[None]) -> bool:
-    return committed.done() and not committed.cancelled() and committed.exception() is None
-
-
-def _deadline(timeout_ms: int) -> float:
-    return asyncio.get_running_loop().time() + (timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT) / 1000
+        self._answers.fail_uncommitted("leadership was lost meanwhile")

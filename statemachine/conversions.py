@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from kraftpb.v1 import admin_pb2
-from kraftpb.v1.metadata_pb2 import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, SupportedFeature
 from statemachine.descriptions import (
     Alteration,
     BrokerDescription,
     BrokerListener,
     ConfigValue,
     CreatedTopic,
+    FeatureLevels,
     NewTopic,
     PartitionDescription,
+    QueryAnswer,
     TopicDescription,
     TopicListing,
 )
@@ -32,6 +34,10 @@ def broker_to_record(broker: BrokerDescription) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=map(id_to_bytes, broker.log_dirs),
+        features=[
+            SupportedFeature(name=found.name, min_level=found.min_level, max_level=found.max_level)
+            for found in broker.features
+        ],
     )
 
 
@@ -46,6 +52,7 @@ def broker_from_record(record: RegisterBrokerRecord) -> BrokerDescription:
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(map(id_to_text, record.log_dirs)),
+        features=tuple(FeatureLevels(found.name, found.min_level, found.max_level) for found in record.features),
     )
 
 
@@ -121,9 +128,33 @@ def config_to_proto(config: ConfigValue) -> admin_pb2.ConfigEntry:
     return admin_pb2.ConfigEntry(name=config.name, value=config.value)
 
 
-def config_from_proto(config: admin_pb2.ConfigEntry) -> ConfigValue:
+def described_config_to_proto(config: ConfigValue) -> admin_pb2.DescribedConfig:
+    """A config and its value."""
+    return admin_pb2.DescribedConfig(name=config.name, value=config.value)
+
+
+def config_from_proto(config: admin_pb2.ConfigEntry | admin_pb2.DescribedConfig) -> ConfigValue:
     """A config and its value."""
     return ConfigValue(config.name, config.value)
+
+
+def query_answer_from_proto(answer: admin_pb2.QueryResponse) -> QueryAnswer:
+    """Rows of what SQLite has: numbers, texts, bytes, None."""
+    rows = tuple(tuple(map(_query_value, row.values)) for row in answer.rows)
+    return QueryAnswer(answer.applied_end_offset, tuple(answer.columns), rows)
+
+
+def _query_value(value: admin_pb2.QueryValue) -> int | float | str | bytes | None:
+    match value.WhichOneof("value"):
+        case "integer":
+            return value.integer
+        case "real":
+            return value.real
+        case "text":
+            return value.text
+        case "blob":
+            return value.blob
+    return None
 
 
 def _partition_to_record(topic_id: bytes, partition: PartitionDescription) -> PartitionRecord:
@@ -139,6 +170,8 @@ def _partition_to_record(topic_id: bytes, partition: PartitionDescription) -> Pa
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         directories=map(id_to_bytes, partition.directories),
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
     )
 
 
@@ -154,4 +187,6 @@ def _partition_from_record(record: PartitionRecord) -> PartitionDescription:
         adding_replicas=tuple(record.adding_replicas),
         leader_recovery_state=record.leader_recovery_state,
         directories=tuple(map(id_to_text, record.directories)),
+        eligible_leader_replicas=tuple(record.eligible_leader_replicas),
+        last_known_elr=tuple(record.last_known_elr),
     )

@@ -35,6 +35,9 @@ class PartitionDescription:
     """0 recovered, 1 recovering."""
     directories: tuple[str, ...] = ()
     """The log directory of each replica, in the order of `replicas`."""
+    eligible_leader_replicas: tuple[int, ...] = ()
+    """May lead though not in sync (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,14 @@ class BrokerListener(NamedTuple):
     security_protocol: int = 0
 
 
+class FeatureLevels(NamedTuple):
+    """The levels of a feature that a broker supports."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
     """A broker's registration."""
@@ -68,6 +79,7 @@ class BrokerDescription:
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[str, ...]
+    features: tuple[FeatureLevels, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +171,12 @@ class DescribedConfigs:
 
     applied_end_offset: int
     configs: tuple[ConfigValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """What an SQL statement has found, as of the offset that the answering node had applied."""
+
+    applied_end_offset: int
+    columns: tuple[str, ...]
+    rows: tuple[tuple[int | float | str | bytes | None, ...], ...]

@@ -1,38 +1,27 @@
 """The committed metadata as a snapshot, and back (docs/formats/snapshot.md).
 
-The records are in a fixed order: what the state machine had come to, then brokers, topics, partitions and configs
-(SN-33), each by its key; at most 1,024 in a batch. So the bytes depend on the state alone.
+The records are in a fixed order: what the state machine had come to, then table by table (SN-33), each by its key; at
+most 1,024 in a batch. So the bytes depend on the state alone.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from kraftpb.v1.metadata_pb2 import (
-    AppliedStateRecord,
-    BrokerEndpoint,
-    ConfigRecord,
-    MetadataBatch,
-    MetadataRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
+from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch, MetadataRecord
 from raft.core.errors import CorruptSnapshot
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, StateDigest
 from raft.storage.batch import batch_body
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader
 from snapshot.writer import SnapshotWriter
-from statemachine.changes import ReplayError
-from statemachine.ids import id_to_bytes
+from statemachine.replay import ReplayError
+from statemachine.rows import TABLES, Table
 from statemachine.tables import DIGEST_BYTES, Applied, MetadataTables, Restored
 
 RECORDS_PER_BATCH_MAX: Final = 1_024
@@ -69,8 +58,8 @@ def write_image(connection: sqlite3.Connection, writer: SnapshotWriter) -> None:
 
     Costs about 10 microseconds a row. Raises OutOfSpace or StorageError as the writer does.
     """
-    parts = (_applied_state, _brokers, _topics, _partitions, _configs)
-    records = chain.from_iterable(part(connection) for part in parts)
+    tables = (table for table in TABLES if table.kind is not None)
+    records = chain(_applied_state(connection), chain.from_iterable(_all(connection, table) for table in tables))
     for run in _runs(records):
         writer.append(MetadataBatch(records=run).SerializeToString(deterministic=True), len(run))
 
@@ -144,70 +133,5 @@ def _applied_state(connection: sqlite3.Connection) -> Iterator[MetadataRecord]:
     yield MetadataRecord(applied_state=state)
 
 
-def _brokers(connection: sqlite3.Connection) -> Iterator[MetadataRecord]:
-    rows = connection.execute(
-        "SELECT broker_id, broker_epoch, incarnation_id, rack, fenced, in_controlled_shutdown, listeners, log_dirs"
-        " FROM brokers ORDER BY broker_id"
-    )
-    for broker_id, broker_epoch, incarnation_id, rack, fenced, in_controlled_shutdown, listeners, log_dirs in rows:
-        yield MetadataRecord(
-            register_broker=RegisterBrokerRecord(
-                broker_id=broker_id,
-                broker_epoch=broker_epoch,
-                incarnation_id=id_to_bytes(incarnation_id),
-                rack=rack,
-                fenced=bool(fenced),
-                in_controlled_shutdown=bool(in_controlled_shutdown),
-                end_points=[BrokerEndpoint(**listener) for listener in json.loads(listeners)],
-                log_dirs=_ids(log_dirs),
-            )
-        )
-
-
-def _topics(connection: sqlite3.Connection) -> Iterator[MetadataRecord]:
-    for topic_id, name in connection.execute("SELECT topic_id, name FROM topics ORDER BY topic_id"):
-        yield MetadataRecord(topic=TopicRecord(topic_id=id_to_bytes(topic_id), name=name))
-
-
-def _partitions(connection: sqlite3.Connection) -> Iterator[MetadataRecord]:
-    rows = connection.execute(
-        "SELECT topic_id, partition_id, leader, leader_epoch, partition_epoch, leader_recovery_state, replicas, isr,"
-        " removing_replicas, adding_replicas, directories FROM partitions ORDER BY topic_id, partition_id"
-    )
-    for row in rows:
-        yield MetadataRecord(
-            partition=PartitionRecord(
-                topic_id=id_to_bytes(row[0]),
-                partition_id=row[1],
-                leader=row[2],
-                leader_epoch=row[3],
-                partition_epoch=row[4],
-                leader_recovery_state=row[5],
-                replicas=_numbers(row[6]),
-                isr=_numbers(row[7]),
-                removing_replicas=_numbers(row[8]),
-                adding_replicas=_numbers(row[9]),
-                directories=_ids(row[10]),
-            )
-        )
-
-
-def _configs(connection: sqlite3.Connection) -> Iterator[MetadataRecord]:
-    rows: Iterable[tuple[int, str, str, str]] = connection.execute(
-        "SELECT resource_type, resource_name, name, value FROM configs ORDER BY resource_type, resource_name, name"
-    )
-    for resource_type, resource_name, name, value in rows:
-        yield MetadataRecord(
-            config=ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
-        )
-
-
-# The same lists come again and again.
-@lru_cache(maxsize=16_384)
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(json.loads(text))
-
-
-@lru_cache(maxsize=16_384)
-def _ids(text: str) -> tuple[bytes, ...]:
-    return tuple(map(id_to_bytes, json.loads(text)))
+def _all(connection: sqlite3.Connection, table: Table[Any]) -> Iterator[MetadataRecord]:
+    return (table.to_record(record) for _, record in table.find(connection))

@@ -32,8 +32,8 @@ from statemachine.tables import StoreUnavailable
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
 """Up to about 800 records: what is applied in a few milliseconds."""
 
-REMOVALS_ON_LOOP_MAX: Final = 2
-"""So many topics may be removed on the loop; each takes up to 10,000 partitions along, 5 milliseconds' worth."""
+REMOVALS_ON_LOOP_MAX: Final = 0
+"""So many topics may be removed on the loop; each takes up to 10,000 partitions along, 30 milliseconds' worth."""
 
 UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 """How long to wait before a transaction that found no room or a lock is tried again."""
@@ -85,6 +85,11 @@ class MetadataMachine(Listener):
     def obstacle(self) -> str | None:
         """Why committed records cannot be applied, None while they can: no room on the disk, a lock, or a fence."""
         return self._fence or self._obstacle
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether committed batches wait for the end of their metadata transaction."""
+        return self._store.has_open_transaction
 
     def resume(self) -> None:
         """Go on from what the store holds now: it may have been made anew since. For before it is registered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
@@ -34,6 +34,13 @@ Request = TypeVar(
     admin_pb2.DescribeTopicsRequest,
     admin_pb2.ListBrokersRequest,
     admin_pb2.DescribeConfigsRequest,
+    admin_pb2.DescribeFeaturesRequest,
+    admin_pb2.DescribeClientQuotasRequest,
+    admin_pb2.DescribeAclsRequest,
+    admin_pb2.ListPartitionReassignmentsRequest,
+    admin_pb2.FindRemoteLogSegmentRequest,
+    admin_pb2.ListRemoteLogSegmentsRequest,
+    admin_pb2.QueryRequest,
 )
 Response = TypeVar(
     "Response",
@@ -41,8 +48,28 @@ Response = TypeVar(
     admin_pb2.DescribeTopicsResponse,
     admin_pb2.ListBrokersResponse,
     admin_pb2.DescribeConfigsResponse,
+    admin_pb2.DescribeFeaturesResponse,
+    admin_pb2.DescribeClientQuotasResponse,
+    admin_pb2.DescribeAclsResponse,
+    admin_pb2.ListPartitionReassignmentsResponse,
+    admin_pb2.FindRemoteLogSegmentResponse,
+    admin_pb2.ListRemoteLogSegmentsResponse,
+    admin_pb2.QueryResponse,
 )
-Select = Callable[["AdminServiceAsyncStub"], "grpc.aio.UnaryUnaryMultiCallable[Request, Response]"]
+Select = Callable[["AdminServiceAsyncStub"], Callable[..., Awaitable[Response]]]
+"""Which call of a node's it is: it takes the request, and how long it may take as `timeout`, in seconds."""
+
+
+def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.QueryResponse]]:
+    """The call that runs a statement: all pieces of the answer in one."""
+
+    async def ask(request: admin_pb2.QueryRequest, *, timeout: float) -> admin_pb2.QueryResponse:
+        whole = admin_pb2.QueryResponse()
+        async for piece in stub.Query(request, timeout=timeout):
+            whole.MergeFrom(piece)
+        return whole
+
+    return ask
 
 
 class NodeReader:
@@ -53,7 +80,7 @@ class NodeReader:
         self._turn = 0
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
 
-    async def read(self, select: Select[Request, Response], request: Request, timeout_ms: int) -> Response:
+    async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
         """The answer to `request`. Raises ProtocolError: the node's own, BROKER_NOT_AVAILABLE if nobody answers."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
@@ -65,7 +92,7 @@ class NodeReader:
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
 
-    async def _read_from_any(self, select: Select[Request, Response], request: Request, deadline: float) -> Response:
+    async def _read_from_any(self, select: Select[Response], request: Request, deadline: float) -> Response:
         refusal: ProtocolError | None = None
         for turn in range(self._turn, self._turn + len(self._endpoints)):
             endpoint = self._endpoints[turn % len(self._endpoints)]

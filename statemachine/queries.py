@@ -14,6 +14,7 @@ from statemachine.descriptions import (
     BrokerListener,
     ConfigValue,
     Counts,
+    FeatureLevels,
     PartitionDescription,
     TopicDescription,
     TopicListing,
@@ -22,7 +23,7 @@ from statemachine.resources import ResourceType
 
 _PARTITION_COLUMNS: Final = (
     "partition_id, leader, leader_epoch, partition_epoch, replicas, isr, removing_replicas, adding_replicas,"
-    " leader_recovery_state, directories"
+    " leader_recovery_state, directories, eligible_leader_replicas, last_known_elr"
 )
 
 
@@ -94,8 +95,8 @@ def describe_all_topics(connection: sqlite3.Connection) -> list[TopicDescription
 def list_brokers(connection: sqlite3.Connection) -> list[BrokerDescription]:
     """All registered brokers by id."""
     rows = connection.execute(
-        "SELECT broker_id, broker_epoch, incarnation_id, listeners, rack, fenced, in_controlled_shutdown, log_dirs"
-        " FROM brokers ORDER BY broker_id"
+        "SELECT broker_id, broker_epoch, incarnation_id, listeners, rack, fenced, in_controlled_shutdown, log_dirs,"
+        " features FROM brokers ORDER BY broker_id"
     )
     return [
         BrokerDescription(
@@ -107,6 +108,7 @@ def list_brokers(connection: sqlite3.Connection) -> list[BrokerDescription]:
             fenced=bool(row[5]),
             in_controlled_shutdown=bool(row[6]),
             log_dirs=tuple(json.loads(row[7])),
+            features=tuple(FeatureLevels(**feature) for feature in json.loads(row[8])),
         )
         for row in rows
     ]
@@ -150,6 +152,8 @@ def _partitions(rows: Iterable[tuple[Any, ...]]) -> tuple[PartitionDescription, 
             adding_replicas=tuple(json.loads(row[7])),
             leader_recovery_state=row[8],
             directories=tuple(json.loads(row[9])),
+            eligible_leader_replicas=tuple(json.loads(row[10])),
+            last_known_elr=tuple(json.loads(row[11])),
         )
         for row in rows
     )

@@ -16,6 +16,8 @@ from typing import Final
 from sqlite_utils import Database, Migrations
 
 from raft.core.errors import DirectoryError, FlushFailed, OutOfSpace, StorageError
+from statemachine.table_definitions import TABLE_STATEMENTS
+from statemachine.views import VIEW_STATEMENTS
 
 APPLICATION_ID: Final = 0x6B6C6F67
 """The letters klog: marks the file as ours in its SQLite header."""
@@ -27,9 +29,9 @@ EMPTY_DIGEST: Final = "00" * 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0003_tables",)
+KNOWN_MIGRATIONS: Final = ("0004_tables",)
 """One only: what is derived is made anew rather than migrated. 0001's digest did not cover what records did; 0002
-did not know when its last batch was appended."""
+did not know when its last batch was appended; 0003 had topics, partitions, brokers and configs only."""
 
 
 class UnusableDatabase(Exception):
@@ -42,75 +44,13 @@ class DivergedDatabase(UnusableDatabase):
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[0])
 def create_tables(database: Database) -> None:
-    """All tables. JSON columns are arrays, for `json_each`."""
-    for statement in _TABLES:
+    """All tables, and the views over them."""
+    for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS):
         database.execute(statement)
 
 
-_TABLES: Final = (
-    """
-    CREATE TABLE topics (
-        topic_id TEXT PRIMARY KEY,
-        name TEXT NOT NULL UNIQUE
-    ) STRICT, WITHOUT ROWID
-    """,
-    # Names that differ only in '.' and '_' collide: this finds them.
-    "CREATE INDEX topics_by_collision ON topics (replace(name, '.', '_'))",
-    """
-    CREATE TABLE partitions (
-        topic_id TEXT NOT NULL,
-        partition_id INTEGER NOT NULL,
-        leader INTEGER NOT NULL,
-        leader_epoch INTEGER NOT NULL,
-        partition_epoch INTEGER NOT NULL,
-        leader_recovery_state INTEGER NOT NULL,
-        replicas TEXT NOT NULL,
-        isr TEXT NOT NULL,
-        removing_replicas TEXT NOT NULL,
-        adding_replicas TEXT NOT NULL,
-        directories TEXT NOT NULL,
-        PRIMARY KEY (topic_id, partition_id)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE brokers (
-        broker_id INTEGER PRIMARY KEY,
-        broker_epoch INTEGER NOT NULL,
-        incarnation_id TEXT NOT NULL,
-        rack TEXT,
-        fenced INTEGER NOT NULL,
-        in_controlled_shutdown INTEGER NOT NULL,
-        listeners TEXT NOT NULL,
-        log_dirs TEXT NOT NULL
-    ) STRICT
-    """,
-    """
-    CREATE TABLE configs (
-        resource_type INTEGER NOT NULL,
-        resource_name TEXT NOT NULL,
-        name TEXT NOT NULL,
-        value TEXT NOT NULL,
-        PRIMARY KEY (resource_type, resource_name, name)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE applied (
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        cluster_id TEXT NOT NULL,
-        end_offset INTEGER NOT NULL,
-        epoch INTEGER NOT NULL,
-        timestamp_ms INTEGER NOT NULL,
-        digest TEXT NOT NULL,
-        state_digest_end_offset INTEGER,
-        state_digest TEXT,
-        diverged TEXT
-    ) STRICT
-    """,
-)
-
-
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
-    """Make the present tables, empty, in a database that has none: one in memory, say."""
+    """Make the present tables, empty, and views in a database that has none: one in memory, say."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     MIGRATIONS.apply(Database(connection, strict=True, execute_plugins=False))
     _begin(connection, cluster_id)
@@ -248,10 +188,10 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raise UnusableDatabase unless the tables are the present ones: names may rot where SQLite does not look."""
+    """Raise UnusableDatabase unless tables and views are the present ones: they may rot where SQLite does not look."""
     found = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
-    if not {" ".join(statement.split()) for statement in _TABLES} <= found:
-        raise UnusableDatabase("it is damaged: its tables are not those that were made")
+    if not {" ".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
+        raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
 
 
 def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:

@@ -11,11 +11,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,11 +22,11 @@ import structlog
 from sqlite_utils import Database
 
 from raft.core.epochs import EpochCache
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
 from statemachine.image import load_image
+from statemachine.query_lane import QueryLane
 from statemachine.schema import (
     DivergedDatabase,
     UnusableDatabase,
@@ -45,9 +43,6 @@ from statemachine.tables import Applied, MetadataTables
 CHECKPOINT_TRANSACTIONS: Final = 1_000
 """A checkpoint is due after this many transactions, a KiB of records counting as one more."""
 
-QUERIES_MAX: Final = 256
-"""How many queries may wait for their turn."""
-
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
@@ -59,14 +54,12 @@ class MetadataStore:
         self.path = path
         self.cluster_id = cluster_id
         self._writer_lock = threading.Lock()
-        self._query_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-query")
-        self._queries_waiting = 0
         self._start_using(database)
+        self._lanes = (QueryLane("kraftlog-query", path), QueryLane("kraftlog-leisure", path))
 
     def _start_using(self, database: Database) -> None:
         self._tables = MetadataTables(database.conn, name=str(self.path))
         self._reader = open_reader(self.path)
-        self._query_connection = open_reader(self.path)
 
     @classmethod
     def open(cls, path: Path, cluster_id: str, *, forget_snapshots: Callable[[], None] = lambda: None) -> MetadataStore:
@@ -94,12 +87,20 @@ class MetadataStore:
 
     def close(self) -> None:
         """Wait for a running query, then close every connection."""
-        self._query_thread.shutdown()
+        for lane in self._lanes:
+            lane.shut_down()
         self._close_connections()
 
     def _close_connections(self) -> None:
-        for connection in (self._reader, self._query_connection, self._tables.connection):
-            connection.close()
+        for lane in self._lanes:
+            lane.close_connection()
+        self._reader.close()
+        self._tables.connection.close()
+
+    def _open_again(self, database: Database) -> None:
+        self._start_using(database)
+        for lane in self._lanes:
+            lane.reopen()
 
     # --- what is applied ----------------------------------------------------------------------------------------------
 
@@ -117,6 +118,11 @@ class MetadataStore:
     def applied_end_offset(self) -> Offset:
         """The offset after the last applied record: where to register the state machine."""
         return self._tables.applied.end_offset
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether committed batches wait for the end of their metadata transaction."""
+        return self._tables.has_open_transaction
 
     @property
     def state_digest(self) -> StateDigest | None:
@@ -146,7 +152,7 @@ class MetadataStore:
             f"it holds offsets below {self.applied.end_offset}, the last of epoch {self.applied.epoch},"
             f" which the log, that ends at {log_end_offset}, does not have",
         )
-        self._start_using(open_database(self.path, self.cluster_id))
+        self._open_again(open_database(self.path, self.cluster_id))
         return True
 
     def load(self, reader: SnapshotReader) -> None:
@@ -175,26 +181,14 @@ class MetadataStore:
         Queries that run are waited for, those that come meanwhile wait; nothing is done if `unless` is true then. A
         crash leaves the old database or the new one.
         """
-        loop = asyncio.get_running_loop()
-        is_idle, may_go_on = asyncio.Event(), threading.Event()
-
-        def hold() -> None:
-            loop.call_soon_threadsafe(is_idle.set)
-            may_go_on.wait()
-
-        held = loop.run_in_executor(self._query_thread, hold)
-        try:
-            await is_idle.wait()
+        async with self._lanes[0].held(), self._lanes[1].held():
             if unless():
                 return
             # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
             # one's go before the new one has that name.
             self._close_connections()
             install(_new_path(self.path), self.path)
-            self._start_using(open_database(self.path, self.cluster_id, is_known_sound=True))
-        finally:
-            may_go_on.set()
-            await held
+            self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
 
     def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
@@ -226,22 +220,11 @@ class MetadataStore:
 
         Raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) if too many queries wait.
         """
-        if self._queries_waiting >= QUERIES_MAX:
-            raise ProtocolError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{QUERIES_MAX} queries are waiting; try again later"
-            )
-        self._queries_waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._query_thread, self._query, function)
-        finally:
-            self._queries_waiting -= 1
+        return await self._lanes[0].query(function)
 
-    def _query(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        self._query_connection.execute("BEGIN")
-        try:
-            return function(self._query_connection)
-        finally:
-            self._query_connection.execute("ROLLBACK")
+    async def query_at_leisure(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """As `query`, for what may take seconds: it is in nobody's way but its own kind's."""
+        return await self._lanes[1].query(function)
 
 
 def _new_path(path: Path) -> Path:

@@ -7,26 +7,23 @@ compare theirs.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
-from google.protobuf.message import DecodeError
 from sqlite_utils import Database
 
-from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, RegisterBrokerRecord
+from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.epochs import EpochCache
 from raft.core.errors import KraftlogError
 from raft.core.types import Epoch, Offset, StateDigest
 from raft.listener import CommittedBatch
-from statemachine.changes import Changes, ReplayError
-from statemachine.ids import id_to_bytes, id_to_text
-from statemachine.resources import ResourceType
+from statemachine.changes import Changes
+from statemachine.replay import ReplayError
+from statemachine.transactions import CommittedRun, applied_together
 
 DIGEST_BYTES: Final = 16
 _DIGESTED_HEADER: Final = Struct(">qiI")
@@ -95,6 +92,7 @@ class MetadataTables:
         self._applied = Applied(Offset(end_offset), Epoch(epoch), digest)
         self._state_digest = None if compared is None else StateDigest(Offset(compared_at), bytes.fromhex(compared))
         self._new_state_digests: list[StateDigest] = []
+        self._open_transaction: tuple[CommittedBatch, ...] = ()
 
     @property
     def applied(self) -> Applied:
@@ -106,6 +104,11 @@ class MetadataTables:
         """The last one that was put by, None before the first: at the last batch that reached or passed a multiple of
         the interval."""
         return self._state_digest
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether batches have come that take effect when their metadata transaction ends, if it is not aborted."""
+        return bool(self._open_transaction)
 
     def take_state_digests(self) -> list[StateDigest]:
         """Those put by since the last call, in order; what another process has put by is not among them."""
@@ -134,26 +137,32 @@ class MetadataTables:
     def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
         """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
 
+        Those of a metadata transaction that has not ended wait in memory for its end, and what is applied ends before
+        them; a process that is started again is given them again (CT-16).
+
         Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
         Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
         its topic; with `removals_max` it returns False and does nothing if more topics than that would go.
         """
         before = self._applied
-        changes = Changes(self)
-        after, timestamp_ms, size_bytes, state_digests = self._replay(batches, before, changes)
+        changes = Changes(self.connection)
+        together = applied_together([*self._open_transaction, *self._new(batches)])
+        after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, before, changes)
         if after == before:
+            self._open_transaction = together.open_transaction
             return True
-        if removals_max is not None and len(changes.removed_topics) > removals_max:
+        if removals_max is not None and changes.removed_topics() > removals_max:
             return False
         state_digest = state_digests[-1] if state_digests else self._state_digest
         try:
             with self._retryable_errors(), self._database.atomic():
-                _flush(self.connection, changes)
+                changes.flush()
                 self._advance(before, Restored(after, timestamp_ms, state_digest))
         except ValueError as error:
             raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
         self._applied, self._timestamp_ms, self._state_digest = after, timestamp_ms, state_digest
+        self._open_transaction = together.open_transaction
         self._new_state_digests += state_digests
         self.written += 1 + size_bytes // 1024
         self.applied_bytes += size_bytes
@@ -168,9 +177,9 @@ class MetadataTables:
         try:
             with self._retryable_errors(), self._database.atomic():
                 for run in runs:
-                    changes = Changes(self)
+                    changes = Changes(self.connection)
                     changes.replay(run, restored.applied.end_offset)
-                    _flush(self.connection, changes)
+                    changes.flush()
                 self._advance(self._applied, restored)
         except ValueError as error:
             raise ReplayError(f"a record of a snapshot is malformed: {error}") from None
@@ -185,14 +194,22 @@ class MetadataTables:
                 raise StoreUnavailable(f"cannot write to {self._name}: {error}") from None
             raise
 
-    def _replay(self, batches: Iterable[CommittedBatch], applied: Applied, changes: Changes) -> _Replayed:
-        end_offset, epoch, digest = applied.end_offset, applied.epoch, bytes.fromhex(applied.digest)
-        timestamp_ms, size_bytes = self._timestamp_ms, 0
-        state_digests: list[StateDigest] = []
+    def _new(self, batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
+        """Those of `batches` that are not applied, and do not wait for the end of a transaction."""
+        last = self._open_transaction[-1] if self._open_transaction else None
+        end_offset, epoch = (last.end_offset, last.epoch) if last is not None else self._applied[:2]
         for batch in batches:
             if batch.end_offset <= end_offset:
                 _check_applied_before(batch, end_offset, epoch)
-                continue
+            else:
+                end_offset, epoch = batch.end_offset, batch.epoch
+                yield batch
+
+    def _replay(self, runs: Iterable[CommittedRun], applied: Applied, changes: Changes) -> _Replayed:
+        end_offset, epoch, digest = applied.end_offset, applied.epoch, bytes.fromhex(applied.digest)
+        timestamp_ms, size_bytes = self._timestamp_ms, 0
+        state_digests: list[StateDigest] = []
+        for batch, records in runs:
             if batch.base_offset != end_offset or batch.epoch < epoch:
                 raise ReplayError(
                     f"the batch at offset {batch.base_offset}, epoch {batch.epoch} does not follow on what is applied:"
@@ -200,8 +217,7 @@ class MetadataTables:
                     " the database away to have it made again"
                 )
             body = batch.body
-            if not batch.is_control:
-                changes.replay(_records(batch, body), batch.base_offset)
+            changes.replay(records, batch.base_offset)
             header = _DIGESTED_HEADER.pack(batch.base_offset, batch.epoch, len(body))
             digest = blake2b(
                 b"".join((digest, header, body, changes.take_effects())), digest_size=DIGEST_BYTES
@@ -223,20 +239,6 @@ class MetadataTables:
         if moved.rowcount != 1:
             raise ReplayError(f"somebody else has written to {self._name}; only this node may")
 
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """The stored name of a topic, for `Changes`."""
-        found = self.connection.execute(
-            "SELECT name FROM topics WHERE topic_id = ?", (id_to_text(topic_id),)
-        ).fetchone()
-        return None if found is None else found[0]
-
-    def topics_like(self, topic_id: bytes, name: str) -> Sequence[bytes]:
-        """The ids of stored topics with that id or that name, for `Changes`."""
-        rows = self.connection.execute(
-            "SELECT topic_id FROM topics WHERE topic_id = ? OR name = ?", (id_to_text(topic_id), name)
-        )
-        return [id_to_bytes(text) for (text,) in rows]
-
 
 def _check_applied_before(batch: CommittedBatch, end_offset: Offset, epoch: Epoch) -> None:
     if batch.epoch > epoch or (batch.end_offset == end_offset and batch.epoch != epoch):
@@ -244,100 +246,3 @@ def _check_applied_before(batch: CommittedBatch, end_offset: Offset, epoch: Epoc
             f"the batch at offset {batch.base_offset} has epoch {batch.epoch}, what was applied there epoch {epoch}:"
             " the database is not of this log; stop the node and move the database away to have it made again"
         )
-
-
-def _records(batch: CommittedBatch, body: bytes) -> Sequence[MetadataRecord]:
-    try:
-        records = MetadataBatch.FromString(body).records
-    except DecodeError as error:
-        raise ReplayError(f"the committed batch at offset {batch.base_offset} is no MetadataBatch: {error}") from None
-    if len(records) != batch.end_offset - batch.base_offset:
-        raise ReplayError(
-            f"the committed batch at offset {batch.base_offset} holds {len(records)} records,"
-            f" its header says {batch.end_offset - batch.base_offset}"
-        )
-    return records
-
-
-def _flush(connection: sqlite3.Connection, changes: Changes) -> None:
-    """Write the net changes: removals first, then what others depend on first."""
-    removed = [(id_to_text(topic_id),) for topic_id in changes.removed_topics]
-    if removed:
-        connection.executemany("DELETE FROM partitions WHERE topic_id = ?", removed)
-        connection.executemany("DELETE FROM topics WHERE topic_id = ?", removed)
-    if changes.cleared_topics:
-        connection.executemany(
-            "DELETE FROM configs WHERE resource_type = ? AND resource_name = ?",
-            [(int(ResourceType.TOPIC), name) for name in changes.cleared_topics],
-        )
-    if changes.topics:
-        connection.executemany(
-            "INSERT INTO topics VALUES (?, ?)",
-            [(id_to_text(topic_id), name) for topic_id, name in changes.topics.items()],
-        )
-    if changes.brokers:
-        connection.executemany(
-            "INSERT OR REPLACE INTO brokers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_broker_row, changes.brokers.values())
-        )
-    if changes.partitions:
-        connection.executemany(
-            "INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _partition_rows(changes)
-        )
-    if changes.configs:
-        values = [
-            (*resource, name, value) for resource, named in changes.configs.items() for name, value in named.items()
-        ]
-        connection.executemany(
-            "INSERT OR REPLACE INTO configs VALUES (?, ?, ?, ?)", [row for row in values if row[3] is not None]
-        )
-        connection.executemany(
-            "DELETE FROM configs WHERE resource_type = ? AND resource_name = ? AND name = ?",
-            [row[:3] for row in values if row[3] is None],
-        )
-
-
-def _partition_rows(changes: Changes) -> Iterator[tuple[object, ...]]:
-    for topic_id, partitions in changes.partitions.items():
-        text = id_to_text(topic_id)
-        for partition_id, record in partitions.items():
-            yield (
-                text,
-                partition_id,
-                record.leader,
-                record.leader_epoch,
-                record.partition_epoch,
-                record.leader_recovery_state,
-                _numbers_as_json(tuple(record.replicas)),
-                _numbers_as_json(tuple(record.isr)),
-                _numbers_as_json(tuple(record.removing_replicas)),
-                _numbers_as_json(tuple(record.adding_replicas)),
-                _ids_as_json(tuple(record.directories)),
-            )
-
-
-def _broker_row(record: RegisterBrokerRecord) -> tuple[object, ...]:
-    listeners = [
-        {"name": at.name, "host": at.host, "port": at.port, "security_protocol": at.security_protocol}
-        for at in record.end_points
-    ]
-    return (
-        record.broker_id,
-        record.broker_epoch,
-        id_to_text(record.incarnation_id),
-        record.rack if record.HasField("rack") else None,
-        record.fenced,
-        record.in_controlled_shutdown,
-        json.dumps(listeners),
-        _ids_as_json(tuple(record.log_dirs)),
-    )
-
-
-# The same lists come again and again.
-@lru_cache(maxsize=4_096)
-def _numbers_as_json(numbers: tuple[int, ...]) -> str:
-    return json.dumps(numbers)
-
-
-@lru_cache(maxsize=4_096)
-def _ids_as_json(ids: tuple[bytes, ...]) -> str:
-    return json.dumps([id_to_text(value) for value in ids])

@@ -71,6 +71,23 @@ class Operation(_message.Message):
     DELETE_TOPICS_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
     ALTER_CONFIGS_FIELD_NUMBER: _builtins.int
+    BROKER_HEARTBEAT_FIELD_NUMBER: _builtins.int
+    UNREGISTER_BROKER_FIELD_NUMBER: _builtins.int
+    FENCE_BROKER_FIELD_NUMBER: _builtins.int
+    REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
+    CREATE_PARTITIONS_FIELD_NUMBER: _builtins.int
+    ALTER_PARTITION_FIELD_NUMBER: _builtins.int
+    ELECT_LEADERS_FIELD_NUMBER: _builtins.int
+    ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    ASSIGN_REPLICAS_TO_DIRS_FIELD_NUMBER: _builtins.int
+    ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    UPDATE_FEATURES_FIELD_NUMBER: _builtins.int
+    ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _builtins.int
+    CREATE_ACLS_FIELD_NUMBER: _builtins.int
+    DELETE_ACLS_FIELD_NUMBER: _builtins.int
+    ADD_REMOTE_LOG_SEGMENT_FIELD_NUMBER: _builtins.int
+    UPDATE_REMOTE_LOG_SEGMENT_FIELD_NUMBER: _builtins.int
+    PUT_REMOTE_PARTITION_DELETE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     timeout_ms: _builtins.int
     """How long the client waits, in milliseconds; after it the answer is REQUEST_TIMED_OUT and the outcome is not known."""
@@ -82,6 +99,40 @@ class Operation(_message.Message):
     def register_broker(self) -> Global___RegisterBrokerRequest: ...
     @_builtins.property
     def alter_configs(self) -> Global___AlterConfigsRequest: ...
+    @_builtins.property
+    def broker_heartbeat(self) -> Global___BrokerHeartbeatRequest: ...
+    @_builtins.property
+    def unregister_broker(self) -> Global___UnregisterBrokerRequest: ...
+    @_builtins.property
+    def fence_broker(self) -> Global___FenceBrokerRequest: ...
+    @_builtins.property
+    def register_controller(self) -> Global___RegisterControllerRequest: ...
+    @_builtins.property
+    def create_partitions(self) -> Global___CreatePartitionsRequest: ...
+    @_builtins.property
+    def alter_partition(self) -> Global___AlterPartitionRequest: ...
+    @_builtins.property
+    def elect_leaders(self) -> Global___ElectLeadersRequest: ...
+    @_builtins.property
+    def alter_partition_reassignments(self) -> Global___AlterPartitionReassignmentsRequest: ...
+    @_builtins.property
+    def assign_replicas_to_dirs(self) -> Global___AssignReplicasToDirsRequest: ...
+    @_builtins.property
+    def allocate_producer_ids(self) -> Global___AllocateProducerIdsRequest: ...
+    @_builtins.property
+    def update_features(self) -> Global___UpdateFeaturesRequest: ...
+    @_builtins.property
+    def alter_client_quotas(self) -> Global___AlterClientQuotasRequest: ...
+    @_builtins.property
+    def create_acls(self) -> Global___CreateAclsRequest: ...
+    @_builtins.property
+    def delete_acls(self) -> Global___DeleteAclsRequest: ...
+    @_builtins.property
+    def add_remote_log_segment(self) -> _metadata_pb2.RemoteLogSegmentMetadataRecord: ...
+    @_builtins.property
+    def update_remote_log_segment(self) -> _metadata_pb2.RemoteLogSegmentMetadataUpdateRecord: ...
+    @_builtins.property
+    def put_remote_partition_delete(self) -> _metadata_pb2.RemotePartitionDeleteMetadataRecord: ...
     def __init__(
         self,
         *,
@@ -91,12 +142,29 @@ class Operation(_message.Message):
         delete_topics: Global___DeleteTopicsRequest | None = ...,
         register_broker: Global___RegisterBrokerRequest | None = ...,
         alter_configs: Global___AlterConfigsRequest | None = ...,
+        broker_heartbeat: Global___BrokerHeartbeatRequest | None = ...,
+        unregister_broker: Global___UnregisterBrokerRequest | None = ...,
+        fence_broker: Global___FenceBrokerRequest | None = ...,
+        register_controller: Global___RegisterControllerRequest | None = ...,
+        create_partitions: Global___CreatePartitionsRequest | None = ...,
+        alter_partition: Global___AlterPartitionRequest | None = ...,
+        elect_leaders: Global___ElectLeadersRequest | None = ...,
+        alter_partition_reassignments: Global___AlterPartitionReassignmentsRequest | None = ...,
+        assign_replicas_to_dirs: Global___AssignReplicasToDirsRequest | None = ...,
+        allocate_producer_ids: Global___AllocateProducerIdsRequest | None = ...,
+        update_features: Global___UpdateFeaturesRequest | None = ...,
+        alter_client_quotas: Global___AlterClientQuotasRequest | None = ...,
+        create_acls: Global___CreateAclsRequest | None = ...,
+        delete_acls: Global___DeleteAclsRequest | None = ...,
+        add_remote_log_segment: _metadata_pb2.RemoteLogSegmentMetadataRecord | None = ...,
+        update_remote_log_segment: _metadata_pb2.RemoteLogSegmentMetadataUpdateRecord | None = ...,
+        put_remote_partition_delete: _metadata_pb2.RemotePartitionDeleteMetadataRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "operation", b"operation", "register_broker", b"register_broker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add_remote_log_segment", b"add_remote_log_segment", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "operation", b"operation", "put_remote_partition_delete", b"put_remote_partition_delete", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features", "update_remote_log_segment", b"update_remote_log_segment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "correlation_id", b"correlation_id", "create_topics", b"create_topics", "delete_topics", b"delete_topics", "operation", b"operation", "register_broker", b"register_broker", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_remote_log_segment", b"add_remote_log_segment", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "operation", b"operation", "put_remote_partition_delete", b"put_remote_partition_delete", "register_broker", b"register_broker", "register_controller", b"register_controller", "timeout_ms", b"timeout_ms", "unregister_broker", b"unregister_broker", "update_features", b"update_features", "update_remote_log_segment", b"update_remote_log_segment"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs", "broker_heartbeat", "unregister_broker", "fence_broker", "register_controller", "create_partitions", "alter_partition", "elect_leaders", "alter_partition_reassignments", "assign_replicas_to_dirs", "allocate_producer_ids", "update_features", "alter_client_quotas", "create_acls", "delete_acls", "add_remote_log_segment", "update_remote_log_segment", "put_remote_partition_delete"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_operation) -> _WhichOneofReturnType_operation | None: ...
 
@@ -115,6 +183,21 @@ class OperationResult(_message.Message):
     DELETE_TOPICS_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
     ALTER_CONFIGS_FIELD_NUMBER: _builtins.int
+    BROKER_HEARTBEAT_FIELD_NUMBER: _builtins.int
+    UNREGISTER_BROKER_FIELD_NUMBER: _builtins.int
+    FENCE_BROKER_FIELD_NUMBER: _builtins.int
+    REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
+    CREATE_PARTITIONS_FIELD_NUMBER: _builtins.int
+    ALTER_PARTITION_FIELD_NUMBER: _builtins.int
+    ELECT_LEADERS_FIELD_NUMBER: _builtins.int
+    ALTER_PARTITION_REASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    ASSIGN_REPLICAS_TO_DIRS_FIELD_NUMBER: _builtins.int
+    ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    UPDATE_FEATURES_FIELD_NUMBER: _builtins.int
+    ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _builtins.int
+    CREATE_ACLS_FIELD_NUMBER: _builtins.int
+    DELETE_ACLS_FIELD_NUMBER: _builtins.int
+    REMOTE_LOG_METADATA_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     error_code: _builtins.int
     """Of the operation as a whole; errors of single topics or resources are in their results."""
@@ -134,6 +217,36 @@ class OperationResult(_message.Message):
     def register_broker(self) -> Global___RegisterBrokerResponse: ...
     @_builtins.property
     def alter_configs(self) -> Global___AlterConfigsResponse: ...
+    @_builtins.property
+    def broker_heartbeat(self) -> Global___BrokerHeartbeatResponse: ...
+    @_builtins.property
+    def unregister_broker(self) -> Global___UnregisterBrokerResponse: ...
+    @_builtins.property
+    def fence_broker(self) -> Global___FenceBrokerResponse: ...
+    @_builtins.property
+    def register_controller(self) -> Global___RegisterControllerResponse: ...
+    @_builtins.property
+    def create_partitions(self) -> Global___CreatePartitionsResponse: ...
+    @_builtins.property
+    def alter_partition(self) -> Global___AlterPartitionResponse: ...
+    @_builtins.property
+    def elect_leaders(self) -> Global___ElectLeadersResponse: ...
+    @_builtins.property
+    def alter_partition_reassignments(self) -> Global___AlterPartitionReassignmentsResponse: ...
+    @_builtins.property
+    def assign_replicas_to_dirs(self) -> Global___AssignReplicasToDirsResponse: ...
+    @_builtins.property
+    def allocate_producer_ids(self) -> Global___AllocateProducerIdsResponse: ...
+    @_builtins.property
+    def update_features(self) -> Global___UpdateFeaturesResponse: ...
+    @_builtins.property
+    def alter_client_quotas(self) -> Global___AlterClientQuotasResponse: ...
+    @_builtins.property
+    def create_acls(self) -> Global___CreateAclsResponse: ...
+    @_builtins.property
+    def delete_acls(self) -> Global___DeleteAclsResponse: ...
+    @_builtins.property
+    def remote_log_metadata(self) -> Global___RemoteLogMetadataResponse: ...
     def __init__(
         self,
         *,
@@ -146,12 +259,27 @@ class OperationResult(_message.Message):
         delete_topics: Global___DeleteTopicsResponse | None = ...,
         register_broker: Global___RegisterBrokerResponse | None = ...,
         alter_configs: Global___AlterConfigsResponse | None = ...,
+        broker_heartbeat: Global___BrokerHeartbeatResponse | None = ...,
+        unregister_broker: Global___UnregisterBrokerResponse | None = ...,
+        fence_broker: Global___FenceBrokerResponse | None = ...,
+        register_controller: Global___RegisterControllerResponse | None = ...,
+        create_partitions: Global___CreatePartitionsResponse | None = ...,
+        alter_partition: Global___AlterPartitionResponse | None = ...,
+        elect_leaders: Global___ElectLeadersResponse | None = ...,
+        alter_partition_reassignments: Global___AlterPartitionReassignmentsResponse | None = ...,
+        assign_replicas_to_dirs: Global___AssignReplicasToDirsResponse | None = ...,
+        allocate_producer_ids: Global___AllocateProducerIdsResponse | None = ...,
+        update_features: Global___UpdateFeaturesResponse | None = ...,
+        alter_client_quotas: Global___AlterClientQuotasResponse | None = ...,
+        create_acls: Global___CreateAclsResponse | None = ...,
+        delete_acls: Global___DeleteAclsResponse | None = ...,
+        remote_log_metadata: Global___RemoteLogMetadataResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_topics", b"delete_topics", "register_broker", b"register_broker", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_metadata", b"remote_log_metadata", "result", b"result", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_configs", b"alter_configs", "correlation_id", b"correlation_id", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_topics", b"delete_topics", "end_offset", b"end_offset", "error_code", b"error_code", "error_message", b"error_message", "register_broker", b"register_broker", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "end_offset", b"end_offset", "error_code", b"error_code", "error_message", b"error_message", "fence_broker", b"fence_broker", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_metadata", b"remote_log_metadata", "result", b"result", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs", "broker_heartbeat", "unregister_broker", "fence_broker", "register_controller", "create_partitions", "alter_partition", "elect_leaders", "alter_partition_reassignments", "assign_replicas_to_dirs", "allocate_producer_ids", "update_features", "alter_client_quotas", "create_acls", "delete_acls", "remote_log_metadata"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -417,14 +545,22 @@ class RegisterBrokerRequest(_message.Message):
     LISTENERS_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     LOG_DIRS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     cluster_id: _builtins.str
     incarnation_id: _builtins.bytes
     rack: _builtins.str
+    previous_broker_epoch: _builtins.int
+    """What it found on its disk of its last clean shutdown; not set or another than the registered one: it may have lost
+    what it had (KIP-966).
+    """
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]: ...
     @_builtins.property
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.SupportedFeature]: ...
     def __init__(
         self,
         *,
@@ -434,17 +570,23 @@ class RegisterBrokerRequest(_message.Message):
         listeners: _abc.Iterable[_metadata_pb2.BrokerEndpoint] | None = ...,
         rack: _builtins.str | None = ...,
         log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+        features: _abc.Iterable[_metadata_pb2.SupportedFeature] | None = ...,
+        previous_broker_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_rack", b"_rack", "cluster_id", b"cluster_id", "rack", b"rack"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_previous_broker_epoch", b"_previous_broker_epoch", "_rack", b"_rack", "cluster_id", b"cluster_id", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_rack", b"_rack", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "incarnation_id", b"incarnation_id", "listeners", b"listeners", "log_dirs", b"log_dirs", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_previous_broker_epoch", b"_previous_broker_epoch", "_rack", b"_rack", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "features", b"features", "incarnation_id", b"incarnation_id", "listeners", b"listeners", "log_dirs", b"log_dirs", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
+    _WhichOneofReturnType__previous_broker_epoch: _TypeAlias = _typing.Literal["previous_broker_epoch"]  # noqa: Y015
+    _WhichOneofArgType__previous_broker_epoch: _TypeAlias = _typing.Literal["_previous_broker_epoch", b"_previous_broker_epoch"]  # noqa: Y015
     _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
     _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cluster_id) -> _WhichOneofReturnType__cluster_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__previous_broker_epoch) -> _WhichOneofReturnType__previous_broker_epoch | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
 
@@ -468,6 +610,1196 @@ class RegisterBrokerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterBrokerResponse: _TypeAlias = RegisterBrokerResponse  # noqa: Y015
+
+@_typing.final
+class BrokerHeartbeatRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    CURRENT_METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    WANT_FENCE_FIELD_NUMBER: _builtins.int
+    WANT_SHUT_DOWN_FIELD_NUMBER: _builtins.int
+    OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    current_metadata_offset: _builtins.int
+    """The end offset of the metadata that the broker has applied."""
+    want_fence: _builtins.bool
+    want_shut_down: _builtins.bool
+    @_builtins.property
+    def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Log directories that have failed."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        current_metadata_offset: _builtins.int = ...,
+        want_fence: _builtins.bool = ...,
+        want_shut_down: _builtins.bool = ...,
+        offline_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerHeartbeatRequest: _TypeAlias = BrokerHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class BrokerHeartbeatResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_CAUGHT_UP_FIELD_NUMBER: _builtins.int
+    IS_FENCED_FIELD_NUMBER: _builtins.int
+    SHOULD_SHUT_DOWN_FIELD_NUMBER: _builtins.int
+    is_caught_up: _builtins.bool
+    is_fenced: _builtins.bool
+    should_shut_down: _builtins.bool
+    def __init__(
+        self,
+        *,
+        is_caught_up: _builtins.bool = ...,
+        is_fenced: _builtins.bool = ...,
+        should_shut_down: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_caught_up", b"is_caught_up", "is_fenced", b"is_fenced", "should_shut_down", b"should_shut_down"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerHeartbeatResponse: _TypeAlias = BrokerHeartbeatResponse  # noqa: Y015
+
+@_typing.final
+class UnregisterBrokerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnregisterBrokerRequest: _TypeAlias = UnregisterBrokerRequest  # noqa: Y015
+
+@_typing.final
+class UnregisterBrokerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnregisterBrokerResponse: _TypeAlias = UnregisterBrokerResponse  # noqa: Y015
+
+@_typing.final
+class FenceBrokerRequest(_message.Message):
+    """Takes leadership and ISR places from a broker until its next heartbeat."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FenceBrokerRequest: _TypeAlias = FenceBrokerRequest  # noqa: Y015
+
+@_typing.final
+class FenceBrokerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FenceBrokerResponse: _TypeAlias = FenceBrokerResponse  # noqa: Y015
+
+@_typing.final
+class RegisterControllerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    END_POINTS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    incarnation_id: _builtins.bytes
+    @_builtins.property
+    def end_points(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]: ...
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.SupportedFeature]: ...
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        incarnation_id: _builtins.bytes = ...,
+        end_points: _abc.Iterable[_metadata_pb2.BrokerEndpoint] | None = ...,
+        features: _abc.Iterable[_metadata_pb2.SupportedFeature] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id", "end_points", b"end_points", "features", b"features", "incarnation_id", b"incarnation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterControllerRequest: _TypeAlias = RegisterControllerRequest  # noqa: Y015
+
+@_typing.final
+class RegisterControllerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterControllerResponse: _TypeAlias = RegisterControllerResponse  # noqa: Y015
+
+@_typing.final
+class CreatePartitionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionsOfTopic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___PartitionsOfTopic] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreatePartitionsRequest: _TypeAlias = CreatePartitionsRequest  # noqa: Y015
+
+@_typing.final
+class PartitionsOfTopic(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    ASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    count: _builtins.int
+    """How many there shall be, the present ones included."""
+    @_builtins.property
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerIds]:
+        """One for each new partition, or none: then they are placed."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        count: _builtins.int = ...,
+        assignments: _abc.Iterable[_metadata_pb2.BrokerIds] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "count", b"count", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionsOfTopic: _TypeAlias = PartitionsOfTopic  # noqa: Y015
+
+@_typing.final
+class CreatePartitionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicResult]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreatePartitionsResponse: _TypeAlias = CreatePartitionsResponse  # noqa: Y015
+
+@_typing.final
+class TopicResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    error_code: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicResult: _TypeAlias = TopicResult  # noqa: Y015
+
+@_typing.final
+class AlterPartitionRequest(_message.Message):
+    """A leader's new ISR, partition by partition (KIP-497)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlteredPartition]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___AlteredPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionRequest: _TypeAlias = AlterPartitionRequest  # noqa: Y015
+
+@_typing.final
+class AlteredPartition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    NEW_ISR_FIELD_NUMBER: _builtins.int
+    LEADER_RECOVERY_STATE_FIELD_NUMBER: _builtins.int
+    PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    leader_epoch: _builtins.int
+    leader_recovery_state: _builtins.int
+    partition_epoch: _builtins.int
+    @_builtins.property
+    def new_isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrMember]: ...
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        new_isr: _abc.Iterable[Global___IsrMember] | None = ...,
+        leader_recovery_state: _builtins.int = ...,
+        partition_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "new_isr", b"new_isr", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlteredPartition: _TypeAlias = AlteredPartition  # noqa: Y015
+
+@_typing.final
+class IsrMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    """-1: not known."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IsrMember: _TypeAlias = IsrMember  # noqa: Y015
+
+@_typing.final
+class AlterPartitionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterPartitionResult]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___AlterPartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionResponse: _TypeAlias = AlterPartitionResponse  # noqa: Y015
+
+@_typing.final
+class AlterPartitionResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    ISR_FIELD_NUMBER: _builtins.int
+    LEADER_RECOVERY_STATE_FIELD_NUMBER: _builtins.int
+    PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    leader: _builtins.int
+    leader_epoch: _builtins.int
+    leader_recovery_state: _builtins.int
+    partition_epoch: _builtins.int
+    @_builtins.property
+    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        leader: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        isr: _abc.Iterable[_builtins.int] | None = ...,
+        leader_recovery_state: _builtins.int = ...,
+        partition_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionResult: _TypeAlias = AlterPartitionResult  # noqa: Y015
+
+@_typing.final
+class ElectLeadersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _ElectionType:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ElectionTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ElectLeadersRequest._ElectionType.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        PREFERRED: ElectLeadersRequest._ElectionType.ValueType  # 0
+        UNCLEAN: ElectLeadersRequest._ElectionType.ValueType  # 1
+
+    class ElectionType(_ElectionType, metaclass=_ElectionTypeEnumTypeWrapper): ...
+    PREFERRED: ElectLeadersRequest.ElectionType.ValueType  # 0
+    UNCLEAN: ElectLeadersRequest.ElectionType.ValueType  # 1
+
+    ELECTION_TYPE_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    election_type: Global___ElectLeadersRequest.ElectionType.ValueType
+    @_builtins.property
+    def partitions(self) -> Global___PartitionReferences:
+        """Not set: all partitions."""
+
+    def __init__(
+        self,
+        *,
+        election_type: Global___ElectLeadersRequest.ElectionType.ValueType = ...,
+        partitions: Global___PartitionReferences | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["election_type", b"election_type", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersRequest: _TypeAlias = ElectLeadersRequest  # noqa: Y015
+
+@_typing.final
+class PartitionReferences(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReference]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionReference] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionReferences: _TypeAlias = PartitionReferences  # noqa: Y015
+
+@_typing.final
+class PartitionReference(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_id", b"partition_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionReference: _TypeAlias = PartitionReference  # noqa: Y015
+
+@_typing.final
+class ElectLeadersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
+        """Of all partitions only those for which something was done or failed."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersResponse: _TypeAlias = ElectLeadersResponse  # noqa: Y015
+
+@_typing.final
+class PartitionResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition_id: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition_id: _builtins.int = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition_id", b"partition_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionResult: _TypeAlias = PartitionResult  # noqa: Y015
+
+@_typing.final
+class AlterPartitionReassignmentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReassignment]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionReassignment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionReassignmentsRequest: _TypeAlias = AlterPartitionReassignmentsRequest  # noqa: Y015
+
+@_typing.final
+class PartitionReassignment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition_id: _builtins.int
+    @_builtins.property
+    def replicas(self) -> _metadata_pb2.BrokerIds:
+        """Not set: the reassignment under way is cancelled."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition_id: _builtins.int = ...,
+        replicas: _metadata_pb2.BrokerIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replicas", b"replicas"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_id", b"partition_id", "replicas", b"replicas", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionReassignment: _TypeAlias = PartitionReassignment  # noqa: Y015
+
+@_typing.final
+class AlterPartitionReassignmentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionResult]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionReassignmentsResponse: _TypeAlias = AlterPartitionReassignmentsResponse  # noqa: Y015
+
+@_typing.final
+class AssignReplicasToDirsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    ASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___DirectoryAssignment]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        assignments: _abc.Iterable[Global___DirectoryAssignment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssignReplicasToDirsRequest: _TypeAlias = AssignReplicasToDirsRequest  # noqa: Y015
+
+@_typing.final
+class DirectoryAssignment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    directory_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        directory_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DirectoryAssignment: _TypeAlias = DirectoryAssignment  # noqa: Y015
+
+@_typing.final
+class AssignReplicasToDirsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___DirectoryAssignmentResult]: ...
+    def __init__(
+        self,
+        *,
+        assignments: _abc.Iterable[Global___DirectoryAssignmentResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssignReplicasToDirsResponse: _TypeAlias = AssignReplicasToDirsResponse  # noqa: Y015
+
+@_typing.final
+class DirectoryAssignmentResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DirectoryAssignmentResult: _TypeAlias = DirectoryAssignmentResult  # noqa: Y015
+
+@_typing.final
+class AllocateProducerIdsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateProducerIdsRequest: _TypeAlias = AllocateProducerIdsRequest  # noqa: Y015
+
+@_typing.final
+class AllocateProducerIdsResponse(_message.Message):
+    """The broker may give out the ids from producer_id_start on, producer_id_count of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_START_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_COUNT_FIELD_NUMBER: _builtins.int
+    producer_id_start: _builtins.int
+    producer_id_count: _builtins.int
+    def __init__(
+        self,
+        *,
+        producer_id_start: _builtins.int = ...,
+        producer_id_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_id_count", b"producer_id_count", "producer_id_start", b"producer_id_start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateProducerIdsResponse: _TypeAlias = AllocateProducerIdsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateFeaturesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATES_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    @_builtins.property
+    def updates(self) -> _containers.RepeatedCompositeFieldContainer[Global___FeatureUpdate]: ...
+    def __init__(
+        self,
+        *,
+        updates: _abc.Iterable[Global___FeatureUpdate] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["updates", b"updates", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateFeaturesRequest: _TypeAlias = UpdateFeaturesRequest  # noqa: Y015
+
+@_typing.final
+class FeatureUpdate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _UpgradeType:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _UpgradeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[FeatureUpdate._UpgradeType.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        UPGRADE: FeatureUpdate._UpgradeType.ValueType  # 0
+        SAFE_DOWNGRADE: FeatureUpdate._UpgradeType.ValueType  # 1
+        UNSAFE_DOWNGRADE: FeatureUpdate._UpgradeType.ValueType  # 2
+
+    class UpgradeType(_UpgradeType, metaclass=_UpgradeTypeEnumTypeWrapper): ...
+    UPGRADE: FeatureUpdate.UpgradeType.ValueType  # 0
+    SAFE_DOWNGRADE: FeatureUpdate.UpgradeType.ValueType  # 1
+    UNSAFE_DOWNGRADE: FeatureUpdate.UpgradeType.ValueType  # 2
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    UPGRADE_TYPE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    level: _builtins.int
+    """0: off."""
+    upgrade_type: Global___FeatureUpdate.UpgradeType.ValueType
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        level: _builtins.int = ...,
+        upgrade_type: Global___FeatureUpdate.UpgradeType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "name", b"name", "upgrade_type", b"upgrade_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeatureUpdate: _TypeAlias = FeatureUpdate  # noqa: Y015
+
+@_typing.final
+class UpdateFeaturesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FEATURES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___FeatureResult]: ...
+    def __init__(
+        self,
+        *,
+        features: _abc.Iterable[Global___FeatureResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateFeaturesResponse: _TypeAlias = UpdateFeaturesResponse  # noqa: Y015
+
+@_typing.final
+class FeatureResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    error_code: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeatureResult: _TypeAlias = FeatureResult  # noqa: Y015
+
+@_typing.final
+class AlterClientQuotasRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALTERATIONS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    @_builtins.property
+    def alterations(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClientQuotaAlteration]: ...
+    def __init__(
+        self,
+        *,
+        alterations: _abc.Iterable[Global___ClientQuotaAlteration] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alterations", b"alterations", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterClientQuotasRequest: _TypeAlias = AlterClientQuotasRequest  # noqa: Y015
+
+@_typing.final
+class ClientQuotaAlteration(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITY_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.float
+    """Not set: the quota is removed."""
+    @_builtins.property
+    def entity(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.QuotaEntity]: ...
+    def __init__(
+        self,
+        *,
+        entity: _abc.Iterable[_metadata_pb2.QuotaEntity] | None = ...,
+        key: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "entity", b"entity", "key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___ClientQuotaAlteration: _TypeAlias = ClientQuotaAlteration  # noqa: Y015
+
+@_typing.final
+class AlterClientQuotasResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClientQuotaResult]: ...
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___ClientQuotaResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterClientQuotasResponse: _TypeAlias = AlterClientQuotasResponse  # noqa: Y015
+
+@_typing.final
+class ClientQuotaResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITY_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    @_builtins.property
+    def entity(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.QuotaEntity]: ...
+    def __init__(
+        self,
+        *,
+        entity: _abc.Iterable[_metadata_pb2.QuotaEntity] | None = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientQuotaResult: _TypeAlias = ClientQuotaResult  # noqa: Y015
+
+@_typing.final
+class CreateAclsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.AccessControlEntryRecord]:
+        """Their ids are made up by the controller."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[_metadata_pb2.AccessControlEntryRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateAclsRequest: _TypeAlias = CreateAclsRequest  # noqa: Y015
+
+@_typing.final
+class CreateAclsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclResult]: ...
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___AclResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateAclsResponse: _TypeAlias = CreateAclsResponse  # noqa: Y015
+
+@_typing.final
+class AclResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    error_code: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclResult: _TypeAlias = AclResult  # noqa: Y015
+
+@_typing.final
+class DeleteAclsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def filters(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclFilter]: ...
+    def __init__(
+        self,
+        *,
+        filters: _abc.Iterable[Global___AclFilter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filters", b"filters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAclsRequest: _TypeAlias = DeleteAclsRequest  # noqa: Y015
+
+@_typing.final
+class AclFilter(_message.Message):
+    """What is not set matches everything."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.int
+    resource_name: _builtins.str
+    pattern_type: _builtins.int
+    """1 any, 2 match, 3 literal, 4 prefixed, as in Kafka."""
+    principal: _builtins.str
+    host: _builtins.str
+    operation: _builtins.int
+    permission_type: _builtins.int
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.int | None = ...,
+        resource_name: _builtins.str | None = ...,
+        pattern_type: _builtins.int | None = ...,
+        principal: _builtins.str | None = ...,
+        host: _builtins.str | None = ...,
+        operation: _builtins.int | None = ...,
+        permission_type: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_host", b"_host", "_operation", b"_operation", "_pattern_type", b"_pattern_type", "_permission_type", b"_permission_type", "_principal", b"_principal", "_resource_name", b"_resource_name", "_resource_type", b"_resource_type", "host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_host", b"_host", "_operation", b"_operation", "_pattern_type", b"_pattern_type", "_permission_type", b"_permission_type", "_principal", b"_principal", "_resource_name", b"_resource_name", "_resource_type", b"_resource_type", "host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__host: _TypeAlias = _typing.Literal["host"]  # noqa: Y015
+    _WhichOneofArgType__host: _TypeAlias = _typing.Literal["_host", b"_host"]  # noqa: Y015
+    _WhichOneofReturnType__operation: _TypeAlias = _typing.Literal["operation"]  # noqa: Y015
+    _WhichOneofArgType__operation: _TypeAlias = _typing.Literal["_operation", b"_operation"]  # noqa: Y015
+    _WhichOneofReturnType__pattern_type: _TypeAlias = _typing.Literal["pattern_type"]  # noqa: Y015
+    _WhichOneofArgType__pattern_type: _TypeAlias = _typing.Literal["_pattern_type", b"_pattern_type"]  # noqa: Y015
+    _WhichOneofReturnType__permission_type: _TypeAlias = _typing.Literal["permission_type"]  # noqa: Y015
+    _WhichOneofArgType__permission_type: _TypeAlias = _typing.Literal["_permission_type", b"_permission_type"]  # noqa: Y015
+    _WhichOneofReturnType__principal: _TypeAlias = _typing.Literal["principal"]  # noqa: Y015
+    _WhichOneofArgType__principal: _TypeAlias = _typing.Literal["_principal", b"_principal"]  # noqa: Y015
+    _WhichOneofReturnType__resource_name: _TypeAlias = _typing.Literal["resource_name"]  # noqa: Y015
+    _WhichOneofArgType__resource_name: _TypeAlias = _typing.Literal["_resource_name", b"_resource_name"]  # noqa: Y015
+    _WhichOneofReturnType__resource_type: _TypeAlias = _typing.Literal["resource_type"]  # noqa: Y015
+    _WhichOneofArgType__resource_type: _TypeAlias = _typing.Literal["_resource_type", b"_resource_type"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__host) -> _WhichOneofReturnType__host | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__operation) -> _WhichOneofReturnType__operation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pattern_type) -> _WhichOneofReturnType__pattern_type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__permission_type) -> _WhichOneofReturnType__permission_type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__principal) -> _WhichOneofReturnType__principal | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resource_name) -> _WhichOneofReturnType__resource_name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resource_type) -> _WhichOneofReturnType__resource_type | None: ...
+
+Global___AclFilter: _TypeAlias = AclFilter  # noqa: Y015
+
+@_typing.final
+class DeleteAclsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def filters(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclFilterResult]: ...
+    def __init__(
+        self,
+        *,
+        filters: _abc.Iterable[Global___AclFilterResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filters", b"filters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAclsResponse: _TypeAlias = DeleteAclsResponse  # noqa: Y015
+
+@_typing.final
+class AclFilterResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    @_builtins.property
+    def deleted(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.AccessControlEntryRecord]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        deleted: _abc.Iterable[_metadata_pb2.AccessControlEntryRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclFilterResult: _TypeAlias = AclFilterResult  # noqa: Y015
+
+@_typing.final
+class RemoteLogMetadataResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteLogMetadataResponse: _TypeAlias = RemoteLogMetadataResponse  # noqa: Y015
 
 @_typing.final
 class AlterConfigsRequest(_message.Message):
@@ -504,10 +1836,16 @@ class ConfigAlteration(_message.Message):
         DESCRIPTOR: _descriptor.EnumDescriptor
         SET: ConfigAlteration._Kind.ValueType  # 0
         DELETE: ConfigAlteration._Kind.ValueType  # 1
+        APPEND: ConfigAlteration._Kind.ValueType  # 2
+        """On lists: elements, separated by commas."""
+        SUBTRACT: ConfigAlteration._Kind.ValueType  # 3
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     SET: ConfigAlteration.Kind.ValueType  # 0
     DELETE: ConfigAlteration.Kind.ValueType  # 1
+    APPEND: ConfigAlteration.Kind.ValueType  # 2
+    """On lists: elements, separated by commas."""
+    SUBTRACT: ConfigAlteration.Kind.ValueType  # 3
 
     RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
     RESOURCE_NAME_FIELD_NUMBER: _builtins.int
@@ -832,8 +2170,11 @@ class DescribeConfigsRequest(_message.Message):
     CONSISTENCY_FIELD_NUMBER: _builtins.int
     RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
     RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    INCLUDE_DEFAULTS_FIELD_NUMBER: _builtins.int
     resource_type: _builtins.int
     resource_name: _builtins.str
+    include_defaults: _builtins.bool
+    """Those that were not set, too, with what applies instead."""
     @_builtins.property
     def consistency(self) -> Global___ReadConsistency: ...
     def __init__(
@@ -842,10 +2183,11 @@ class DescribeConfigsRequest(_message.Message):
         consistency: Global___ReadConsistency | None = ...,
         resource_type: _builtins.int = ...,
         resource_name: _builtins.str = ...,
+        include_defaults: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency", "include_defaults", b"include_defaults", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -863,14 +2205,14 @@ class DescribeConfigsResponse(_message.Message):
     error_message: _builtins.str
     applied_end_offset: _builtins.int
     @_builtins.property
-    def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]: ...
+    def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribedConfig]: ...
     def __init__(
         self,
         *,
         error_code: _builtins.int = ...,
         error_message: _builtins.str = ...,
         applied_end_offset: _builtins.int = ...,
-        configs: _abc.Iterable[Global___ConfigEntry] | None = ...,
+        configs: _abc.Iterable[Global___DescribedConfig] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -879,3 +2221,567 @@ class DescribeConfigsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeConfigsResponse: _TypeAlias = DescribeConfigsResponse  # noqa: Y015
+
+@_typing.final
+class DescribedConfig(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Source:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _SourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[DescribedConfig._Source.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        UNKNOWN: DescribedConfig._Source.ValueType  # 0
+        TOPIC: DescribedConfig._Source.ValueType  # 1
+        BROKER: DescribedConfig._Source.ValueType  # 2
+        CLUSTER_DEFAULT: DescribedConfig._Source.ValueType  # 3
+        DEFAULT: DescribedConfig._Source.ValueType  # 5
+
+    class Source(_Source, metaclass=_SourceEnumTypeWrapper):
+        """Kafka's numbers."""
+
+    UNKNOWN: DescribedConfig.Source.ValueType  # 0
+    TOPIC: DescribedConfig.Source.ValueType  # 1
+    BROKER: DescribedConfig.Source.ValueType  # 2
+    CLUSTER_DEFAULT: DescribedConfig.Source.ValueType  # 3
+    DEFAULT: DescribedConfig.Source.ValueType  # 5
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    value: _builtins.str
+    source: Global___DescribedConfig.Source.ValueType
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.str | None = ...,
+        source: Global___DescribedConfig.Source.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "name", b"name", "source", b"source", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___DescribedConfig: _TypeAlias = DescribedConfig  # noqa: Y015
+
+@_typing.final
+class DescribeFeaturesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeFeaturesRequest: _TypeAlias = DescribeFeaturesRequest  # noqa: Y015
+
+@_typing.final
+class DescribeFeaturesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___FeatureDescription]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        features: _abc.Iterable[Global___FeatureDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "error_code", b"error_code", "error_message", b"error_message", "features", b"features"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeFeaturesResponse: _TypeAlias = DescribeFeaturesResponse  # noqa: Y015
+
+@_typing.final
+class FeatureDescription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MIN_LEVEL_FIELD_NUMBER: _builtins.int
+    MAX_LEVEL_FIELD_NUMBER: _builtins.int
+    FINALIZED_LEVEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    min_level: _builtins.int
+    """What all registered brokers and controllers support."""
+    max_level: _builtins.int
+    finalized_level: _builtins.int
+    """0: off."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        min_level: _builtins.int = ...,
+        max_level: _builtins.int = ...,
+        finalized_level: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finalized_level", b"finalized_level", "max_level", b"max_level", "min_level", b"min_level", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeatureDescription: _TypeAlias = FeatureDescription  # noqa: Y015
+
+@_typing.final
+class DescribeClientQuotasRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeClientQuotasRequest: _TypeAlias = DescribeClientQuotasRequest  # noqa: Y015
+
+@_typing.final
+class DescribeClientQuotasResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.ClientQuotaRecord]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        quotas: _abc.Iterable[_metadata_pb2.ClientQuotaRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "error_code", b"error_code", "error_message", b"error_message", "quotas", b"quotas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeClientQuotasResponse: _TypeAlias = DescribeClientQuotasResponse  # noqa: Y015
+
+@_typing.final
+class DescribeAclsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    @_builtins.property
+    def filter(self) -> Global___AclFilter: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+        filter: Global___AclFilter | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency", "filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency", "filter", b"filter"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeAclsRequest: _TypeAlias = DescribeAclsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeAclsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.AccessControlEntryRecord]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        entries: _abc.Iterable[_metadata_pb2.AccessControlEntryRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "entries", b"entries", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeAclsResponse: _TypeAlias = DescribeAclsResponse  # noqa: Y015
+
+@_typing.final
+class ListPartitionReassignmentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPartitionReassignmentsRequest: _TypeAlias = ListPartitionReassignmentsRequest  # noqa: Y015
+
+@_typing.final
+class ListPartitionReassignmentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    REASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    @_builtins.property
+    def reassignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___OngoingReassignment]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        reassignments: _abc.Iterable[Global___OngoingReassignment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "error_code", b"error_code", "error_message", b"error_message", "reassignments", b"reassignments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPartitionReassignmentsResponse: _TypeAlias = ListPartitionReassignmentsResponse  # noqa: Y015
+
+@_typing.final
+class OngoingReassignment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
+    REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
+    ISR_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition_id: _builtins.int
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition_id: _builtins.int = ...,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+        adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        removing_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        isr: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "isr", b"isr", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OngoingReassignment: _TypeAlias = OngoingReassignment  # noqa: Y015
+
+@_typing.final
+class FindRemoteLogSegmentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    leader_epoch: _builtins.int
+    offset: _builtins.int
+    """Not set: only the highest offset of the epoch is asked for."""
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        offset: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "consistency", b"consistency", "offset", b"offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "consistency", b"consistency", "leader_epoch", b"leader_epoch", "offset", b"offset", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__offset: _TypeAlias = _typing.Literal["offset"]  # noqa: Y015
+    _WhichOneofArgType__offset: _TypeAlias = _typing.Literal["_offset", b"_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset) -> _WhichOneofReturnType__offset | None: ...
+
+Global___FindRemoteLogSegmentRequest: _TypeAlias = FindRemoteLogSegmentRequest  # noqa: Y015
+
+@_typing.final
+class FindRemoteLogSegmentResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    HIGHEST_OFFSET_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    highest_offset: _builtins.int
+    """Not set: nothing of that epoch was ever copied."""
+    @_builtins.property
+    def segment(self) -> _metadata_pb2.RemoteLogSegmentMetadataRecord:
+        """Not set: no finished copy in that epoch has the offset."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        segment: _metadata_pb2.RemoteLogSegmentMetadataRecord | None = ...,
+        highest_offset: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_highest_offset", b"_highest_offset", "highest_offset", b"highest_offset", "segment", b"segment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_highest_offset", b"_highest_offset", "applied_end_offset", b"applied_end_offset", "error_code", b"error_code", "error_message", b"error_message", "highest_offset", b"highest_offset", "segment", b"segment"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__highest_offset: _TypeAlias = _typing.Literal["highest_offset"]  # noqa: Y015
+    _WhichOneofArgType__highest_offset: _TypeAlias = _typing.Literal["_highest_offset", b"_highest_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__highest_offset) -> _WhichOneofReturnType__highest_offset | None: ...
+
+Global___FindRemoteLogSegmentResponse: _TypeAlias = FindRemoteLogSegmentResponse  # noqa: Y015
+
+@_typing.final
+class ListRemoteLogSegmentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    leader_epoch: _builtins.int
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        leader_epoch: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "consistency", b"consistency", "leader_epoch", b"leader_epoch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "consistency", b"consistency", "leader_epoch", b"leader_epoch", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
+
+Global___ListRemoteLogSegmentsRequest: _TypeAlias = ListRemoteLogSegmentsRequest  # noqa: Y015
+
+@_typing.final
+class ListRemoteLogSegmentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    size_bytes: _builtins.int
+    """Of the finished copies among them."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.RemoteLogSegmentMetadataRecord]:
+        """By start offset; all but those whose deletion is finished."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        segments: _abc.Iterable[_metadata_pb2.RemoteLogSegmentMetadataRecord] | None = ...,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "error_code", b"error_code", "error_message", b"error_message", "segments", b"segments", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRemoteLogSegmentsResponse: _TypeAlias = ListRemoteLogSegmentsResponse  # noqa: Y015
+
+@_typing.final
+class QueryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    SQL_FIELD_NUMBER: _builtins.int
+    sql: _builtins.str
+    @_builtins.property
+    def consistency(self) -> Global___ReadConsistency: ...
+    def __init__(
+        self,
+        *,
+        consistency: Global___ReadConsistency | None = ...,
+        sql: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistency", b"consistency", "sql", b"sql"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryRequest: _TypeAlias = QueryRequest  # noqa: Y015
+
+@_typing.final
+class QueryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    error_message: _builtins.str
+    applied_end_offset: _builtins.int
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In the first piece."""
+
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryRow]: ...
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        applied_end_offset: _builtins.int = ...,
+        columns: _abc.Iterable[_builtins.str] | None = ...,
+        rows: _abc.Iterable[Global___QueryRow] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "columns", b"columns", "error_code", b"error_code", "error_message", b"error_message", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryResponse: _TypeAlias = QueryResponse  # noqa: Y015
+
+@_typing.final
+class QueryRow(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryValue]: ...
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[Global___QueryValue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryRow: _TypeAlias = QueryRow  # noqa: Y015
+
+@_typing.final
+class QueryValue(_message.Message):
+    """Not set: NULL."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTEGER_FIELD_NUMBER: _builtins.int
+    REAL_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    BLOB_FIELD_NUMBER: _builtins.int
+    integer: _builtins.int
+    real: _builtins.float
+    text: _builtins.str
+    blob: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        integer: _builtins.int = ...,
+        real: _builtins.float = ...,
+        text: _builtins.str = ...,
+        blob: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "integer", b"integer", "real", b"real", "text", b"text", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "integer", b"integer", "real", b"real", "text", b"text", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["integer", "real", "text", "blob"]  # noqa: Y015
+    _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
+
+Global___QueryValue: _TypeAlias = QueryValue  # noqa: Y015

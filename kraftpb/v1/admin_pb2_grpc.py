@@ -60,6 +60,41 @@ class AdminServiceStub:
                 request_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
                 response_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
                 _registered_method=True)
+        self.DescribeFeatures = channel.unary_unary(
+                '/kraftpb.v1.AdminService/DescribeFeatures',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.FromString,
+                _registered_method=True)
+        self.DescribeClientQuotas = channel.unary_unary(
+                '/kraftpb.v1.AdminService/DescribeClientQuotas',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/kraftpb.v1.AdminService/DescribeAcls',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionReassignments = channel.unary_unary(
+                '/kraftpb.v1.AdminService/ListPartitionReassignments',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.FindRemoteLogSegment = channel.unary_unary(
+                '/kraftpb.v1.AdminService/FindRemoteLogSegment',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.FindRemoteLogSegmentRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.FindRemoteLogSegmentResponse.FromString,
+                _registered_method=True)
+        self.ListRemoteLogSegments = channel.unary_unary(
+                '/kraftpb.v1.AdminService/ListRemoteLogSegments',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.ListRemoteLogSegmentsRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.ListRemoteLogSegmentsResponse.FromString,
+                _registered_method=True)
+        self.Query = channel.unary_stream(
+                '/kraftpb.v1.AdminService/Query',
+                request_serializer=kraftpb_dot_v1_dot_admin__pb2.QueryRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_admin__pb2.QueryResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -100,6 +135,50 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeFeatures(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeClientQuotas(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindRemoteLogSegment(self, request, context):
+        """Tiered storage (KIP-405): what the remote log metadata manager looks up.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRemoteLogSegments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Query(self, request, context):
+        """One read-only SQL statement on the node's committed metadata; rows come in pieces.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -127,6 +206,41 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeConfigs,
                     request_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeConfigsRequest.FromString,
                     response_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'DescribeFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFeatures,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.SerializeToString,
+            ),
+            'DescribeClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClientQuotas,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionReassignments,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'FindRemoteLogSegment': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindRemoteLogSegment,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.FindRemoteLogSegmentRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.FindRemoteLogSegmentResponse.SerializeToString,
+            ),
+            'ListRemoteLogSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRemoteLogSegments,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.ListRemoteLogSegmentsRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.ListRemoteLogSegmentsResponse.SerializeToString,
+            ),
+            'Query': grpc.unary_stream_rpc_method_handler(
+                    servicer.Query,
+                    request_deserializer=kraftpb_dot_v1_dot_admin__pb2.QueryRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_admin__pb2.QueryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -265,6 +379,195 @@ class AdminService:
             '/kraftpb.v1.AdminService/DescribeConfigs',
             kraftpb_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
             kraftpb_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/DescribeFeatures',
+            kraftpb_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/DescribeClientQuotas',
+            kraftpb_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/DescribeAcls',
+            kraftpb_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/ListPartitionReassignments',
+            kraftpb_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindRemoteLogSegment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/FindRemoteLogSegment',
+            kraftpb_dot_v1_dot_admin__pb2.FindRemoteLogSegmentRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.FindRemoteLogSegmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRemoteLogSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/ListRemoteLogSegments',
+            kraftpb_dot_v1_dot_admin__pb2.ListRemoteLogSegmentsRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.ListRemoteLogSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Query(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kraftpb.v1.AdminService/Query',
+            kraftpb_dot_v1_dot_admin__pb2.QueryRequest.SerializeToString,
+            kraftpb_dot_v1_dot_admin__pb2.QueryResponse.FromString,
             options,
             channel_credentials,
             insecure,

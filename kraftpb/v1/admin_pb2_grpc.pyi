@@ -43,6 +43,15 @@ class AdminServiceStub:
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]
     ListBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListBrokersRequest, _admin_pb2.ListBrokersResponse]
     DescribeConfigs: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeConfigsRequest, _admin_pb2.DescribeConfigsResponse]
+    DescribeFeatures: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeFeaturesRequest, _admin_pb2.DescribeFeaturesResponse]
+    DescribeClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeClientQuotasRequest, _admin_pb2.DescribeClientQuotasResponse]
+    DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeAclsRequest, _admin_pb2.DescribeAclsResponse]
+    ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListPartitionReassignmentsRequest, _admin_pb2.ListPartitionReassignmentsResponse]
+    FindRemoteLogSegment: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FindRemoteLogSegmentRequest, _admin_pb2.FindRemoteLogSegmentResponse]
+    """Tiered storage (KIP-405): what the remote log metadata manager looks up."""
+    ListRemoteLogSegments: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRemoteLogSegmentsRequest, _admin_pb2.ListRemoteLogSegmentsResponse]
+    Query: _grpc.UnaryStreamMultiCallable[_admin_pb2.QueryRequest, _admin_pb2.QueryResponse]
+    """One read-only SQL statement on the node's committed metadata; rows come in pieces."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -59,6 +68,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
     ListBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListBrokersRequest, _admin_pb2.ListBrokersResponse]  # type: ignore[assignment]
     DescribeConfigs: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeConfigsRequest, _admin_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
+    DescribeFeatures: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeFeaturesRequest, _admin_pb2.DescribeFeaturesResponse]  # type: ignore[assignment]
+    DescribeClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClientQuotasRequest, _admin_pb2.DescribeClientQuotasResponse]  # type: ignore[assignment]
+    DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeAclsRequest, _admin_pb2.DescribeAclsResponse]  # type: ignore[assignment]
+    ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListPartitionReassignmentsRequest, _admin_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
+    FindRemoteLogSegment: _aio.UnaryUnaryMultiCallable[_admin_pb2.FindRemoteLogSegmentRequest, _admin_pb2.FindRemoteLogSegmentResponse]  # type: ignore[assignment]
+    """Tiered storage (KIP-405): what the remote log metadata manager looks up."""
+    ListRemoteLogSegments: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRemoteLogSegmentsRequest, _admin_pb2.ListRemoteLogSegmentsResponse]  # type: ignore[assignment]
+    Query: _aio.UnaryStreamMultiCallable[_admin_pb2.QueryRequest, _admin_pb2.QueryResponse]  # type: ignore[assignment]
+    """One read-only SQL statement on the node's committed metadata; rows come in pieces."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """What users ask of the controller and of the metadata that each node holds."""
@@ -102,5 +120,56 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeConfigsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeConfigsResponse, _abc.Awaitable[_admin_pb2.DescribeConfigsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeFeatures(
+        self,
+        request: _admin_pb2.DescribeFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeFeaturesResponse, _abc.Awaitable[_admin_pb2.DescribeFeaturesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeClientQuotas(
+        self,
+        request: _admin_pb2.DescribeClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeClientQuotasResponse, _abc.Awaitable[_admin_pb2.DescribeClientQuotasResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeAcls(
+        self,
+        request: _admin_pb2.DescribeAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeAclsResponse, _abc.Awaitable[_admin_pb2.DescribeAclsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: _admin_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListPartitionReassignmentsResponse, _abc.Awaitable[_admin_pb2.ListPartitionReassignmentsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def FindRemoteLogSegment(
+        self,
+        request: _admin_pb2.FindRemoteLogSegmentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.FindRemoteLogSegmentResponse, _abc.Awaitable[_admin_pb2.FindRemoteLogSegmentResponse]]:
+        """Tiered storage (KIP-405): what the remote log metadata manager looks up."""
+
+    @_abc_1.abstractmethod
+    def ListRemoteLogSegments(
+        self,
+        request: _admin_pb2.ListRemoteLogSegmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListRemoteLogSegmentsResponse, _abc.Awaitable[_admin_pb2.ListRemoteLogSegmentsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Query(
+        self,
+        request: _admin_pb2.QueryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.QueryResponse], _abc.AsyncIterator[_admin_pb2.QueryResponse]]:
+        """One read-only SQL statement on the node's committed metadata; rows come in pieces."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

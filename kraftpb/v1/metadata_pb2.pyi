@@ -21,7 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class MetadataBatch(_message.Message):
     """The records of the metadata log. A batch's body is a MetadataBatch: the same bytes as a BatchBody whose records are
-    serialised MetadataRecords. The field number of each kind is Kafka's record key + 1 (0 is no field number).
+    serialised MetadataRecords. The field number of each kind is Kafka's record key + 1 (0 is no field number); kinds from
+    10001 on are not in Kafka's metadata log.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -47,14 +48,35 @@ class MetadataRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
+    UNREGISTER_BROKER_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
+    PARTITION_CHANGE_FIELD_NUMBER: _builtins.int
     REMOVE_TOPIC_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
+    CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
+    PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    BROKER_REGISTRATION_CHANGE_FIELD_NUMBER: _builtins.int
+    ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
+    REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
     NO_OP_FIELD_NUMBER: _builtins.int
+    BEGIN_TRANSACTION_FIELD_NUMBER: _builtins.int
+    END_TRANSACTION_FIELD_NUMBER: _builtins.int
+    ABORT_TRANSACTION_FIELD_NUMBER: _builtins.int
+    REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     APPLIED_STATE_FIELD_NUMBER: _builtins.int
+    REMOTE_LOG_SEGMENT_METADATA_FIELD_NUMBER: _builtins.int
+    REMOTE_LOG_SEGMENT_METADATA_UPDATE_FIELD_NUMBER: _builtins.int
+    REMOTE_PARTITION_DELETE_METADATA_FIELD_NUMBER: _builtins.int
+    REMOTE_LOG_EPOCH_END_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Of this kind of record. One that a node does not know is refused by name."""
     @_builtins.property
     def register_broker(self) -> Global___RegisterBrokerRecord: ...
+    @_builtins.property
+    def unregister_broker(self) -> Global___UnregisterBrokerRecord: ...
     @_builtins.property
     def topic(self) -> Global___TopicRecord: ...
     @_builtins.property
@@ -62,29 +84,80 @@ class MetadataRecord(_message.Message):
     @_builtins.property
     def config(self) -> Global___ConfigRecord: ...
     @_builtins.property
+    def partition_change(self) -> Global___PartitionChangeRecord: ...
+    @_builtins.property
     def remove_topic(self) -> Global___RemoveTopicRecord: ...
+    @_builtins.property
+    def feature_level(self) -> Global___FeatureLevelRecord: ...
+    @_builtins.property
+    def client_quota(self) -> Global___ClientQuotaRecord: ...
+    @_builtins.property
+    def producer_ids(self) -> Global___ProducerIdsRecord: ...
+    @_builtins.property
+    def broker_registration_change(self) -> Global___BrokerRegistrationChangeRecord: ...
+    @_builtins.property
+    def access_control_entry(self) -> Global___AccessControlEntryRecord: ...
+    @_builtins.property
+    def remove_access_control_entry(self) -> Global___RemoveAccessControlEntryRecord: ...
     @_builtins.property
     def no_op(self) -> Global___NoOpRecord: ...
     @_builtins.property
+    def begin_transaction(self) -> Global___BeginTransactionRecord: ...
+    @_builtins.property
+    def end_transaction(self) -> Global___EndTransactionRecord: ...
+    @_builtins.property
+    def abort_transaction(self) -> Global___AbortTransactionRecord: ...
+    @_builtins.property
+    def register_controller(self) -> Global___RegisterControllerRecord: ...
+    @_builtins.property
     def applied_state(self) -> Global___AppliedStateRecord:
         """Only in snapshots, where it is the first record."""
+
+    @_builtins.property
+    def remote_log_segment_metadata(self) -> Global___RemoteLogSegmentMetadataRecord:
+        """Tiered storage: KIP-405 keeps these in a topic of their own."""
+
+    @_builtins.property
+    def remote_log_segment_metadata_update(self) -> Global___RemoteLogSegmentMetadataUpdateRecord: ...
+    @_builtins.property
+    def remote_partition_delete_metadata(self) -> Global___RemotePartitionDeleteMetadataRecord: ...
+    @_builtins.property
+    def remote_log_epoch_end(self) -> Global___RemoteLogEpochEndRecord:
+        """Only in snapshots: the highest offset that was ever tiered in a leader epoch of a partition."""
 
     def __init__(
         self,
         *,
         register_broker: Global___RegisterBrokerRecord | None = ...,
+        unregister_broker: Global___UnregisterBrokerRecord | None = ...,
         topic: Global___TopicRecord | None = ...,
         partition: Global___PartitionRecord | None = ...,
         config: Global___ConfigRecord | None = ...,
+        partition_change: Global___PartitionChangeRecord | None = ...,
         remove_topic: Global___RemoveTopicRecord | None = ...,
+        feature_level: Global___FeatureLevelRecord | None = ...,
+        client_quota: Global___ClientQuotaRecord | None = ...,
+        producer_ids: Global___ProducerIdsRecord | None = ...,
+        broker_registration_change: Global___BrokerRegistrationChangeRecord | None = ...,
+        access_control_entry: Global___AccessControlEntryRecord | None = ...,
+        remove_access_control_entry: Global___RemoveAccessControlEntryRecord | None = ...,
         no_op: Global___NoOpRecord | None = ...,
+        begin_transaction: Global___BeginTransactionRecord | None = ...,
+        end_transaction: Global___EndTransactionRecord | None = ...,
+        abort_transaction: Global___AbortTransactionRecord | None = ...,
+        register_controller: Global___RegisterControllerRecord | None = ...,
         applied_state: Global___AppliedStateRecord | None = ...,
+        remote_log_segment_metadata: Global___RemoteLogSegmentMetadataRecord | None = ...,
+        remote_log_segment_metadata_update: Global___RemoteLogSegmentMetadataUpdateRecord | None = ...,
+        remote_partition_delete_metadata: Global___RemotePartitionDeleteMetadataRecord | None = ...,
+        remote_log_epoch_end: Global___RemoteLogEpochEndRecord | None = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["applied_state", b"applied_state", "config", b"config", "no_op", b"no_op", "partition", b"partition", "record", b"record", "register_broker", b"register_broker", "remove_topic", b"remove_topic", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_state", b"applied_state", "config", b"config", "no_op", b"no_op", "partition", b"partition", "record", b"record", "register_broker", b"register_broker", "remove_topic", b"remove_topic", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "topic", "partition", "config", "remove_topic", "no_op", "applied_state"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "begin_transaction", "end_transaction", "abort_transaction", "register_controller", "applied_state", "remote_log_segment_metadata", "remote_log_segment_metadata_update", "remote_partition_delete_metadata", "remote_log_epoch_end"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -92,6 +165,8 @@ Global___MetadataRecord: _TypeAlias = MetadataRecord  # noqa: Y015
 
 @_typing.final
 class BrokerEndpoint(_message.Message):
+    """--- brokers and controllers -----------------------------------------------------------------------------------------"""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -119,6 +194,33 @@ class BrokerEndpoint(_message.Message):
 Global___BrokerEndpoint: _TypeAlias = BrokerEndpoint  # noqa: Y015
 
 @_typing.final
+class SupportedFeature(_message.Message):
+    """The levels of a feature that a node supports."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MIN_LEVEL_FIELD_NUMBER: _builtins.int
+    MAX_LEVEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    min_level: _builtins.int
+    max_level: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        min_level: _builtins.int = ...,
+        max_level: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_level", b"max_level", "min_level", b"min_level", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SupportedFeature: _TypeAlias = SupportedFeature  # noqa: Y015
+
+@_typing.final
 class RegisterBrokerRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -130,16 +232,24 @@ class RegisterBrokerRecord(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
     LOG_DIRS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    UNCLEAN_SHUTDOWN_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     incarnation_id: _builtins.bytes
     broker_epoch: _builtins.int
     rack: _builtins.str
     fenced: _builtins.bool
     in_controlled_shutdown: _builtins.bool
+    unclean_shutdown: _builtins.bool
+    """It was there before, was not shut down cleanly, and may have lost what it had (KIP-966). Not in Kafka's record: it is
+    for a controller that takes over before the broker is out of every ISR and ELR.
+    """
     @_builtins.property
     def end_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerEndpoint]: ...
     @_builtins.property
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupportedFeature]: ...
     def __init__(
         self,
         *,
@@ -151,10 +261,12 @@ class RegisterBrokerRecord(_message.Message):
         fenced: _builtins.bool = ...,
         in_controlled_shutdown: _builtins.bool = ...,
         log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+        features: _abc.Iterable[Global___SupportedFeature] | None = ...,
+        unclean_shutdown: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "end_points", b"end_points", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
     _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
@@ -163,7 +275,103 @@ class RegisterBrokerRecord(_message.Message):
 Global___RegisterBrokerRecord: _TypeAlias = RegisterBrokerRecord  # noqa: Y015
 
 @_typing.final
+class UnregisterBrokerRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnregisterBrokerRecord: _TypeAlias = UnregisterBrokerRecord  # noqa: Y015
+
+@_typing.final
+class BrokerRegistrationChangeRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    FENCED_FIELD_NUMBER: _builtins.int
+    IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
+    LOG_DIRS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    fenced: _builtins.bool
+    """What is not set stays as it is."""
+    in_controlled_shutdown: _builtins.bool
+    @_builtins.property
+    def log_dirs(self) -> Global___DirectoryIds:
+        """Those that are online."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        fenced: _builtins.bool | None = ...,
+        in_controlled_shutdown: _builtins.bool | None = ...,
+        log_dirs: Global___DirectoryIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fenced: _TypeAlias = _typing.Literal["fenced"]  # noqa: Y015
+    _WhichOneofArgType__fenced: _TypeAlias = _typing.Literal["_fenced", b"_fenced"]  # noqa: Y015
+    _WhichOneofReturnType__in_controlled_shutdown: _TypeAlias = _typing.Literal["in_controlled_shutdown"]  # noqa: Y015
+    _WhichOneofArgType__in_controlled_shutdown: _TypeAlias = _typing.Literal["_in_controlled_shutdown", b"_in_controlled_shutdown"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fenced) -> _WhichOneofReturnType__fenced | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_controlled_shutdown) -> _WhichOneofReturnType__in_controlled_shutdown | None: ...
+
+Global___BrokerRegistrationChangeRecord: _TypeAlias = BrokerRegistrationChangeRecord  # noqa: Y015
+
+@_typing.final
+class RegisterControllerRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    END_POINTS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    incarnation_id: _builtins.bytes
+    @_builtins.property
+    def end_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerEndpoint]: ...
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupportedFeature]: ...
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        incarnation_id: _builtins.bytes = ...,
+        end_points: _abc.Iterable[Global___BrokerEndpoint] | None = ...,
+        features: _abc.Iterable[Global___SupportedFeature] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id", "end_points", b"end_points", "features", b"features", "incarnation_id", b"incarnation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterControllerRecord: _TypeAlias = RegisterControllerRecord  # noqa: Y015
+
+@_typing.final
 class TopicRecord(_message.Message):
+    """--- topics and partitions -------------------------------------------------------------------------------------------"""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -185,6 +393,25 @@ class TopicRecord(_message.Message):
 Global___TopicRecord: _TypeAlias = TopicRecord  # noqa: Y015
 
 @_typing.final
+class RemoveTopicRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveTopicRecord: _TypeAlias = RemoveTopicRecord  # noqa: Y015
+
+@_typing.final
 class PartitionRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -199,10 +426,14 @@ class PartitionRecord(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     DIRECTORIES_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
     partition_id: _builtins.int
     topic_id: _builtins.bytes
     leader: _builtins.int
+    """-1: nobody."""
     leader_recovery_state: _builtins.int
+    """0 recovered, 1 recovering."""
     leader_epoch: _builtins.int
     partition_epoch: _builtins.int
     @_builtins.property
@@ -214,7 +445,15 @@ class PartitionRecord(_message.Message):
     @_builtins.property
     def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
-    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The log directory of each replica, in the order of replicas."""
+
+    @_builtins.property
+    def eligible_leader_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """KIP-966."""
+
+    @_builtins.property
+    def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -229,17 +468,126 @@ class PartitionRecord(_message.Message):
         leader_epoch: _builtins.int = ...,
         partition_epoch: _builtins.int = ...,
         directories: _abc.Iterable[_builtins.bytes] | None = ...,
+        eligible_leader_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        last_known_elr: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "directories", b"directories", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionRecord: _TypeAlias = PartitionRecord  # noqa: Y015
 
 @_typing.final
+class BrokerIds(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerIds: _TypeAlias = BrokerIds  # noqa: Y015
+
+@_typing.final
+class DirectoryIds(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DirectoryIds: _TypeAlias = DirectoryIds  # noqa: Y015
+
+@_typing.final
+class PartitionChangeRecord(_message.Message):
+    """What is not set stays as it is. The partition epoch goes up by one each time, the leader epoch iff the leader is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    ISR_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
+    LEADER_RECOVERY_STATE_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
+    partition_id: _builtins.int
+    topic_id: _builtins.bytes
+    leader: _builtins.int
+    leader_recovery_state: _builtins.int
+    @_builtins.property
+    def isr(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def replicas(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def removing_replicas(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def adding_replicas(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def eligible_leader_replicas(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def last_known_elr(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def directories(self) -> Global___DirectoryIds: ...
+    def __init__(
+        self,
+        *,
+        partition_id: _builtins.int = ...,
+        topic_id: _builtins.bytes = ...,
+        isr: Global___BrokerIds | None = ...,
+        leader: _builtins.int | None = ...,
+        replicas: Global___BrokerIds | None = ...,
+        removing_replicas: Global___BrokerIds | None = ...,
+        adding_replicas: Global___BrokerIds | None = ...,
+        leader_recovery_state: _builtins.int | None = ...,
+        eligible_leader_replicas: Global___BrokerIds | None = ...,
+        last_known_elr: Global___BrokerIds | None = ...,
+        directories: Global___DirectoryIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "_leader_recovery_state", b"_leader_recovery_state", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_recovery_state", b"leader_recovery_state", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "_leader_recovery_state", b"_leader_recovery_state", "adding_replicas", b"adding_replicas", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_recovery_state", b"leader_recovery_state", "partition_id", b"partition_id", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__leader: _TypeAlias = _typing.Literal["leader"]  # noqa: Y015
+    _WhichOneofArgType__leader: _TypeAlias = _typing.Literal["_leader", b"_leader"]  # noqa: Y015
+    _WhichOneofReturnType__leader_recovery_state: _TypeAlias = _typing.Literal["leader_recovery_state"]  # noqa: Y015
+    _WhichOneofArgType__leader_recovery_state: _TypeAlias = _typing.Literal["_leader_recovery_state", b"_leader_recovery_state"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader) -> _WhichOneofReturnType__leader | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_recovery_state) -> _WhichOneofReturnType__leader_recovery_state | None: ...
+
+Global___PartitionChangeRecord: _TypeAlias = PartitionChangeRecord  # noqa: Y015
+
+@_typing.final
 class ConfigRecord(_message.Message):
+    """--- configs, features, quotas, access control -----------------------------------------------------------------------"""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
@@ -272,23 +620,169 @@ class ConfigRecord(_message.Message):
 Global___ConfigRecord: _TypeAlias = ConfigRecord  # noqa: Y015
 
 @_typing.final
-class RemoveTopicRecord(_message.Message):
+class FeatureLevelRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    topic_id: _builtins.bytes
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    level: _builtins.int
+    """0: the feature is off."""
     def __init__(
         self,
         *,
-        topic_id: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        level: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RemoveTopicRecord: _TypeAlias = RemoveTopicRecord  # noqa: Y015
+Global___FeatureLevelRecord: _TypeAlias = FeatureLevelRecord  # noqa: Y015
+
+@_typing.final
+class QuotaEntity(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: _builtins.int
+    ENTITY_NAME_FIELD_NUMBER: _builtins.int
+    entity_type: _builtins.str
+    """user, client-id or ip."""
+    entity_name: _builtins.str
+    """Not set: the default of that type."""
+    def __init__(
+        self,
+        *,
+        entity_type: _builtins.str = ...,
+        entity_name: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_entity_name", b"_entity_name", "entity_name", b"entity_name"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entity_name", b"_entity_name", "entity_name", b"entity_name", "entity_type", b"entity_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__entity_name: _TypeAlias = _typing.Literal["entity_name"]  # noqa: Y015
+    _WhichOneofArgType__entity_name: _TypeAlias = _typing.Literal["_entity_name", b"_entity_name"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__entity_name) -> _WhichOneofReturnType__entity_name | None: ...
+
+Global___QuotaEntity: _TypeAlias = QuotaEntity  # noqa: Y015
+
+@_typing.final
+class ClientQuotaRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITY_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    REMOVE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.float
+    remove: _builtins.bool
+    @_builtins.property
+    def entity(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEntity]: ...
+    def __init__(
+        self,
+        *,
+        entity: _abc.Iterable[Global___QuotaEntity] | None = ...,
+        key: _builtins.str = ...,
+        value: _builtins.float = ...,
+        remove: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "key", b"key", "remove", b"remove", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientQuotaRecord: _TypeAlias = ClientQuotaRecord  # noqa: Y015
+
+@_typing.final
+class AccessControlEntryRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    resource_type: _builtins.int
+    """Kafka's numbers."""
+    resource_name: _builtins.str
+    pattern_type: _builtins.int
+    principal: _builtins.str
+    host: _builtins.str
+    operation: _builtins.int
+    permission_type: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes = ...,
+        resource_type: _builtins.int = ...,
+        resource_name: _builtins.str = ...,
+        pattern_type: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        permission_type: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "id", b"id", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessControlEntryRecord: _TypeAlias = AccessControlEntryRecord  # noqa: Y015
+
+@_typing.final
+class RemoveAccessControlEntryRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveAccessControlEntryRecord: _TypeAlias = RemoveAccessControlEntryRecord  # noqa: Y015
+
+@_typing.final
+class ProducerIdsRecord(_message.Message):
+    """The producer ids below next_producer_id have been given away in blocks; broker_id got the last one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    next_producer_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        next_producer_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "next_producer_id", b"next_producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerIdsRecord: _TypeAlias = ProducerIdsRecord  # noqa: Y015
 
 @_typing.final
 class NoOpRecord(_message.Message):
@@ -304,6 +798,256 @@ class NoOpRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NoOpRecord: _TypeAlias = NoOpRecord  # noqa: Y015
+
+@_typing.final
+class BeginTransactionRecord(_message.Message):
+    """--- metadata transactions (KIP-868) ---------------------------------------------------------------------------------
+
+    The first record of its batch. What follows takes effect with the end, or not at all.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginTransactionRecord: _TypeAlias = BeginTransactionRecord  # noqa: Y015
+
+@_typing.final
+class EndTransactionRecord(_message.Message):
+    """The last record of its batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndTransactionRecord: _TypeAlias = EndTransactionRecord  # noqa: Y015
+
+@_typing.final
+class AbortTransactionRecord(_message.Message):
+    """The last record of its batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortTransactionRecord: _TypeAlias = AbortTransactionRecord  # noqa: Y015
+
+@_typing.final
+class SegmentLeaderEpoch(_message.Message):
+    """--- tiered storage (KIP-405) ----------------------------------------------------------------------------------------"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    UNREFERENCED_FIELD_NUMBER: _builtins.int
+    leader_epoch: _builtins.int
+    start_offset: _builtins.int
+    unreferenced: _builtins.bool
+    """Only in snapshots: lookups in this epoch find another segment in this one's place."""
+    def __init__(
+        self,
+        *,
+        leader_epoch: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        unreferenced: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "unreferenced", b"unreferenced"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SegmentLeaderEpoch: _TypeAlias = SegmentLeaderEpoch  # noqa: Y015
+
+@_typing.final
+class RemoteLogSegmentMetadataRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    SEGMENT_ID_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    SEGMENT_LEADER_EPOCHS_FIELD_NUMBER: _builtins.int
+    SEGMENT_SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    CUSTOM_METADATA_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    TXN_INDEX_EMPTY_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    segment_id: _builtins.bytes
+    start_offset: _builtins.int
+    end_offset: _builtins.int
+    """The last offset in the segment: inclusive, as in Kafka."""
+    broker_id: _builtins.int
+    max_timestamp_ms: _builtins.int
+    event_timestamp_ms: _builtins.int
+    segment_size_bytes: _builtins.int
+    custom_metadata: _builtins.bytes
+    state: _builtins.int
+    """0 copy started, 1 copy finished, 2 delete started, 3 delete finished."""
+    txn_index_empty: _builtins.bool
+    @_builtins.property
+    def segment_leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentLeaderEpoch]: ...
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        segment_id: _builtins.bytes = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        broker_id: _builtins.int = ...,
+        max_timestamp_ms: _builtins.int = ...,
+        event_timestamp_ms: _builtins.int = ...,
+        segment_leader_epochs: _abc.Iterable[Global___SegmentLeaderEpoch] | None = ...,
+        segment_size_bytes: _builtins.int = ...,
+        custom_metadata: _builtins.bytes | None = ...,
+        state: _builtins.int = ...,
+        txn_index_empty: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_custom_metadata", b"_custom_metadata", "custom_metadata", b"custom_metadata"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_custom_metadata", b"_custom_metadata", "broker_id", b"broker_id", "custom_metadata", b"custom_metadata", "end_offset", b"end_offset", "event_timestamp_ms", b"event_timestamp_ms", "max_timestamp_ms", b"max_timestamp_ms", "partition_id", b"partition_id", "segment_id", b"segment_id", "segment_leader_epochs", b"segment_leader_epochs", "segment_size_bytes", b"segment_size_bytes", "start_offset", b"start_offset", "state", b"state", "topic_id", b"topic_id", "txn_index_empty", b"txn_index_empty"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__custom_metadata: _TypeAlias = _typing.Literal["custom_metadata"]  # noqa: Y015
+    _WhichOneofArgType__custom_metadata: _TypeAlias = _typing.Literal["_custom_metadata", b"_custom_metadata"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__custom_metadata) -> _WhichOneofReturnType__custom_metadata | None: ...
+
+Global___RemoteLogSegmentMetadataRecord: _TypeAlias = RemoteLogSegmentMetadataRecord  # noqa: Y015
+
+@_typing.final
+class RemoteLogSegmentMetadataUpdateRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    SEGMENT_ID_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    CUSTOM_METADATA_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    segment_id: _builtins.bytes
+    broker_id: _builtins.int
+    event_timestamp_ms: _builtins.int
+    custom_metadata: _builtins.bytes
+    state: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        segment_id: _builtins.bytes = ...,
+        broker_id: _builtins.int = ...,
+        event_timestamp_ms: _builtins.int = ...,
+        custom_metadata: _builtins.bytes | None = ...,
+        state: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_custom_metadata", b"_custom_metadata", "custom_metadata", b"custom_metadata"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_custom_metadata", b"_custom_metadata", "broker_id", b"broker_id", "custom_metadata", b"custom_metadata", "event_timestamp_ms", b"event_timestamp_ms", "partition_id", b"partition_id", "segment_id", b"segment_id", "state", b"state", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__custom_metadata: _TypeAlias = _typing.Literal["custom_metadata"]  # noqa: Y015
+    _WhichOneofArgType__custom_metadata: _TypeAlias = _typing.Literal["_custom_metadata", b"_custom_metadata"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__custom_metadata) -> _WhichOneofReturnType__custom_metadata | None: ...
+
+Global___RemoteLogSegmentMetadataUpdateRecord: _TypeAlias = RemoteLogSegmentMetadataUpdateRecord  # noqa: Y015
+
+@_typing.final
+class RemotePartitionDeleteMetadataRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    broker_id: _builtins.int
+    event_timestamp_ms: _builtins.int
+    state: _builtins.int
+    """0 marked, 1 started, 2 finished."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        broker_id: _builtins.int = ...,
+        event_timestamp_ms: _builtins.int = ...,
+        state: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "event_timestamp_ms", b"event_timestamp_ms", "partition_id", b"partition_id", "state", b"state", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemotePartitionDeleteMetadataRecord: _TypeAlias = RemotePartitionDeleteMetadataRecord  # noqa: Y015
+
+@_typing.final
+class RemoteLogEpochEndRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    HIGHEST_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_id: _builtins.int
+    leader_epoch: _builtins.int
+    highest_offset: _builtins.int
+    """The highest offset copied: inclusive."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_id: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        highest_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["highest_offset", b"highest_offset", "leader_epoch", b"leader_epoch", "partition_id", b"partition_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteLogEpochEndRecord: _TypeAlias = RemoteLogEpochEndRecord  # noqa: Y015
 
 @_typing.final
 class AppliedStateRecord(_message.Message):

@@ -16,6 +16,7 @@ from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
 from raft.node import Node
+from raft.runtime import AsyncioRuntime
 from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
@@ -65,7 +66,9 @@ class AdminCluster:
 
         def add_services(server: grpc.aio.Server, node: Node) -> Sequence[str]:
             client = RaftClient(node)
-            controllers.append(Controller(client, store, machine, random=random.Random(node_id)))
+            controllers.append(
+                Controller(client, store, machine, runtime=AsyncioRuntime(), random=random.Random(node_id))
+            )
             client.register(machine, start_offset=store.applied_end_offset)
             servicer = AdminServicer(controllers[0], store, machine)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)

@@ -14,11 +14,13 @@ from kraftpb.v1.metadata_pb2 import (
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    SupportedFeature,
     TopicRecord,
 )
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
+from statemachine.features import SUPPORTED
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 TOPIC, BROKER = 2, 4
@@ -56,7 +58,24 @@ def config(resource_name: str, name: str, value: str | None, resource_type: int 
     )
 
 
-def broker(broker_id: int, epoch: int = 0, fenced: bool = False, rack: str | None = None) -> MetadataRecord:
+def feature(name: str, min_level: int, max_level: int) -> SupportedFeature:
+    return SupportedFeature(name=name, min_level=min_level, max_level=max_level)
+
+
+def all_features() -> list[SupportedFeature]:
+    """What this program supports."""
+    return [feature(supported.name, supported.min_level, supported.max_level) for supported in SUPPORTED]
+
+
+def broker(
+    broker_id: int,
+    epoch: int = 0,
+    fenced: bool = False,
+    rack: str | None = None,
+    *,
+    in_controlled_shutdown: bool = False,
+    features: Sequence[SupportedFeature] | None = None,
+) -> MetadataRecord:
     return MetadataRecord(
         register_broker=RegisterBrokerRecord(
             broker_id=broker_id,
@@ -65,7 +84,9 @@ def broker(broker_id: int, epoch: int = 0, fenced: bool = False, rack: str | Non
             end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092 + broker_id)],
             rack=rack,
             fenced=fenced,
+            in_controlled_shutdown=in_controlled_shutdown,
             log_dirs=[an_id(900 + broker_id)],
+            features=all_features() if features is None else features,
         )
     )
 
@@ -149,13 +170,20 @@ def alter(*alterations: admin_pb2.ConfigAlteration, validate_only: bool = False)
 
 
 def registration(
-    broker_id: int, incarnation: int | None = None, log_dirs: Sequence[int] | None = None
+    broker_id: int,
+    incarnation: int | None = None,
+    log_dirs: Sequence[int] | None = None,
+    *,
+    features: Sequence[SupportedFeature] | None = None,
+    previous_broker_epoch: int | None = None,
 ) -> admin_pb2.RegisterBrokerRequest:
     return admin_pb2.RegisterBrokerRequest(
         broker_id=broker_id,
         incarnation_id=an_id(500 + broker_id if incarnation is None else incarnation),
         listeners=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092 + broker_id)],
         log_dirs=[an_id(number) for number in ([900 + broker_id] if log_dirs is None else log_dirs)],
+        features=all_features() if features is None else features,
+        previous_broker_epoch=previous_broker_epoch,
     )
 
 
@@ -163,3 +191,27 @@ def register(
     broker_id: int, incarnation: int | None = None, log_dirs: Sequence[int] | None = None
 ) -> admin_pb2.Operation:
     return admin_pb2.Operation(register_broker=registration(broker_id, incarnation, log_dirs))
+
+
+def heartbeat(
+    broker_id: int,
+    broker_epoch: int,
+    metadata_offset: int,
+    *,
+    want_fence: bool = False,
+    want_shut_down: bool = False,
+    offline_log_dirs: Sequence[bytes] = (),
+) -> admin_pb2.BrokerHeartbeatRequest:
+    return admin_pb2.BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        current_metadata_offset=metadata_offset,
+        want_fence=want_fence,
+        want_shut_down=want_shut_down,
+        offline_log_dirs=offline_log_dirs,
+    )
+
+
+def alive(broker_id: int, broker_epoch: int) -> admin_pb2.Operation:
+    """The heartbeat of a broker that has applied its own registration: it is unfenced."""
+    return admin_pb2.Operation(broker_heartbeat=heartbeat(broker_id, broker_epoch, broker_epoch + 1))

@@ -15,11 +15,13 @@ import pytest_asyncio
 
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode
+from raft.runtime import AsyncioRuntime
 from statemachine.controller import Controller
+from statemachine.controller_config import ControllerConfig
 from statemachine.machine import MetadataMachine
 from statemachine.store import MetadataStore
 from tests.raft.nodes import running_cluster
-from tests.statemachine.builders import CLUSTER_ID, register
+from tests.statemachine.builders import CLUSTER_ID, alive, register
 from tests.statemachine.memory_log import MemoryLog
 from tests.statemachine.waiting import until
 
@@ -56,8 +58,10 @@ class Bench:
         return results
 
     async def with_brokers(self, *broker_ids: int) -> None:
+        """Register brokers that are unfenced."""
         for broker_id in broker_ids:
-            await self.done(register(broker_id))
+            registered = await self.done(register(broker_id))
+            await self.done(alive(broker_id, registered.register_broker.broker_epoch))
 
 
 def errors(result: OperationResult) -> list[ErrorCode]:
@@ -72,13 +76,15 @@ def errors(result: OperationResult) -> list[ErrorCode]:
 
 
 @asynccontextmanager
-async def memory_bench(path: Path, *, auto_commit: bool = True, seed: int = 1) -> AsyncIterator[Bench]:
+async def memory_bench(
+    path: Path, *, auto_commit: bool = True, seed: int = 1, config: ControllerConfig | None = None
+) -> AsyncIterator[Bench]:
     """A controller over a log in memory that this node does not lead yet."""
     faults: list[BaseException] = []
     log = MemoryLog(faults.append, auto_commit=auto_commit)
     store = MetadataStore.open(path, CLUSTER_ID)
     machine = MetadataMachine(store)
-    controller = Controller(log, store, machine, random=random.Random(seed))
+    controller = Controller(log, store, machine, runtime=AsyncioRuntime(), random=random.Random(seed), config=config)
     log.register(machine, start_offset=store.applied_end_offset)
     try:
         yield Bench(log, store, machine, controller, faults)
@@ -97,7 +103,7 @@ async def node_bench(path: Path) -> AsyncIterator[Bench]:
         store = MetadataStore.open(path / "metadata.db", client.cluster_id)
         stack.callback(store.close)
         machine = MetadataMachine(store)
-        controller = Controller(client, store, machine, random=random.Random(1))
+        controller = Controller(client, store, machine, runtime=AsyncioRuntime(), random=random.Random(1))
         client.register(machine, start_offset=store.applied_end_offset)
         stack.push_async_callback(machine.begin_shutdown)
         stack.callback(client.unregister, machine)

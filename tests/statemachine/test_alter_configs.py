@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import ConfigRecord
 from raft.core.errors import ErrorCode
 from statemachine import queries
-from tests.statemachine.builders import BROKER, TOPIC, alter, alteration, create, delete
+from statemachine.operations.configs import alter_configs
+from tests.statemachine.builders import BROKER, TOPIC, alter, alteration, broker, config, create, delete, topic
 from tests.statemachine.conftest import Bench, errors
+from tests.statemachine.states import Metadata, metadata
 
 
 def configs(bench: Bench, resource_type: int, resource_name: str) -> dict[str, str]:
@@ -140,3 +145,183 @@ async def test_a_new_topic_of_an_old_name_starts_without_configs(bench: Bench) -
 async def test_ct12_more_alterations_than_a_batch_holds_are_refused_whole(bench: Bench) -> None:
     result = await bench.run(alter(*(alteration(f"t{number}", "retention.ms", "1") for number in range(10_001))))
     assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+# --- APPEND and SUBTRACT ----------------------------------------------------------------------------------------------
+
+SET, DELETE = admin_pb2.ConfigAlteration.SET, admin_pb2.ConfigAlteration.DELETE
+APPEND, SUBTRACT = admin_pb2.ConfigAlteration.APPEND, admin_pb2.ConfigAlteration.SUBTRACT
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+def changed(
+    kind: admin_pb2.ConfigAlteration.Kind.ValueType, name: str, value: str, of: str = "t", resource_type: int = TOPIC
+) -> admin_pb2.ConfigAlteration:
+    return admin_pb2.ConfigAlteration(resource_type=resource_type, resource_name=of, name=name, kind=kind, value=value)
+
+
+def decided(
+    state: Metadata, *alterations: admin_pb2.ConfigAlteration
+) -> tuple[list[ConfigRecord], list[admin_pb2.AlteredResource]]:
+    records, response = alter_configs(state, admin_pb2.AlterConfigsRequest(alterations=alterations))
+    return [record.config for record in records], list(response.resources)
+
+
+def written(state: Metadata, *alterations: admin_pb2.ConfigAlteration) -> list[str | None]:
+    """The values of the records, None for a removal; nothing may be refused."""
+    records, answers = decided(state, *alterations)
+    assert [answer.error_message for answer in answers if answer.error_code] == []
+    return [record.value if record.HasField("value") else None for record in records]
+
+
+def refused(state: Metadata, *alterations: admin_pb2.ConfigAlteration) -> tuple[ErrorCode, str]:
+    """The error of the only resource, with which no record is made."""
+    records, [answer] = decided(state, *alterations)
+    assert records == []
+    return ErrorCode(answer.error_code), answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("present", "kind", "given", "value"),
+    [
+        ("0:1", APPEND, "1:2", "0:1,1:2"),
+        ("0:1", APPEND, "1:2,2:3", "0:1,1:2,2:3"),
+        ("0:1, 1:2", APPEND, " 2:3 ", "0:1,1:2,2:3"),
+        ("0:1", APPEND, "1:2,1:2", "0:1,1:2"),
+        ("0:1,1:2,2:3", SUBTRACT, "1:2", "0:1,2:3"),
+        ("0:1, 1:2", SUBTRACT, "0:1", "1:2"),
+        ("0:1,0:1", SUBTRACT, "0:1", ""),
+        ("0:1", SUBTRACT, "9:9,0:1", ""),
+        ("", APPEND, "0:1", "0:1"),
+    ],
+)
+def test_ct60_elements_of_a_list_are_added_at_its_end_and_taken_away(
+    present: str, kind: admin_pb2.ConfigAlteration.Kind.ValueType, given: str, value: str
+) -> None:
+    state = metadata(topic("t", 1), config("t", THROTTLED, present))
+    assert written(state, changed(kind, THROTTLED, given)) == [value]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [(APPEND, "0:1"), (APPEND, "1:2,0:1"), (SUBTRACT, "7:7"), (APPEND, ""), (SUBTRACT, ""), (SUBTRACT, "x")],
+)
+def test_ct60_adding_what_is_there_and_taking_what_is_not_changes_nothing(
+    kind: admin_pb2.ConfigAlteration.Kind.ValueType, given: str
+) -> None:
+    state = metadata(topic("t", 1), config("t", THROTTLED, " 0:1 ,1:2,1:2"))
+    assert written(state, changed(kind, THROTTLED, given)) == []
+
+
+def test_a_list_that_is_not_set_starts_from_its_default() -> None:
+    state = metadata(topic("t", 1), broker(1))
+    assert written(state, changed(APPEND, "cleanup.policy", "compact")) == ["delete,compact"]
+    assert written(state, changed(APPEND, "cleanup.policy", "delete")) == []
+    assert written(state, changed(APPEND, THROTTLED, "0:1")) == ["0:1"]
+    assert written(state, changed(SUBTRACT, THROTTLED, "0:1")) == []
+    appended = changed(APPEND, "log.cleanup.policy", "compact", "1", BROKER)
+    assert written(state, appended) == ["delete,compact"]
+
+
+def test_ct60_a_brokers_list_is_written_even_if_nothing_changes() -> None:
+    state = metadata(broker(1), config("1", "log.cleanup.policy", "delete", BROKER))
+    assert written(state, changed(APPEND, "log.cleanup.policy", "delete", "1", BROKER)) == ["delete"]
+    assert written(state, changed(APPEND, "log.cleanup.policy", "delete", "", BROKER)) == [None]
+
+
+@pytest.mark.parametrize(("kind", "word"), [(APPEND, "appended"), (SUBTRACT, "subtracted")])
+def test_ct60_only_lists_have_elements(kind: admin_pb2.ConfigAlteration.Kind.ValueType, word: str) -> None:
+    code, message = refused(metadata(topic("t", 1)), changed(kind, "retention.ms", "5"))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "topic config retention.ms is no list" in message and f"'5' cannot be {word}" in message
+
+
+@pytest.mark.parametrize(
+    ("alteration", "word"),
+    [
+        (changed(APPEND, "cleanup.policy", "burn"), "'delete,burn' is no value"),
+        (changed(SUBTRACT, "cleanup.policy", "delete"), "it must be some of delete, compact"),
+        (changed(APPEND, THROTTLED, "0-1"), "0:101,1:102"),
+        (changed(APPEND, "no.such.list", "x"), "'no.such.list' is no config of a topic"),
+    ],
+)
+def test_what_comes_of_a_list_must_be_valid(alteration: admin_pb2.ConfigAlteration, word: str) -> None:
+    code, message = refused(metadata(topic("t", 1)), alteration)
+    assert code is ErrorCode.INVALID_CONFIG
+    assert word in message
+
+
+def test_star_stands_for_all_throttled_replicas_and_takes_no_others_beside_it() -> None:
+    state = metadata(topic("t", 1), config("t", THROTTLED, "*"))
+    assert refused(state, changed(APPEND, THROTTLED, "0:1"))[0] is ErrorCode.INVALID_CONFIG
+    assert written(state, changed(SUBTRACT, THROTTLED, "*")) == [""]
+
+
+def test_a_list_must_go_with_the_other_configs_of_its_topic() -> None:
+    state = metadata(topic("t", 1), config("t", "remote.storage.enable", "true"))
+    code, message = refused(state, changed(APPEND, "cleanup.policy", "compact"))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "exclude each other" in message
+
+
+def test_a_kind_of_alteration_that_is_none_is_an_invalid_request() -> None:
+    code, message = refused(metadata(topic("t", 1)), changed(9, "retention.ms", "5"))  # type: ignore[arg-type]
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "9 is no kind of alteration" in message and "3 (SUBTRACT)" in message
+
+
+def test_a_config_is_altered_once_by_whatever_kinds() -> None:
+    state = metadata(topic("t", 1))
+    code, message = refused(state, changed(SET, "cleanup.policy", "delete"), changed(APPEND, "cleanup.policy", "x"))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "'cleanup.policy' is altered more than once" in message
+
+
+def test_one_that_an_earlier_version_knew_can_be_removed() -> None:
+    state = metadata(topic("t", 1), config("t", "segment.colour", "red"))
+    assert written(state, changed(DELETE, "segment.colour", "")) == [None]
+    assert refused(state, changed(SET, "segment.colour", "blue"))[0] is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (8, "configs of broker loggers (resource type 8)"),
+        (16, "configs of client metrics (resource type 16)"),
+        (32, "configs of groups (resource type 32)"),
+        (3, "resource type 3 has no configs"),
+    ],
+)
+def test_configs_of_kafkas_other_resources_are_refused_by_name(number: int, words: str) -> None:
+    code, message = refused(metadata(), changed(SET, "x", "y", resource_type=number))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert words in message and "use 2 for topics or 4 for brokers" in message
+
+
+def test_ct60_a_topic_that_does_not_exist_is_refused_by_name() -> None:
+    code, message = refused(metadata(topic("t", 1)), changed(APPEND, "cleanup.policy", "compact", "missing"))
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "'missing'" in message
+
+
+elements = st.sampled_from([f"{partition}:1" for partition in range(6)])
+lists = st.lists(elements, max_size=6, unique=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(start=lists, steps=st.lists(st.tuples(st.sampled_from([APPEND, SUBTRACT]), lists), max_size=8))
+def test_lists_change_as_those_of_a_naive_model(
+    start: list[str], steps: list[tuple[admin_pb2.ConfigAlteration.Kind.ValueType, list[str]]]
+) -> None:
+    model = list(start)
+    state = metadata(topic("t", 1), config("t", THROTTLED, ",".join(start)))
+    for kind, given_elements in steps:
+        before = list(model)
+        for element in given_elements:
+            if kind == APPEND and element not in model:
+                model.append(element)
+            if kind == SUBTRACT and element in model:
+                model.remove(element)
+        records = written(state, changed(kind, THROTTLED, ",".join(given_elements)))
+        assert records == ([] if model == before else [",".join(model)])
+        state.commit(*(config("t", THROTTLED, value) for value in records))

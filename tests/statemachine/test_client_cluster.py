@@ -20,9 +20,15 @@ def client_of(cluster: AdminCluster, *node_ids: int, timeout_ms: int = 20_000) -
     return AdminClient([cluster.endpoints[node_id] for node_id in node_ids or (1,)], timeout_ms=timeout_ms)
 
 
+async def unfenced_broker(client: AdminClient) -> None:
+    """Broker 1, registered and alive."""
+    epoch = await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+    await client.broker_heartbeat(1, epoch, epoch + 1)
+
+
 async def test_topics_are_created_described_listed_and_deleted(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
-        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await unfenced_broker(client)
         created = await client.create_topics(
             [
                 NewTopic("counted", num_partitions=2, replication_factor=1, configs={"retention.ms": "5"}),
@@ -47,7 +53,7 @@ async def test_topics_are_created_described_listed_and_deleted(tmp_path: Path) -
 
 async def test_validate_only_tells_what_would_be_and_changes_nothing(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
-        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await unfenced_broker(client)
         (topic,) = await client.create_topics([NewTopic("a")], validate_only=True)
         assert (topic.num_partitions, topic.replication_factor) == (1, 1)
         await client.alter_configs([Alteration(BROKER, "1", "num.partitions", "2")], validate_only=True)
@@ -77,7 +83,7 @@ async def test_brokers_are_registered_and_listed(tmp_path: Path) -> None:
 
 async def test_configs_are_set_removed_and_described(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
-        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await unfenced_broker(client)
         await client.create_topics([NewTopic("t")])
         await client.alter_configs(
             [
@@ -96,7 +102,7 @@ async def test_configs_are_set_removed_and_described(tmp_path: Path) -> None:
 
 async def test_a_client_of_an_observer_reads_its_own_writes_there(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path, observer_count=1) as cluster, client_of(cluster, 2) as client:
-        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await unfenced_broker(client)
         for number in range(10):
             await client.create_topics([NewTopic(f"t{number}")])
             assert len((await client.list_topics()).topics) == number + 1
@@ -105,7 +111,7 @@ async def test_a_client_of_an_observer_reads_its_own_writes_there(tmp_path: Path
 async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path, voter_count=3) as cluster:
         async with client_of(cluster, 1, 2, 3) as client:
-            await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+            await unfenced_broker(client)
             acknowledged: list[str] = []
             stop = asyncio.Event()
 
@@ -141,7 +147,7 @@ async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: 
 
 async def test_a_node_that_was_away_comes_to_the_same_state(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path, voter_count=1, observer_count=1) as cluster, client_of(cluster) as client:
-        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await unfenced_broker(client)
         await cluster.stop(2)
         results = await asyncio.gather(*(client.execute(create(f"t{number}")) for number in range(100)))
         returned = await cluster.start(2)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.config_definitions import (
     BROKER_CONFIGS,
+    CONFIG_DEFINITIONS,
     TOPIC_CONFIGS,
     VALUE_LENGTH_MAX,
     check_config,
     check_topic_configs,
 )
+from statemachine.config_kinds import join_elements, split_elements
 from statemachine.resources import ResourceType
 
 
@@ -93,9 +97,71 @@ def test_unknown_configs_are_an_invalid_config() -> None:
 
 def test_every_definition_takes_some_value_and_refuses_another() -> None:
     possible = ("1", "2", "true", "delete", "producer", "CreateTime", "*", "1048576")
-    for name, kind in [*TOPIC_CONFIGS.items(), *BROKER_CONFIGS.items()]:
-        assert any(kind.problem(value) is None for value in possible), name
-        assert kind.problem("?!") is not None, name
+    for name, definition in [*TOPIC_CONFIGS.items(), *BROKER_CONFIGS.items()]:
+        assert any(definition.kind.problem(value) is None for value in possible), name
+        assert definition.kind.problem("?!") is not None, name
+
+
+def test_every_default_is_a_value_that_could_be_set() -> None:
+    for resource_type, definitions in CONFIG_DEFINITIONS.items():
+        for name, definition in definitions.items():
+            check_config(resource_type, name, definition.default)
+    check_topic_configs({name: definition.default for name, definition in TOPIC_CONFIGS.items()})
+
+
+def test_a_topics_config_falls_back_to_a_brokers_config_with_the_same_default_and_the_same_values() -> None:
+    for name, definition in TOPIC_CONFIGS.items():
+        if definition.broker_config is not None:
+            assert BROKER_CONFIGS[definition.broker_config].default == definition.default, name
+            assert BROKER_CONFIGS[definition.broker_config].kind == definition.kind, name
+
+
+def test_the_configs_of_topics_that_brokers_have_no_default_for() -> None:
+    assert {name for name, definition in TOPIC_CONFIGS.items() if definition.broker_config is None} == {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("cleanup.policy", "delete"),
+        ("delete.retention.ms", "86400000"),
+        ("flush.messages", "9223372036854775807"),
+        ("leader.replication.throttled.replicas", ""),
+        ("local.retention.ms", "-2"),
+        ("max.message.bytes", "1048588"),
+        ("min.insync.replicas", "1"),
+        ("retention.bytes", "-1"),
+        ("retention.ms", "604800000"),
+        ("segment.bytes", "1073741824"),
+        ("unclean.leader.election.enable", "false"),
+    ],
+)
+def test_defaults_are_kafkas(name: str, default: str) -> None:
+    assert TOPIC_CONFIGS[name].default == default
+
+
+def test_lists_are_known_as_lists() -> None:
+    found = {name for name, definition in [*TOPIC_CONFIGS.items(), *BROKER_CONFIGS.items()] if definition.is_list}
+    assert found == {
+        "cleanup.policy",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "log.cleanup.policy",
+    }
+
+
+@settings(max_examples=100)
+@given(st.text(alphabet="ab ,:*", max_size=20))
+def test_splitting_and_joining_a_list_keeps_its_elements(value: str) -> None:
+    parts = split_elements(value)
+    assert split_elements(join_elements(parts)) == parts
+    assert all(part and part == part.strip() for part in parts)
 
 
 @pytest.mark.parametrize(

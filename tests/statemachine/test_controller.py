@@ -14,7 +14,7 @@ from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId
 from statemachine import queries
 from statemachine.ids import id_to_text
-from tests.statemachine.builders import BROKER, alter, alteration, assigned, create, delete, register
+from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.waiting import turns, until
 
@@ -135,7 +135,7 @@ async def test_a_bug_in_an_operation_fails_that_operation_only(held: Bench, monk
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("statemachine.controller.delete_topics", broken)
+    monkeypatch.setattr("statemachine.dispatch.delete_topics", broken)
     results = await held.submit(delete("a"), create("a"))
     assert [result.error_code for result in results] == [ErrorCode.UNKNOWN_SERVER_ERROR]
     held.log.commit()
@@ -221,12 +221,13 @@ async def test_a_topic_can_be_placed_on_a_broker_that_is_not_committed_yet(held:
     results = await held.submit(
         create(assigned("a", {0: [9]})),
         register(9),
+        alive(9, held.log.next_append_offset),
         create(assigned("b", {0: [9]})),
         alter(alteration("9", "log.retention.ms", "5", BROKER)),
     )
     held.log.commit()
-    await until(lambda: len(results) == 4)
-    assert [errors(result) for result in results] == [[ErrorCode.INVALID_REPLICA_ASSIGNMENT], [], [], []]
+    await until(lambda: len(results) == 5)
+    assert [errors(result) for result in results] == [[ErrorCode.INVALID_REPLICA_ASSIGNMENT], [], [], [], []]
 
 
 # --- leadership -------------------------------------------------------------------------------------------------------

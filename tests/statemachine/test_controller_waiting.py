@@ -54,8 +54,8 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
 async def test_an_operation_that_is_committed_but_not_applied_in_time_says_so(held: Bench, database: Path) -> None:
     results = await held.submit(create("late"))
     async with locked(held, database):
-        held.controller._waiting[0].deadline = 0.0
-        held.controller._set_timer(0.0)
+        held.controller._answers._waiting[0].deadline_ms = 0.0
+        held.controller._answers._set_timer(0.0)
         await until(lambda: bool(results))
         assert results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert results[0].end_offset == held.log.log_end_offset
@@ -67,7 +67,7 @@ async def test_an_answer_that_rests_on_an_append_that_failed_comes_at_once(held:
     results = await held.submit(create("a"))
     failed = held.controller._last_append
     assert failed is not None
-    failed.set_exception(ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
+    failed.committed.set_exception(ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
     await until(lambda: bool(results))
     assert [(result.error_code, result.end_offset) for result in await held.submit(delete("missing"))] == [
         (ErrorCode.NOT_CONTROLLER, -1)

@@ -12,6 +12,7 @@ from statemachine import queries
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from tests.statemachine.builders import (
     BROKER,
+    alive,
     alter,
     alteration,
     an_id,
@@ -56,8 +57,9 @@ async def test_ct03_a_new_partition_starts_at_epoch_0_led_by_its_first_replica(b
 
 
 async def test_a_replicas_directory_is_known_if_its_broker_has_only_one(bench: Bench) -> None:
-    await bench.done(register(1, log_dirs=[901]))
-    await bench.done(register(2, log_dirs=[902, 903]))
+    for broker_id, log_dirs in ((1, [901]), (2, [902, 903])):
+        registered = await bench.done(register(broker_id, log_dirs=log_dirs))
+        await bench.done(alive(broker_id, registered.register_broker.broker_epoch))
     await bench.done(create(assigned("clicks", {0: [1, 2]})))
     described = queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
@@ -215,7 +217,7 @@ async def test_ct12_more_topics_than_fit_are_refused_before_any_is_looked_at(
     def looked_at(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("statemachine.topic_operations.repeats", looked_at)
+    monkeypatch.setattr("statemachine.operations.topics.repeats", looked_at)
     request = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.CreatableTopic()] * 100_000)
     result = await bench.run(admin_pb2.Operation(create_topics=request))
     assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE

@@ -13,8 +13,8 @@ import pytest
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
 from raft.listener import BatchReader, CommittedBatch
-from statemachine.changes import ReplayError
 from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, MetadataMachine
+from statemachine.replay import ReplayError
 from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
 from tests.statemachine.waiting import until

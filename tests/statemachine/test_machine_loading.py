@@ -19,8 +19,8 @@ from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
 from raft.listener import CommittedBatch, LoadSnapshotReader, can_load_snapshots
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
-from statemachine.changes import ReplayError
 from statemachine.machine import MetadataMachine
+from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, topic

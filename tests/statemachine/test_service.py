@@ -15,7 +15,8 @@ import pytest_asyncio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
-from statemachine.service import AdminServicer, _OperationStream
+from statemachine.served_operations import ServedOperations
+from statemachine.service import AdminServicer
 from tests.statemachine.builders import (
     BROKER,
     TOPIC,
@@ -125,7 +126,7 @@ async def test_a_client_that_goes_away_leaves_its_operations_to_be_carried_out(s
 
 
 async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.service.UNREAD_RESULTS_MAX", 10)
+    monkeypatch.setattr("statemachine.served_operations.UNREAD_RESULTS_MAX", 10)
     listened_to = 0
 
     async def batches() -> AsyncIterator[admin_pb2.OperationBatch]:
@@ -134,7 +135,7 @@ async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkey
             listened_to += 1
             yield numbered(admin_pb2.Operation(), admin_pb2.Operation())
 
-    stream = _OperationStream(bench.controller)
+    stream = ServedOperations(bench.controller)
     reading = asyncio.create_task(stream.read(batches()))
     await turns(500)
     assert listened_to == 7  # the seventh came when more than ten answers were waiting
@@ -146,9 +147,9 @@ async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkey
 
 
 async def test_many_small_messages_make_as_many_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.service.UNREAD_RESULTS_MAX", 10)
-    monkeypatch.setattr("statemachine.service.OPERATIONS_AT_A_TIME", 10)
-    monkeypatch.setattr("statemachine.service.RESULT_BYTES_SOFT_MAX", 1)
+    monkeypatch.setattr("statemachine.served_operations.UNREAD_RESULTS_MAX", 10)
+    monkeypatch.setattr("statemachine.served_operations.OPERATIONS_AT_A_TIME", 10)
+    monkeypatch.setattr("statemachine.served_operations.RESULT_BYTES_SOFT_MAX", 1)
     call = served.stub.Execute()
     await call.write(numbered(*(admin_pb2.Operation() for _ in range(200))))
     await call.done_writing()
@@ -265,7 +266,7 @@ async def test_an_answer_that_fits_no_message_is_an_error_that_says_what_to_do(
 
 
 async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.store.QUERIES_MAX", 0)
+    monkeypatch.setattr("statemachine.query_lane.QUERIES_MAX", 0)
     response = await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
     assert response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
@@ -309,7 +310,7 @@ async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open
         monkeypatch.setattr(held.controller, "submit", broken)
         yield numbered(create("b"))
 
-    stream = _OperationStream(held.controller)
+    stream = ServedOperations(held.controller)
     with pytest.raises(ZeroDivisionError):
         await stream.read(batches())
     held.log.commit()
@@ -347,7 +348,7 @@ async def test_a_giant_name_is_refused_with_a_short_answer_and_breaks_nothing(se
 async def test_a_result_that_fits_no_message_says_what_became_of_the_operation(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statemachine.service.RESULT_BYTES_MAX", 10)
+    monkeypatch.setattr("statemachine.served_operations.RESULT_BYTES_MAX", 10)
     call = served.stub.Execute()
     await call.write(numbered(create("a")))
     (done,) = (await read(call)).results

@@ -15,10 +15,12 @@ from sqlite_utils import Database
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
+from statemachine import replay
 from statemachine.changes import Changes
 from statemachine.schema import create_in
 from statemachine.store import MetadataStore
 from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, StoreUnavailable
+from statemachine.view import View
 from tests.statemachine.builders import (
     CLUSTER_ID,
     batch,
@@ -38,7 +40,6 @@ ONE_OF_EACH = [
     config("a", "retention.ms", "1"),
     config("a", "retention.ms", None),
     broker(1),
-    no_op(),
     remove_topic(1),
 ]
 INTERVAL = 3
@@ -126,7 +127,7 @@ def test_a_transaction_that_found_no_room_puts_nothing_by(monkeypatch: pytest.Mo
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("statemachine.tables._flush", full)
+        patch.setattr(Changes, "flush", full)
         with pytest.raises(StoreUnavailable):
             made.apply([batch(0, [no_op()] * 3)])
     assert (made.take_state_digests(), made.state_digest) == ([], None)
@@ -155,13 +156,13 @@ def test_a_value_that_is_applied_wrongly_changes_the_digest(monkeypatch: pytest.
     log = log_of([[topic("a", 1)], [config("a", "x", "1")]])
     sound, unsound = tables(), tables()
     sound.apply(log)
-    replay = Changes._replay_config
+    put = replay._REPLAY["config"]
 
-    def wrong(self: Changes, record: Any) -> None:
+    def wrong(view: View, record: Any) -> None:
         record.ClearField("value")
-        replay(self, record)
+        put(view, record)
 
-    monkeypatch.setattr(Changes, "_replay_config", wrong)
+    monkeypatch.setitem(replay._REPLAY, "config", wrong)
     unsound.apply(log)
     assert sound.applied.digest != unsound.applied.digest
 

@@ -12,8 +12,8 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
-from statemachine.changes import ReplayError
 from statemachine.ids import id_to_text
+from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
 from tests.statemachine.builders import (

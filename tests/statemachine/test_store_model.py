@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine.changes import ReplayError
+from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import Applied
 from tests.statemachine.builders import (

@@ -33,6 +33,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.CPPTYPE_UINT32: st.sampled_from(_UINT32) | st.integers(0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: st.sampled_from(_UINT64) | st.integers(0, 2**64 - 1),
     FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
+    FieldDescriptor.CPPTYPE_DOUBLE: st.sampled_from([0.0, -1.0, 1e308, float("inf"), float("nan")]) | st.floats(),
 }
 
 
@@ -79,7 +80,7 @@ def _field(field: FieldDescriptor, hints: Hints, depth: int) -> st.SearchStrateg
         one = st.sampled_from(_BYTES) | st.binary(max_size=40)
     else:
         one = _SCALARS[field.cpp_type]
-    if hints.get(field.name):
+    if hints.get(field.name) and field.cpp_type != FieldDescriptor.CPPTYPE_DOUBLE:  # the name is a config's, too
         leading = [st.sampled_from(hints[field.name]) for _ in range(HINT_WEIGHT)]
         one = st.one_of(*leading, one)
     if not field.is_repeated:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
 
@@ -17,15 +18,23 @@ from kraftpb.v1.admin_pb2 import (
     DeleteTopicsResponse,
     TopicReference,
 )
-from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftpb.v1.metadata_pb2 import (
+    ConfigRecord,
+    MetadataRecord,
+    RemotePartitionDeleteMetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from raft.core.errors import ErrorCode, KraftlogError, ProtocolError
 from statemachine.config_definitions import check_config, check_topic_configs
-from statemachine.ids import ID_BYTES, UNASSIGNED_DIRECTORY, id_to_text, is_reserved, random_id
+from statemachine.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, check_topic_name, collision_key, quoted
-from statemachine.overlay import Overlay, PlacementBroker
-from statemachine.placement import place_replicas
+from statemachine.operations.new_partitions import NewPartitions, invalid_assignment
+from statemachine.quota import ChargeMutations, no_quota
+from statemachine.remote_log_states import PartitionDeleteState
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
+from statemachine.state import MetadataState
 
 FROM_DEFAULT: Final = -1
 """A partition count or replication factor that the cluster's default decides."""
@@ -40,23 +49,49 @@ REPLICATION_FACTOR_DEFAULT: Final = "1"
 # --- CreateTopics -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class TopicToCreate:
+    """What a policy judges: a topic that is valid otherwise, with the cluster's defaults filled in."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: Sequence[Sequence[int]] | None
+    """The replicas of each partition if the request assigns them. None: they are placed here."""
+    configs: Mapping[str, str]
+
+
+class PolicyViolation(KraftlogError):
+    """What a policy raises to refuse a topic; the client is told the message, with POLICY_VIOLATION."""
+
+
+CreateTopicPolicy = Callable[[TopicToCreate], None]
+"""Kafka's create.topic.policy.class.name: raises PolicyViolation unless the topic may be created. Changes nothing."""
+
+
 def create_topics(
-    state: Overlay, request: CreateTopicsRequest, random: Random
+    state: MetadataState,
+    request: CreateTopicsRequest,
+    random: Random,
+    *,
+    create_topic_policy: CreateTopicPolicy | None = None,
+    charge: ChargeMutations = no_quota,
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
     """The records that create the topics that can be created, and an answer for each topic, in their order.
 
+    `charge` is called with how many partitions a topic has, when all else is right; not if `validate_only` (CT-20).
     Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
     check_record_count(RECORDS_PER_TOPIC_MIN * len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
     repeated = repeats(topic.name for topic in request.topics)
-    creation = _Creation(state, random)
+    creation = _Creation(state, random, create_topic_policy, no_quota if request.validate_only else charge)
     response = CreateTopicsResponse()
     for topic in request.topics:
         try:
             if topic.name in repeated:
-                raise _repeated(topic.name)
+                raise repeated_topic(topic.name)
             response.topics.append(creation.create(topic))
         except ProtocolError as error:
             if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
@@ -68,10 +103,14 @@ def create_topics(
 class _Creation:
     """The topics that one request has created so far."""
 
-    def __init__(self, state: Overlay, random: Random) -> None:
+    def __init__(
+        self, state: MetadataState, random: Random, policy: CreateTopicPolicy | None, charge: ChargeMutations
+    ) -> None:
         self._state = state
         self._random = random
-        self._brokers: dict[int, PlacementBroker] | None = None
+        self._policy = policy
+        self._charge = charge
+        self._partitions = NewPartitions(state, random)
         self._names: dict[str, str] = {}
         """Those created by this request, by collision key."""
         self.records: list[MetadataRecord] = []
@@ -81,6 +120,8 @@ class _Creation:
         self._check_name(topic.name)
         configs = _checked_configs(topic)
         assignment = self._assignment(topic, len(configs))
+        self._check_policy(topic, configs, assignment)
+        self._charge(len(assignment))
         topic_id = self._new_topic_id()
         self._names[collision_key(topic.name)] = topic.name
         self.records.append(MetadataRecord(topic=TopicRecord(name=topic.name, topic_id=topic_id)))
@@ -90,9 +131,7 @@ class _Creation:
             )
             for name, value in configs.items()
         ]
-        self.records += [
-            self._partition(topic_id, partition_id, replicas) for partition_id, replicas in enumerate(assignment)
-        ]
+        self.records += self._partitions.records(topic_id, 0, assignment)
         return CreatedTopic(
             name=topic.name,
             topic_id=topic_id,
@@ -115,7 +154,7 @@ class _Creation:
         """The replicas of each partition."""
         if topic.assignments:
             check_record_count(len(self.records) + 1 + num_configs + len(topic.assignments))
-            return _manual_assignment(topic, self._placement_brokers())
+            return _manual_assignment(topic, self._partitions)
         replication_factor = self._count(
             topic.replication_factor,
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -131,14 +170,7 @@ class _Creation:
             NUM_PARTITIONS_DEFAULT,
         )
         check_record_count(len(self.records) + 1 + num_configs + num_partitions)
-        brokers = self._placement_brokers()
-        return place_replicas(
-            [broker_id for broker_id, broker in brokers.items() if broker.is_active],
-            [broker_id for broker_id, broker in brokers.items() if not broker.is_active],
-            num_partitions,
-            replication_factor,
-            self._random,
-        )
+        return self._partitions.place(num_partitions, replication_factor)
 
     def _count(self, given: int, error: ErrorCode, what: str, config: str, default: str) -> int:
         if given == FROM_DEFAULT:
@@ -149,31 +181,22 @@ class _Creation:
             )
         return given
 
-    def _placement_brokers(self) -> dict[int, PlacementBroker]:
-        if self._brokers is None:
-            self._brokers = self._state.placement_brokers()
-        return self._brokers
+    def _check_policy(
+        self, topic: CreatableTopic, configs: Mapping[str, str], assignment: Sequence[Sequence[int]]
+    ) -> None:
+        if self._policy is None:
+            return
+        given = assignment if topic.assignments else None
+        try:
+            self._policy(TopicToCreate(topic.name, len(assignment), len(assignment[0]), given, configs))
+        except PolicyViolation as violation:
+            raise ProtocolError(ErrorCode.POLICY_VIOLATION, str(violation)) from None
 
     def _new_topic_id(self) -> bytes:
         while True:
             topic_id = random_id(self._random)
             if self._state.topic_name(topic_id) is None:
                 return topic_id
-
-    def _partition(self, topic_id: bytes, partition_id: int, replicas: Sequence[int]) -> MetadataRecord:
-        """A new partition: epochs 0, the ISR the active replicas in order, the leader the first of them (CT-03)."""
-        brokers = self._placement_brokers()
-        isr = [broker_id for broker_id in replicas if brokers[broker_id].is_active]
-        return MetadataRecord(
-            partition=PartitionRecord(
-                partition_id=partition_id,
-                topic_id=topic_id,
-                replicas=replicas,
-                isr=isr,
-                leader=isr[0],
-                directories=[brokers[broker_id].directory or UNASSIGNED_DIRECTORY for broker_id in replicas],
-            )
-        )
 
 
 def _checked_configs(topic: CreatableTopic) -> dict[str, str]:
@@ -187,7 +210,7 @@ def _checked_configs(topic: CreatableTopic) -> dict[str, str]:
     return configs
 
 
-def _manual_assignment(topic: CreatableTopic, brokers: Mapping[int, PlacementBroker]) -> Sequence[Sequence[int]]:
+def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequence[Sequence[int]]:
     """The assignment that the request gives, checked. Counts beside it are an INVALID_REQUEST, as in Kafka."""
     if topic.num_partitions != FROM_DEFAULT or topic.replication_factor != FROM_DEFAULT:
         raise ProtocolError(
@@ -198,66 +221,97 @@ def _manual_assignment(topic: CreatableTopic, brokers: Mapping[int, PlacementBro
     for assignment in topic.assignments:
         partition_id, replicas = assignment.partition_id, assignment.broker_ids
         if partition_id in by_partition:
-            raise _invalid_assignment(f"partition {partition_id} is assigned more than once")
-        _check_replicas(partition_id, replicas, brokers)
+            raise invalid_assignment(f"partition {partition_id} is assigned more than once")
+        partitions.check_replicas(partition_id, replicas)
         if by_partition and len(replicas) != len(next(iter(by_partition.values()))):
-            raise _invalid_assignment(
+            raise invalid_assignment(
                 f"partition {partition_id} has {len(replicas)} replicas; all partitions must have as many as the first"
             )
         by_partition[partition_id] = list(replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
-        raise _invalid_assignment("the partitions must be numbered from 0 without a gap")
+        raise invalid_assignment("the partitions must be numbered from 0 without a gap")
     return [by_partition[partition_id] for partition_id in range(len(by_partition))]
-
-
-def _check_replicas(partition_id: int, replicas: Sequence[int], brokers: Mapping[int, PlacementBroker]) -> None:
-    if not replicas:
-        raise _invalid_assignment(f"partition {partition_id} has no replicas")
-    if len(replicas) > len(brokers):
-        raise _invalid_assignment(
-            f"partition {partition_id} has {len(replicas)} replicas, but only {len(brokers)} brokers are registered"
-        )
-    for broker_id in repeats(replicas):
-        raise _invalid_assignment(f"partition {partition_id} has broker {broker_id} more than once")
-    for broker_id in replicas:
-        if broker_id not in brokers:
-            raise _invalid_assignment(
-                f"partition {partition_id} is assigned to broker {broker_id}, which is not registered"
-            )
-    if not any(brokers[broker_id].is_active for broker_id in replicas):
-        raise _invalid_assignment(f"all brokers of partition {partition_id} are fenced or shutting down")
-
-
-def _invalid_assignment(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 # --- DeleteTopics -----------------------------------------------------------------------------------------------------
 
 
-def delete_topics(state: Overlay, request: DeleteTopicsRequest) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
+def delete_topics(
+    state: MetadataState,
+    request: DeleteTopicsRequest,
+    *,
+    now_ms: int,
+    deletion_enabled: bool = True,
+    charge: ChargeMutations = no_quota,
+) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
     """The records that remove the topics that are there, and an answer for each reference, in their order.
 
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
-    far too long.
+    With a topic that has remote data, all of its partitions are marked for the deletion of that (TS-71), at `now_ms`,
+    milliseconds since 1970. `charge` is called with how many partitions a topic has (CT-20).
+    Raises ProtocolError(TOPIC_DELETION_DISABLED) unless `deletion_enabled` (delete.topic.enable), RECORD_LIST_TOO_LARGE
+    if they are too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
+    if not deletion_enabled:
+        raise ProtocolError(
+            ErrorCode.TOPIC_DELETION_DISABLED, "topics cannot be deleted here; set delete.topic.enable=true to allow it"
+        )
     check_record_count(len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
     found = [_find(state, reference) for reference in request.topics]
     repeated = repeats(topic.topic_id for topic in found if not topic.error_code)
-    records = []
+    records: list[MetadataRecord] = []
     for topic in found:
         if topic.error_code:
             continue
-        if topic.topic_id in repeated:
-            error = _repeated(topic.name)
+        try:
+            if topic.topic_id in repeated:
+                raise repeated_topic(topic.name)
+            records += _deletion(state, topic, now_ms, charge)
+        except ProtocolError as error:
             topic.error_code, topic.error_message = error.code, error.args[0]
-        else:
-            records.append(MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic.topic_id)))
+        check_record_count(len(records))
     return records, DeleteTopicsResponse(topics=found)
 
 
-def _find(state: Overlay, reference: TopicReference) -> DeletedTopic:
+def _deletion(state: MetadataState, topic: DeletedTopic, now_ms: int, charge: ChargeMutations) -> list[MetadataRecord]:
+    """The records that delete a topic. They fit one batch: see PARTITIONS_PER_TOPIC_MAX."""
+    removal = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic.topic_id))
+    may_have_remote_data = _may_have_remote_data(state, topic)
+    if not may_have_remote_data and charge is no_quota:
+        return [removal]  # without a look at its partitions, which may be many
+    partition_ids = [partition.partition_id for partition in state.partitions(topic.topic_id)]
+    charge(len(partition_ids))
+    if not may_have_remote_data:
+        return [removal]
+    # The marks come first, while there still are the partitions that they speak of. All are in one batch: a mark
+    # without the removal would delete the data of a topic in use, a removal without marks would leave it forever.
+    return [
+        *[
+            MetadataRecord(
+                remote_partition_delete_metadata=RemotePartitionDeleteMetadataRecord(
+                    topic_id=topic.topic_id,
+                    partition_id=partition_id,
+                    broker_id=-1,  # no broker asked for it
+                    event_timestamp_ms=now_ms,
+                    state=PartitionDeleteState.DELETE_PARTITION_MARKED,
+                )
+            )
+            for partition_id in partition_ids
+            # A deletion that goes on already must not be taken back to its beginning.
+            if state.remote_partition_delete(topic.topic_id, partition_id) is None
+        ],
+        removal,
+    ]
+
+
+def _may_have_remote_data(state: MetadataState, topic: DeletedTopic) -> bool:
+    """Whether the topic is tiered, or was and has segments left."""
+    if state.topic_config(topic.name, "remote.storage.enable", "false").lower() == "true":
+        return True
+    return state.has_remote_segments(topic.topic_id)
+
+
+def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
     """The topic that is meant, or the error that says why none is."""
     name, topic_id = reference.name, reference.topic_id
     answer = DeletedTopic(name=name, topic_id=topic_id)
@@ -285,7 +339,8 @@ def _find(state: Overlay, reference: TopicReference) -> DeletedTopic:
     return answer
 
 
-def _repeated(name: str) -> ProtocolError:
+def repeated_topic(name: str) -> ProtocolError:
+    """The refusal of a topic that a request names more than once."""
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"topic {quoted(name)} is in the request more than once")
 
 

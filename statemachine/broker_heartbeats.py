@@ -1,0 +1,180 @@
+"""Which brokers are alive, as the active controller remembers it, and what a heartbeat makes of a broker (5.3, CT-30).
+
+Nothing of this is in the log: a controller that becomes active begins anew, with every unfenced broker's whole session
+before it. Times are arguments: monotonic, in milliseconds, and never lower than one before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
+
+METADATA_OFFSET_UNKNOWN: Final = -1
+"""Of a broker that has not said how far it is: no offset that others wait for is reached."""
+
+
+class BrokerState(Enum):
+    """Where a broker is in its life, as the heartbeat table names it."""
+
+    FENCED = auto()
+    """It is in no ISR and leads nothing."""
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    """It is unfenced, and its partitions are being taken from it."""
+    SHUTDOWN_NOW = auto()
+    """It is fenced, and told to end."""
+
+
+def state_of(broker: RegisterBrokerRecord) -> BrokerState:
+    """The state that a registration says; never SHUTDOWN_NOW, which only an answer says."""
+    if broker.fenced:
+        return BrokerState.FENCED
+    return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
+
+
+def next_state(
+    current: BrokerState,
+    *,
+    want_fence: bool,
+    want_shut_down: bool,
+    is_caught_up: bool,
+    leads_any: bool,
+    controlled_shutdown_offset: int | None,
+    lowest_active_offset: int | None,
+) -> BrokerState:
+    """What a heartbeat makes of a broker in the state `current`: the table of 5.3.
+
+    `controlled_shutdown_offset` is where its controlled shutdown began, None: not remembered yet; the broker goes only
+    when every active one knows of that. `lowest_active_offset` is the end offset of the metadata that the slowest
+    active broker has applied, None: no broker is active.
+    """
+    match current:
+        case BrokerState.FENCED:
+            if want_shut_down:
+                return BrokerState.SHUTDOWN_NOW
+            return BrokerState.UNFENCED if is_caught_up and not want_fence else BrokerState.FENCED
+        case BrokerState.UNFENCED:
+            if not want_shut_down:
+                return BrokerState.FENCED if want_fence else BrokerState.UNFENCED
+            return BrokerState.CONTROLLED_SHUTDOWN if leads_any and not want_fence else BrokerState.SHUTDOWN_NOW
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            if leads_any or controlled_shutdown_offset is None:
+                return BrokerState.CONTROLLED_SHUTDOWN
+            is_known = lowest_active_offset is None or controlled_shutdown_offset <= lowest_active_offset
+            return BrokerState.SHUTDOWN_NOW if is_known else BrokerState.CONTROLLED_SHUTDOWN
+        case BrokerState.SHUTDOWN_NOW:
+            return BrokerState.SHUTDOWN_NOW
+
+
+@dataclass(slots=True)
+class _Session:
+    """Of one unfenced broker."""
+
+    last_contact_ms: float
+    metadata_offset: int
+    controlled_shutdown_offset: int | None = None
+
+
+class BrokerHeartbeats:
+    """The sessions of unfenced brokers. Fenced ones have none (CT-30)."""
+
+    def __init__(self, session_timeout_ms: float) -> None:
+        """A broker that is silent for `session_timeout_ms` is to be fenced; ValueError unless that is above 0."""
+        if session_timeout_ms <= 0:
+            raise ValueError(f"session_timeout_ms is {session_timeout_ms}; it must be above 0")
+        self.session_timeout_ms: Final = session_timeout_ms
+        self.timeouts = 0
+        """How many sessions ended because the broker was silent."""
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        """By broker id, the one that was silent longest first."""
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def take_over(self, brokers: Iterable[RegisterBrokerRecord], end_offset: int, now_ms: float) -> None:
+        """Forget everything, and give each unfenced broker a session that begins now.
+
+        To be called when the controller becomes active. The controlled shutdowns that it finds are all below
+        `end_offset`, the log's end.
+        """
+        self._sessions.clear()
+        for broker in brokers:
+            if not broker.fenced:
+                self.touch(broker.broker_id, METADATA_OFFSET_UNKNOWN, now_ms)
+            if state_of(broker) is BrokerState.CONTROLLED_SHUTDOWN:
+                self.begin_controlled_shutdown(broker.broker_id, end_offset)
+
+    def touch(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
+        """An unfenced broker is alive and has applied the metadata below that offset; its session begins or goes on."""
+        session = self._sessions.get(broker_id)
+        if session is None:
+            self._sessions[broker_id] = _Session(now_ms, metadata_offset)
+            return
+        session.last_contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+        self._sessions.move_to_end(broker_id)
+
+    def begin_controlled_shutdown(self, broker_id: int, end_offset: int) -> None:
+        """The record that says so, and what takes leadership from the broker, is below `end_offset`.
+
+        The broker is no longer active; a later call changes nothing, nor does one for a broker whose session is over.
+        """
+        session = self._sessions.get(broker_id)
+        if session is not None and session.controlled_shutdown_offset is None:
+            session.controlled_shutdown_offset = end_offset
+
+    def forget(self, broker_id: int) -> None:
+        """The broker was fenced, registered anew or unregistered: its session, if it has one, is over."""
+        self._sessions.pop(broker_id, None)
+
+    def expire(self, broker_id: int) -> None:
+        """The broker was fenced for its silence: its session is over, and counted as timed out."""
+        if self._sessions.pop(broker_id, None) is not None:
+            self.timeouts += 1
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    def last_contact_ms(self, broker_id: int) -> float | None:
+        """When the broker was heard of last; None if it has no session."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else session.last_contact_ms
+
+    def has_session(self, broker_id: int, now_ms: float) -> bool:
+        """Whether the broker is unfenced and was heard of within the session timeout."""
+        session = self._sessions.get(broker_id)
+        return session is not None and now_ms < self._deadline_ms(session)
+
+    def stale_broker(self, now_ms: float) -> int | None:
+        """The broker that was silent longest, if its session timeout is over. Changes nothing: see `expire`."""
+        broker_id = next(iter(self._sessions), None)
+        return broker_id if broker_id is not None and not self.has_session(broker_id, now_ms) else None
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """When there will be a stale broker if none is heard of; None if no broker has a session."""
+        oldest = next(iter(self._sessions.values()), None)
+        return None if oldest is None else self._deadline_ms(oldest)
+
+    def active_metadata_offsets(self) -> dict[int, int]:
+        """The end offset of what each active broker has applied, by broker id: neither fenced nor shutting down."""
+        return {
+            broker_id: session.metadata_offset
+            for broker_id, session in self._sessions.items()
+            if session.controlled_shutdown_offset is None
+        }
+
+    def lowest_active_metadata_offset(self) -> int | None:
+        """The lowest of these, -1 if a broker has not said it yet; None if no broker is active."""
+        return min(self.active_metadata_offsets().values(), default=None)
+
+    def controlled_shutdown_offset(self, broker_id: int) -> int | None:
+        """Where the broker's controlled shutdown began; None if it did not."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else session.controlled_shutdown_offset
+
+    def _deadline_ms(self, session: _Session) -> float:
+        return session.last_contact_ms + self.session_timeout_ms

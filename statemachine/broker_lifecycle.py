@@ -1,0 +1,234 @@
+"""Brokers that come, fall silent and go: the decisions that concern their partitions too (5.3, CT-30, CT-31).
+
+First comes the record that says what the broker is now, so that nothing decided from then on counts on it or passes it
+over; then, page by page, what becomes of its partitions: first those that it leads, because they stand still. A
+controller that takes over in the middle finishes what is left (`left_behind`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kraftpb.v1.admin_pb2 import (
+    BrokerHeartbeatRequest,
+    FenceBrokerRequest,
+    OperationResult,
+    RegisterBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
+from statemachine.decisions import Context, Decision
+from statemachine.operations.brokers import (
+    controlled_shutdown_record,
+    directories_record,
+    fence_broker,
+    fence_record,
+    register_broker,
+    unfence_record,
+    unregister_broker,
+)
+from statemachine.operations.departures import leaders_where_none, partitions_without
+from statemachine.operations.directories import failed_directories, partitions_without_directories
+from statemachine.operations.heartbeats import Transition, broker_heartbeat, carried_out
+from statemachine.pages import Pages, PartitionPages, assigned_to, led_by
+from statemachine.record_versions import METADATA_VERSION_DIRECTORIES
+from statemachine.state import MetadataState
+
+NO_LEADER = -1
+
+
+def register(state: MetadataState, request: RegisterBrokerRequest, context: Context, next_offset: Offset) -> Decision:
+    """A broker registers; another incarnation of one that was there has left all its partitions (KIP-966)."""
+    has_session = context.heartbeats.has_session(request.broker_id, context.runtime.now_ms())
+    was_there = state.broker(request.broker_id) is not None
+    found = register_broker(state, request, context.cluster_id, next_offset, has_session)
+    pages = None
+    if was_there and found.is_new_incarnation:
+        pages = departure(state, request.broker_id, may_have_lost_data=found.had_unclean_shutdown)
+    result = OperationResult(register_broker=found.response)
+    return (
+        Decision(found.records, result)
+        if pages is None
+        else _leaving(request.broker_id, found.records, result, pages, context)
+    )
+
+
+def note_contact(state: MetadataState, request: BrokerHeartbeatRequest, context: Context) -> None:
+    """A broker was heard, even if it cannot be answered now: it is not silent."""
+    broker = state.broker(request.broker_id)
+    if broker is not None and not broker.fenced and broker.broker_epoch == request.broker_epoch:
+        now_ms = context.runtime.now_ms()
+        context.heartbeats.touch(broker.broker_id, request.current_metadata_offset, now_ms)
+
+
+def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: Context) -> Decision:
+    """A broker says that it is there and what it wants."""
+    now_ms, version = context.runtime.now_ms(), state.metadata_version
+    transition, response = broker_heartbeat(state, context.heartbeats, request, now_ms)
+    result = OperationResult(broker_heartbeat=response)
+    broker = state.broker(request.broker_id)
+    if broker is None:
+        raise LookupError(f"broker {request.broker_id} has just been there")
+    has_failed = _has_failed(state, broker, request, context)
+    has_none = bool(broker.log_dirs) and set(broker.log_dirs) <= set(request.offline_log_dirs)
+    if transition is Transition.UNFENCE and (has_failed or has_none or context.departing[broker.broker_id]):
+        transition, response.is_fenced = Transition.NONE, True  # not before its partitions know; it asks again
+
+    def session_follows(end_offset: Offset) -> None:
+        present = state.broker(request.broker_id)
+        is_overtaken = present is None or present.broker_epoch != request.broker_epoch or present.fenced
+        if transition is not Transition.CONTROLLED_SHUTDOWN or not is_overtaken:
+            carried_out(context.heartbeats, request, transition, end_offset, now_ms)
+
+    match transition:
+        case Transition.FENCE:
+            records, pages = [fence_record(broker, version)], departure(state, broker.broker_id)
+            return _leaving(broker.broker_id, records, result, pages, context)
+        case Transition.UNFENCE:
+            records, arrival = [unfence_record(broker, version)], _arrival(state)
+            return Decision(records, result, arrival, answer_waits_for_pages=False, on_appended=session_follows)
+        case Transition.CONTROLLED_SHUTDOWN:
+            records, pages = [controlled_shutdown_record(broker, version)], departure(state, broker.broker_id)
+            return Decision(records, result, pages, answer_waits_for_pages=False, on_done=session_follows)
+    if has_failed:
+        return _without_directories(state, broker, frozenset(request.offline_log_dirs), result, context)
+    return Decision([], result)
+
+
+def fence(state: MetadataState, request: FenceBrokerRequest, context: Context) -> Decision:
+    """An operator fences a broker, until its next heartbeat."""
+    records, response = fence_broker(state, request)
+    result = OperationResult(fence_broker=response)
+    if not records:
+        return Decision([], result)
+    return _leaving(request.broker_id, records, result, departure(state, request.broker_id), context)
+
+
+def fence_silent(state: MetadataState, broker_id: int, context: Context) -> Decision:
+    """A broker whose session is over is fenced."""
+    broker = state.broker(broker_id)
+    if broker is None or broker.fenced:
+        context.heartbeats.forget(broker_id)
+        return Decision([])
+    records = [fence_record(broker, state.metadata_version)]
+    decision = _leaving(broker_id, records, OperationResult(), departure(state, broker_id), context)
+
+    def on_appended(end_offset: Offset) -> None:
+        context.heartbeats.expire(broker_id)  # not before: if the append is refused it must be tried again
+        decision.on_appended(end_offset)
+
+    return decision._replace(on_appended=on_appended)
+
+
+def _leaving(
+    broker_id: int, records: list[MetadataRecord], result: OperationResult, pages: Pages, context: Context
+) -> Decision:
+    """A broker is fenced by `records`, if it is not yet, and by `pages` taken out of its partitions."""
+
+    def on_appended(end_offset: Offset) -> None:
+        context.heartbeats.forget(broker_id)
+        context.failed_directories.pop(broker_id, None)
+        context.departing[broker_id] += 1
+
+    def on_done(end_offset: Offset) -> None:
+        context.departing[broker_id] -= 1
+
+    return Decision(records, result, pages, on_appended=on_appended, on_done=on_done)
+
+
+def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: Context) -> Decision:
+    """A broker goes for good: fenced first, then out of every ISR, then its registration is removed."""
+    records, response = unregister_broker(state, request)
+    broker_id = request.broker_id
+    broker = state.broker(broker_id)
+    is_fenced = broker is None or broker.fenced
+
+    def closing() -> list[MetadataRecord]:
+        present = state.broker(broker_id)
+        if present is not None and broker is not None and present.broker_epoch == broker.broker_epoch:
+            return records
+        raise ProtocolError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED if present is None else ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker {broker_id} {'was unregistered by somebody else' if present is None else 'has registered anew'}"
+            " meanwhile; nothing more was done",
+        )
+
+    first = [] if is_fenced or broker is None else [fence_record(broker, state.metadata_version)]
+    pages = departure(state, broker_id, may_have_lost_data=True, closing=closing)
+    return _leaving(broker_id, first, OperationResult(unregister_broker=response), pages, context)
+
+
+def left_behind(state: MetadataState, context: Context) -> Iterator[Decision]:
+    """What the controller before may not have finished.
+
+    Partitions may count on brokers that are gone, and may have no leader though one came back.
+    """
+    yield Decision([], pages=_arrival(state))
+    for broker_id, broker in state.brokers().items():
+        if broker.fenced:
+            pages = departure(state, broker_id, may_have_lost_data=broker.unclean_shutdown)
+            yield _leaving(broker_id, [], OperationResult(), pages, context)
+        elif broker.in_controlled_shutdown:
+            yield Decision([], pages=departure(state, broker_id))
+
+
+def departure(
+    state: MetadataState,
+    broker_id: int,
+    *,
+    may_have_lost_data: bool = False,
+    closing: Callable[[], list[MetadataRecord]] = list,
+) -> PartitionPages:
+    """A broker leaves the ISR and the leadership of all its partitions."""
+    return PartitionPages(
+        [led_by(state, broker_id), assigned_to(state, broker_id)],
+        lambda page: partitions_without(state, broker_id, page, may_have_lost_data=may_have_lost_data),
+        closing,
+    )
+
+
+def _arrival(state: MetadataState) -> PartitionPages:
+    """What nobody leads gets a leader, where there is one now."""
+    return PartitionPages([led_by(state, NO_LEADER)], lambda page: leaders_where_none(state, page))
+
+
+def _has_failed(
+    state: MetadataState, broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: Context
+) -> bool:
+    """Whether the broker names log directories that this controller has not heard of as failed."""
+    known = context.failed_directories.get(broker.broker_id, frozenset())
+    return state.metadata_version >= METADATA_VERSION_DIRECTORIES and not known.issuperset(request.offline_log_dirs)
+
+
+def _without_directories(
+    state: MetadataState,
+    broker: RegisterBrokerRecord,
+    offline: frozenset[bytes],
+    result: OperationResult,
+    context: Context,
+) -> Decision:
+    """The replicas in directories that have failed leave the ISR and the leadership; if all have, the broker does."""
+    broker_id, version = broker.broker_id, state.metadata_version
+
+    def on_appended(end_offset: Offset) -> None:
+        context.failed_directories[broker_id] = context.failed_directories.get(broker_id, frozenset()) | offline
+
+    online = [directory for directory in broker.log_dirs if directory not in offline]
+    if not online:
+        first = [] if broker.fenced else [fence_record(broker, version)]
+        leaving = _leaving(broker_id, first, result, departure(state, broker_id), context)
+
+        def on_leaving(end_offset: Offset) -> None:
+            leaving.on_appended(end_offset)
+            on_appended(end_offset)
+
+        return leaving._replace(on_appended=on_leaving)
+    pages = PartitionPages(
+        [led_by(state, broker_id), assigned_to(state, broker_id)],
+        lambda page: partitions_without_directories(state, broker_id, offline, page),
+    )
+    is_news = bool(failed_directories(broker, offline))
+    records = [directories_record(broker, online, version)] if is_news else []
+    return Decision(records, result, pages, answer_waits_for_pages=False, on_appended=on_appended)

@@ -1,0 +1,53 @@
+"""What deciding on an operation comes to, and what it may use beside the metadata and the request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from kraftpb.v1.admin_pb2 import OperationResult
+from kraftpb.v1.metadata_pb2 import MetadataRecord
+from raft.core.types import Offset
+from raft.runtime import Runtime
+from statemachine.broker_heartbeats import BrokerHeartbeats
+from statemachine.controller_config import ControllerConfig
+from statemachine.pages import Pages
+
+
+def _nothing(end_offset: Offset) -> None:
+    """Nobody needs to know."""
+
+
+class Decision(NamedTuple):
+    """What an operation comes to, or what the controller does by itself."""
+
+    records: list[MetadataRecord]
+    """Appended first and together; may be none."""
+    result: OperationResult = OperationResult()
+    """The answer, if the records are committed."""
+    pages: Pages | None = None
+    """Further records."""
+    answer_waits_for_pages: bool = True
+    """Whether the answer is given when the pages are committed, too."""
+    on_appended: Callable[[Offset], None] = _nothing
+    """Called with the log's end when `records` are appended."""
+    on_done: Callable[[Offset], None] = _nothing
+    """Called with the log's end when the last page is appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What decisions may use. Only `on_appended` and `on_done` may change it, and a heartbeat that notes contact."""
+
+    cluster_id: str
+    random: Random
+    runtime: Runtime
+    heartbeats: BrokerHeartbeats
+    config: ControllerConfig
+    departing: Counter[int] = field(default_factory=Counter)
+    """How many times over a broker is being taken out of its partitions: it is not unfenced before that is done."""
+    failed_directories: dict[int, frozenset[bytes]] = field(default_factory=dict)
+    """The log directories of each broker that this controller has taken replicas out of, or is about to."""

@@ -1,0 +1,108 @@
+"""Which function decides on which operation."""
+
+from __future__ import annotations
+
+from kraftpb.v1.admin_pb2 import Operation, OperationResult, RemoteLogMetadataResponse
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
+from statemachine import broker_lifecycle
+from statemachine.decisions import Context, Decision
+from statemachine.operations.acls import create_acls, delete_acls
+from statemachine.operations.alter_partition import alter_partition
+from statemachine.operations.brokers import register_controller
+from statemachine.operations.configs import alter_configs
+from statemachine.operations.create_partitions import create_partitions
+from statemachine.operations.directories import assign_replicas_to_dirs
+from statemachine.operations.elections import elect_leaders
+from statemachine.operations.features import update_features
+from statemachine.operations.producer_ids import allocate_producer_ids
+from statemachine.operations.quotas import alter_client_quotas
+from statemachine.operations.reassignments import alter_partition_reassignments
+from statemachine.operations.remote_log import add_segment, put_partition_delete, update_segment
+from statemachine.operations.topics import create_topics, delete_topics
+from statemachine.state import MetadataState
+
+
+def decide(state: MetadataState, operation: Operation, context: Context, next_offset: Offset) -> Decision:
+    """What `operation` comes to, if its records start at `next_offset`. Raises ProtocolError."""
+    kind = operation.WhichOneof("operation")
+    match kind:
+        case "register_broker":
+            return broker_lifecycle.register(state, operation.register_broker, context, next_offset)
+        case "broker_heartbeat":
+            return broker_lifecycle.heartbeat(state, operation.broker_heartbeat, context)
+        case "fence_broker":
+            return broker_lifecycle.fence(state, operation.fence_broker, context)
+        case "unregister_broker":
+            return broker_lifecycle.unregister(state, operation.unregister_broker, context)
+        case "create_topics" | "delete_topics" | "create_partitions":
+            return _on_topics(state, operation, context)
+        case "add_remote_log_segment" | "update_remote_log_segment" | "put_remote_partition_delete":
+            return _on_remote_log(state, operation)
+        case "create_acls":
+            records, created = create_acls(state, operation.create_acls, context.random)
+            return Decision(records, OperationResult(create_acls=created))
+    return _on_the_rest(state, operation)
+
+
+def _on_topics(state: MetadataState, operation: Operation, context: Context) -> Decision:
+    match operation.WhichOneof("operation"):
+        case "create_topics":
+            records, created = create_topics(state, operation.create_topics, context.random)
+            return Decision(records, OperationResult(create_topics=created))
+        case "delete_topics":
+            records, deleted = delete_topics(
+                state,
+                operation.delete_topics,
+                now_ms=context.runtime.wall_clock_ms(),
+                deletion_enabled=context.config.delete_topic_enable,
+            )
+            return Decision(records, OperationResult(delete_topics=deleted))
+    records, more = create_partitions(state, operation.create_partitions, context.random)
+    return Decision(records, OperationResult(create_partitions=more))
+
+
+def _on_remote_log(state: MetadataState, operation: Operation) -> Decision:
+    match operation.WhichOneof("operation"):
+        case "add_remote_log_segment":
+            records = add_segment(state, operation.add_remote_log_segment)
+        case "update_remote_log_segment":
+            records = update_segment(state, operation.update_remote_log_segment)
+        case _:
+            records = put_partition_delete(state, operation.put_remote_partition_delete)
+    return Decision(records, OperationResult(remote_log_metadata=RemoteLogMetadataResponse()))
+
+
+def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
+    match operation.WhichOneof("operation"):
+        case "alter_partition":
+            records, altered = alter_partition(state, operation.alter_partition)
+            return Decision(records, OperationResult(alter_partition=altered))
+        case "elect_leaders":
+            records, elected = elect_leaders(state, operation.elect_leaders)
+            return Decision(records, OperationResult(elect_leaders=elected))
+        case "alter_partition_reassignments":
+            records, moved = alter_partition_reassignments(state, operation.alter_partition_reassignments)
+            return Decision(records, OperationResult(alter_partition_reassignments=moved))
+        case "assign_replicas_to_dirs":
+            records, assigned = assign_replicas_to_dirs(state, operation.assign_replicas_to_dirs)
+            return Decision(records, OperationResult(assign_replicas_to_dirs=assigned))
+        case "allocate_producer_ids":
+            records, ids = allocate_producer_ids(state, operation.allocate_producer_ids)
+            return Decision(records, OperationResult(allocate_producer_ids=ids))
+        case "alter_configs":
+            records, configured = alter_configs(state, operation.alter_configs)
+            return Decision(records, OperationResult(alter_configs=configured))
+        case "update_features":
+            records, updated = update_features(state, operation.update_features)
+            return Decision(records, OperationResult(update_features=updated))
+        case "alter_client_quotas":
+            records, limited = alter_client_quotas(state, operation.alter_client_quotas)
+            return Decision(records, OperationResult(alter_client_quotas=limited))
+        case "delete_acls":
+            records, deleted = delete_acls(state, operation.delete_acls)
+            return Decision(records, OperationResult(delete_acls=deleted))
+        case "register_controller":
+            records, registered = register_controller(state, operation.register_controller)
+            return Decision(records, OperationResult(register_controller=registered))
+    raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")

@@ -1,0 +1,230 @@
+"""CreateAcls and DeleteAcls: from a request and the latest state to records and an answer. Nothing changes here.
+
+Numbers are Kafka's (AclOperation, AclPermissionType, PatternType, and its ResourceType, which is not that of configs).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, Final
+
+from kraftpb.v1.admin_pb2 import (
+    AclFilter,
+    AclFilterResult,
+    AclResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.ids import random_id
+from statemachine.limits import check_record_count
+from statemachine.names import check_name_lengths, quoted
+from statemachine.rows import ACLS
+from statemachine.state import MetadataState
+
+ANY: Final = 1
+"""In filters: whatever it is."""
+
+TOPIC, CLUSTER, USER = 2, 4, 7
+RESOURCE_TYPES: Final = range(TOPIC, USER + 1)
+"""2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
+
+MATCH, LITERAL, PREFIXED = 2, 3, 4
+PATTERN_TYPES: Final = range(LITERAL, PREFIXED + 1)
+
+OPERATIONS: Final = range(2, 16)
+"""2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10 describe configs, 11 alter
+configs, 12 idempotent write, 13 create tokens, 14 describe tokens, 15 two-phase commit."""
+
+DENY, ALLOW = 2, 3
+PERMISSION_TYPES: Final = range(DENY, ALLOW + 1)
+
+WILDCARD: Final = "*"
+"""As the name of a literal pattern: every resource of the type."""
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only resource of its type."""
+
+COMPARISONS_MAX: Final = 500_000
+"""Filters times entries that one deletion may look at: half a second's work, in which nothing else is decided."""
+
+_Content = tuple[int, str, int, str, str, int, int]
+
+
+# --- CreateAcls -------------------------------------------------------------------------------------------------------
+
+
+def create_acls(
+    state: MetadataState, request: CreateAclsRequest, random: Random
+) -> tuple[list[MetadataRecord], CreateAclsResponse]:
+    """The records that create the valid entries, and an answer for each entry, in their order (CT-63).
+
+    Each gets a random id, whatever id the request says. One that is there already, or twice in the request, makes no
+    record and is answered with the id that it has. Raises ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many
+    for one batch (CT-12), INVALID_REQUEST if a name is far too long.
+    """
+    check_record_count(len(request.entries))
+    for entry in request.entries:
+        check_name_lengths((entry.resource_name, entry.principal, entry.host))
+    ids = {_content(entry): entry.id for entry in state.acls()}
+    taken = set(ids.values())
+    records: list[MetadataRecord] = []
+    response = CreateAclsResponse()
+    for entry in request.entries:
+        try:
+            check_acl(entry)
+        except ProtocolError as error:
+            response.results.add(error_code=error.code, error_message=error.args[0])
+            continue
+        content = _content(entry)
+        if content not in ids:
+            created = AccessControlEntryRecord()
+            created.CopyFrom(entry)
+            created.id = ids[content] = _new_id(taken, random)
+            records.append(MetadataRecord(access_control_entry=created))
+        response.results.append(AclResult(id=ids[content]))
+    return records, response
+
+
+def check_acl(entry: AccessControlEntryRecord) -> None:
+    """Raise ProtocolError(INVALID_REQUEST) unless there can be such an entry."""
+    _check_number("resource type", entry.resource_type, RESOURCE_TYPES)
+    _check_number("pattern type", entry.pattern_type, PATTERN_TYPES)
+    _check_number("operation", entry.operation, OPERATIONS)
+    _check_number("permission type", entry.permission_type, PERMISSION_TYPES)
+    if not entry.resource_name:
+        raise _invalid("the resource name is empty; give one, or * for all")
+    if entry.resource_type == CLUSTER and entry.resource_name != CLUSTER_NAME:
+        raise _invalid(f"the cluster's resource name is {CLUSTER_NAME}, not {quoted(entry.resource_name)}")
+    principal_type, _, principal_name = entry.principal.partition(":")
+    if not principal_type or not principal_name:
+        raise _invalid(f"{quoted(entry.principal)} is no principal; give its type and its name, such as User:alice")
+    if not entry.host:
+        raise _invalid("the host is empty; give an address, or * for all")
+
+
+def _new_id(taken: set[bytes], random: Random) -> bytes:
+    while True:
+        new_id = random_id(random)
+        if new_id not in taken:
+            taken.add(new_id)
+            return new_id
+
+
+def _content(entry: AccessControlEntryRecord) -> _Content:
+    """Everything but the id: what makes two entries equal."""
+    return (
+        entry.resource_type,
+        entry.resource_name,
+        entry.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission_type,
+    )
+
+
+# --- DeleteAcls -------------------------------------------------------------------------------------------------------
+
+
+def delete_acls(state: MetadataState, request: DeleteAclsRequest) -> tuple[list[MetadataRecord], DeleteAclsResponse]:
+    """The records that remove the entries that a valid filter matches, and an answer for each filter, in their order.
+
+    An entry that several filters match is in the answer to each, and removed once. Raises
+    ProtocolError(RECORD_LIST_TOO_LARGE) if more than one batch holds would be removed (CT-63), INVALID_REQUEST if there
+    are too many filters for so many entries, or a name is far too long.
+    """
+    for acl_filter in request.filters:
+        check_name_lengths((acl_filter.resource_name, acl_filter.principal, acl_filter.host))
+    entries = state.acls()
+    if len(request.filters) > max(1, COMPARISONS_MAX // max(1, len(entries))):
+        raise _invalid(
+            f"{len(request.filters)} filters over {len(entries)} entries are more than {COMPARISONS_MAX} comparisons;"
+            " divide the request"
+        )
+    removed: dict[bytes, None] = {}
+    response = DeleteAclsResponse()
+    for acl_filter in request.filters:
+        try:
+            matched = matching_acls(entries, acl_filter)
+        except ProtocolError as error:
+            response.filters.add(error_code=error.code, error_message=error.args[0])
+            continue
+        removed.update(dict.fromkeys(entry.id for entry in matched))
+        check_record_count(len(removed))
+        response.filters.append(AclFilterResult(deleted=matched))
+    records = [
+        MetadataRecord(remove_access_control_entry=RemoveAccessControlEntryRecord(id=acl_id)) for acl_id in removed
+    ]
+    return records, response
+
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+
+
+def describe_acls(connection: sqlite3.Connection, acl_filter: AclFilter) -> list[AccessControlEntryRecord]:
+    """The committed entries that the filter matches, by id; raises ProtocolError(INVALID_REQUEST) if it is none."""
+    return matching_acls([entry for _, entry in ACLS.find(connection)], acl_filter)
+
+
+def matching_acls(entries: Iterable[AccessControlEntryRecord], acl_filter: AclFilter) -> list[AccessControlEntryRecord]:
+    """The entries that the filter matches, in their order; raises ProtocolError(INVALID_REQUEST) if it is none."""
+    wanted = _wanted(acl_filter)
+    pattern_type: int = wanted.pop("pattern_type", ANY)
+    resource_name: str | None = wanted.pop("resource_name", None)
+    return [
+        entry
+        for entry in entries
+        if all(getattr(entry, field) == value for field, value in wanted.items())
+        and _pattern_matches(entry, pattern_type, resource_name)
+    ]
+
+
+def _wanted(acl_filter: AclFilter) -> dict[str, Any]:
+    """The fields that the filter is about and their values; raises ProtocolError(INVALID_REQUEST)."""
+    wanted: dict[str, Any] = {field.name: value for field, value in acl_filter.ListFields()}
+    for field, (what, numbers) in _NUMBERS.items():
+        if field in wanted:
+            _check_number(what, wanted[field], numbers)
+            if wanted[field] == ANY:
+                del wanted[field]
+    return wanted
+
+
+def _pattern_matches(entry: AccessControlEntryRecord, pattern_type: int, resource_name: str | None) -> bool:
+    """Whether the entry's pattern is sought: Kafka's ResourcePatternFilter.
+
+    MATCH stands for every pattern that covers the resource of that name; ANY for both types with exactly that name.
+    """
+    if pattern_type not in (ANY, MATCH, entry.pattern_type):
+        return False
+    if resource_name is None or resource_name == entry.resource_name:
+        return True
+    if pattern_type != MATCH:
+        return False
+    if entry.pattern_type == LITERAL:
+        return entry.resource_name == WILDCARD
+    return resource_name.startswith(entry.resource_name)
+
+
+_NUMBERS: Final[dict[str, tuple[str, Sequence[int]]]] = {
+    "resource_type": ("resource type", (ANY, *RESOURCE_TYPES)),
+    "pattern_type": ("pattern type", (ANY, MATCH, *PATTERN_TYPES)),
+    "operation": ("operation", (ANY, *OPERATIONS)),
+    "permission_type": ("permission type", (ANY, *PERMISSION_TYPES)),
+}
+"""The numbers that filters take, by field."""
+
+
+def _check_number(what: str, number: int, numbers: Sequence[int]) -> None:
+    if number not in numbers:
+        raise _invalid(f"the {what} is {number}; it must be between {numbers[0]} and {numbers[-1]}")
+
+
+def _invalid(reason: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)

@@ -1,0 +1,173 @@
+"""AlterConfigs, incremental: from alterations and the latest state to records and an answer. Nothing changes here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kraftpb.v1.admin_pb2 import AlterConfigsRequest, AlterConfigsResponse, AlteredResource, ConfigAlteration
+from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord
+from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.config_definitions import check_config, check_topic_configs, config_definition
+from statemachine.config_kinds import join_elements, split_elements
+from statemachine.limits import check_record_count
+from statemachine.names import check_name_lengths, quoted
+from statemachine.operations.elections import without_eligible
+from statemachine.operations.topics import repeats
+from statemachine.resources import CLUSTER_DEFAULT, ResourceType
+from statemachine.state import MetadataState
+
+MIN_ISR: Final = "min.insync.replicas"
+
+BROKER_ID_MAX: Final = 2**31 - 1
+
+KAFKAS_OTHER_TYPES: Final[dict[int, str]] = {8: "broker loggers", 16: "client metrics", 32: "groups"}
+"""What else has configs in Kafka. Nothing here logs, measures or coordinates groups for them to act on."""
+
+
+def alter_configs(
+    state: MetadataState, request: AlterConfigsRequest
+) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
+    """The records that alter the resources whose alterations are all valid, and an answer for each resource.
+
+    SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
+    altered as a whole or not at all. A topic's config that has that value already makes no record; a broker's always
+    does, as the broker takes it as the sign to load the value again (CT-60). Raises
+    ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
+    name is far too long.
+    """
+    check_record_count(len(request.alterations))
+    check_name_lengths(alteration.resource_name for alteration in request.alterations)
+    by_resource: dict[tuple[int, str], list[ConfigAlteration]] = {}
+    for alteration in request.alterations:
+        by_resource.setdefault((alteration.resource_type, alteration.resource_name), []).append(alteration)
+    records: list[MetadataRecord] = []
+    response = AlterConfigsResponse()
+    for (resource_type, resource_name), alterations in by_resource.items():
+        answer = AlteredResource(resource_type=resource_type, resource_name=resource_name)
+        try:
+            records += _alter_resource(state, resource_type, resource_name, alterations)
+        except ProtocolError as error:
+            answer.error_code, answer.error_message = error.code, error.args[0]
+        response.resources.append(answer)
+    return ([] if request.validate_only else records), response
+
+
+def check_resource(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
+    """Raise ProtocolError unless there is such a resource, and its configs are kept here."""
+    known_type = check_resource_type(resource_type)
+    if known_type is ResourceType.TOPIC:
+        if state.topic_id(resource_name) is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(resource_name)}")
+    elif resource_name != CLUSTER_DEFAULT:
+        broker_id = parse_broker_name(resource_name)
+        if state.broker(broker_id) is None:
+            raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    return known_type
+
+
+def check_resource_type(resource_type: int) -> ResourceType:
+    """The type of that number; raises ProtocolError(INVALID_REQUEST) unless such resources have configs here."""
+    if resource_type in KAFKAS_OTHER_TYPES:
+        what = f"configs of {KAFKAS_OTHER_TYPES[resource_type]} (resource type {resource_type}) are not supported"
+    elif resource_type in tuple(ResourceType):
+        return ResourceType(resource_type)
+    else:
+        what = f"resource type {resource_type} has no configs"
+    raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what}; use 2 for topics or 4 for brokers")
+
+
+def parse_broker_name(resource_name: str) -> int:
+    """The broker id that the name of a broker resource is; raises ProtocolError(INVALID_REQUEST) if it is none."""
+    if resource_name.isascii() and resource_name.isdigit() and len(resource_name) <= 10:
+        broker_id = int(resource_name)
+        if broker_id <= BROKER_ID_MAX and str(broker_id) == resource_name:  # "01" would be another resource than "1"
+            return broker_id
+    raise ProtocolError(
+        ErrorCode.INVALID_REQUEST,
+        f"{quoted(resource_name)} is no broker; give its id without leading zeros, or nothing for the default of all",
+    )
+
+
+def _alter_resource(
+    state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
+) -> list[MetadataRecord]:
+    resource_type = check_resource(state, type_number, resource_name)
+    for name in repeats(alteration.name for alteration in alterations):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
+    present = state.configs(resource_type, resource_name)
+    altered = dict(present)
+    records = []
+    for alteration in alterations:
+        value = _new_value(resource_type, alteration, present)
+        if value is None:
+            altered.pop(alteration.name, None)
+        else:
+            altered[alteration.name] = value
+        if resource_type is ResourceType.BROKER or value != present.get(alteration.name):
+            config = ConfigRecord(
+                resource_type=resource_type, resource_name=resource_name, name=alteration.name, value=value
+            )
+            records.append(MetadataRecord(config=config))
+    if resource_type is ResourceType.TOPIC:
+        check_topic_configs(altered)
+    if any(record.config.name == MIN_ISR for record in records):
+        records = [*_forget_eligible(state, resource_type, resource_name), *records]
+    return records
+
+
+def _forget_eligible(state: MetadataState, resource_type: ResourceType, resource_name: str) -> list[MetadataRecord]:
+    """What must come before a change of min.insync.replicas: see `without_eligible` (KIP-966).
+
+    The cluster's default is any partition's that sets none of its own; a broker's own value is nobody's.
+    """
+    if resource_type is ResourceType.BROKER:
+        return without_eligible(state, state.partitions_with_elr()) if resource_name == CLUSTER_DEFAULT else []
+    topic_id = state.topic_id(resource_name)
+    return [] if topic_id is None else without_eligible(state, state.partitions(topic_id))
+
+
+def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, present: Mapping[str, str]) -> str | None:
+    """The value that the alteration asks for, None for no value; raises ProtocolError(INVALID_CONFIG)."""
+    match alteration.kind:
+        case ConfigAlteration.SET:
+            check_config(resource_type, alteration.name, alteration.value)
+            return alteration.value
+        case ConfigAlteration.DELETE:
+            # One that an earlier version knew may be there and must be removable.
+            if alteration.name not in present:
+                config_definition(resource_type, alteration.name)
+            return None
+        case ConfigAlteration.APPEND | ConfigAlteration.SUBTRACT:
+            return _new_list(resource_type, alteration, present.get(alteration.name))
+    raise ProtocolError(
+        ErrorCode.INVALID_REQUEST,
+        f"{alteration.kind} is no kind of alteration; use 0 (SET), 1 (DELETE), 2 (APPEND) or 3 (SUBTRACT)",
+    )
+
+
+def _new_list(resource_type: ResourceType, alteration: ConfigAlteration, present: str | None) -> str | None:
+    """The list with the elements added or taken away; where none is set, the default's. `present` if nothing changes.
+
+    Raises ProtocolError(INVALID_CONFIG) if the config is no list or cannot have what would come of it.
+    """
+    definition = config_definition(resource_type, alteration.name)
+    is_append = alteration.kind == ConfigAlteration.APPEND
+    if not definition.is_list:
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG,
+            f"the {resource_type.name.lower()} config {alteration.name} is no list: its value"
+            f" {quoted(alteration.value)} cannot be {'appended' if is_append else 'subtracted'}; use SET",
+        )
+    before = split_elements(definition.default if present is None else present)
+    given = dict.fromkeys(split_elements(alteration.value))
+    if is_append:
+        there = set(before)
+        after = before + [element for element in given if element not in there]
+    else:
+        after = [element for element in before if element not in given]
+    if after == before:
+        return present
+    value = join_elements(after)
+    check_config(resource_type, alteration.name, value)
+    return value

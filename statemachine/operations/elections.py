@@ -1,0 +1,201 @@
+"""ElectLeaders, and the elections that the controller holds by itself (5.4, CT-19).
+
+From a request or a page of partitions and the latest metadata to records. Nothing changes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.limits import check_record_count
+from statemachine.names import check_name_lengths
+from statemachine.operations.finding import find_partition_by_name, partition_name
+from statemachine.operations.topics import repeats
+from statemachine.partition_change import NO_LEADER, Election, Target
+from statemachine.partition_context import PartitionChanges
+from statemachine.replay import changed_partition
+from statemachine.rows import Key
+from statemachine.state import MetadataState
+
+PARTITIONS_PER_PAGE: Final = 1_000
+"""How many partitions are read at a time when all are meant."""
+
+
+def elect_leaders(
+    state: MetadataState, request: ElectLeadersRequest
+) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
+    """The records of the elections that are asked for, and an answer for each partition, in their order.
+
+    Of all partitions only those are answered for which something was done or failed. Raises
+    ProtocolError(INVALID_REQUEST) if there is no such kind of election or a name is far too long,
+    RECORD_LIST_TOO_LARGE if the elections are too many for one batch (CT-12).
+    """
+    if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{request.election_type} is no type of election; use 0 (preferred) or 1 (unclean)",
+        )
+    is_unclean = request.election_type == ElectLeadersRequest.UNCLEAN
+    voting = _Voting(PartitionChanges(state), Election.UNCLEAN if is_unclean else Election.PREFERRED)
+    if request.HasField("partitions"):
+        _elect_named(state, request.partitions.partitions, voting)
+    else:
+        _elect_everywhere(state, voting)
+    return voting.records, ElectLeadersResponse(partitions=voting.results)
+
+
+class _Voting:
+    """The elections that one request has held so far."""
+
+    def __init__(self, changes: PartitionChanges, election: Election) -> None:
+        self._changes = changes
+        self._election = election
+        self.is_unclean = election is Election.UNCLEAN
+        self.records: list[MetadataRecord] = []
+        self.results: list[PartitionResult] = []
+
+    def is_needed(self, partition: PartitionRecord) -> bool:
+        """Whether a partition has not got the leader that the election is for."""
+        if self.is_unclean:
+            return partition.leader == NO_LEADER
+        return partition.leader != partition.replicas[0]
+
+    def elect(self, topic_name: str, partition: PartitionRecord) -> None:
+        """Hold the election; raises ProtocolError if it finds nobody."""
+        record = _elected(self._changes, partition, self._election)
+        if record is not None:
+            self.records.append(record)
+            check_record_count(len(self.records))
+            return
+        what = partition_name(topic_name, partition.partition_id)
+        if self.is_unclean:
+            raise ProtocolError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"{what} has no replica on a broker that is active; start one of {list(partition.replicas)}",
+            )
+        raise ProtocolError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"the preferred leader of {what}, broker {partition.replicas[0]}, is not active or not in sync;"
+            " wait until it is",
+        )
+
+    def answer(self, topic_name: str, partition_id: int, error: ProtocolError | None = None) -> None:
+        """Add the answer for a partition."""
+        result = PartitionResult(topic=topic_name, partition_id=partition_id)
+        if error is not None:
+            result.error_code, result.error_message = error.code, error.args[0]
+        self.results.append(result)
+
+
+def _elected(changes: PartitionChanges, partition: PartitionRecord, election: Election) -> MetadataRecord | None:
+    """The record that gives a partition another leader; None if the election would not."""
+    record = changes.change(partition, Target(election=election))
+    if record is None:
+        return None
+    leader = changed_partition(partition, record.partition_change).leader
+    return None if leader in (NO_LEADER, partition.leader) else record
+
+
+def _elect_named(state: MetadataState, references: Iterable[PartitionReference], voting: _Voting) -> None:
+    references = list(references)
+    check_record_count(len(references))
+    check_name_lengths(reference.topic for reference in references)
+    repeated = repeats((reference.topic, reference.partition_id) for reference in references)
+    for reference in references:
+        error = None
+        try:
+            partition = find_partition_by_name(state, reference.topic, reference.partition_id)
+            what = partition_name(reference.topic, reference.partition_id)
+            if (reference.topic, reference.partition_id) in repeated:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} is in the request more than once")
+            if not voting.is_needed(partition):
+                kind = "a leader" if voting.is_unclean else "its preferred leader"
+                raise ProtocolError(ErrorCode.ELECTION_NOT_NEEDED, f"{what} has {kind}, broker {partition.leader}")
+            voting.elect(reference.topic, partition)
+        except ProtocolError as refused:
+            error = refused
+        voting.answer(reference.topic, reference.partition_id, error)
+
+
+def _elect_everywhere(state: MetadataState, voting: _Voting) -> None:
+    after: Key | None = None
+    while True:
+        if voting.is_unclean:
+            page = state.partitions_led_by(NO_LEADER, after, PARTITIONS_PER_PAGE)
+        else:
+            page = state.all_partitions(after, PARTITIONS_PER_PAGE)
+        for partition in page:
+            if voting.is_needed(partition):
+                topic_name = state.topic_name(partition.topic_id) or ""
+                error = None
+                try:
+                    voting.elect(topic_name, partition)
+                except ProtocolError as refused:
+                    if refused.code is ErrorCode.RECORD_LIST_TOO_LARGE:
+                        raise
+                    error = refused
+                voting.answer(topic_name, partition.partition_id, error)
+        if len(page) < PARTITIONS_PER_PAGE:
+            return
+        after = (page[-1].topic_id, page[-1].partition_id)
+
+
+# --- the controller's own ---------------------------------------------------------------------------------------------
+
+
+def elect_preferred_where_needed(
+    state: MetadataState, partitions: Iterable[PartitionRecord], limit: int
+) -> list[MetadataRecord]:
+    """At most `limit` elections that bring partitions back to their preferred leader, if that can lead (CT-19)."""
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    for partition in partitions:
+        if len(records) >= limit:
+            break
+        preferred = partition.replicas[0]
+        if partition.leader == preferred:
+            continue
+        record = _elected(changes, partition, Election.PREFERRED)
+        if record is not None and record.partition_change.leader == preferred:
+            records.append(record)
+    return records
+
+
+def elect_unclean_where_allowed(
+    state: MetadataState, partitions: Iterable[PartitionRecord], limit: int
+) -> list[MetadataRecord]:
+    """At most `limit` unclean elections, for partitions without a leader whose topic allows it (CT-19).
+
+    unclean.leader.election.enable may have become true since the leader was lost.
+    """
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    for partition in partitions:
+        if len(records) >= limit:
+            break
+        if partition.leader == NO_LEADER and changes.allows_unclean(partition.topic_id):
+            record = _elected(changes, partition, Election.UNCLEAN)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def without_eligible(state: MetadataState, partitions: Iterable[PartitionRecord]) -> list[MetadataRecord]:
+    """Forget the eligible replicas of those of `partitions` that have somebody in sync.
+
+    It must come no later than the record that lowers their min.insync.replicas: from then on an ISR that was too small
+    may commit what the eligible do not have (KIP-966; Kafka's ClearElr record). Where the ISR is empty nobody commits
+    anything, so the eligible stay.
+    """
+    changes = PartitionChanges(state)
+    records = []
+    for partition in partitions:
+        if partition.isr and partition.eligible_leader_replicas:
+            record = changes.change(partition, Target(lost_data=partition.eligible_leader_replicas))
+            if record is not None:
+                records.append(record)
+    return records

@@ -1,0 +1,150 @@
+"""AlterPartitionReassignments: from a request and the latest metadata to records and an answer. Nothing changes here.
+
+A reassignment has two steps. First a partition gets its new replicas beside the old ones; when the new ones are in
+sync, an AlterPartition of its leader lets those go that are not in the target (CT-54). If all that shall stay are in
+sync already, one record does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kraftpb.v1.admin_pb2 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    OngoingReassignment,
+    PartitionReassignment,
+    PartitionResult,
+)
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.limits import check_record_count
+from statemachine.names import check_name_lengths
+from statemachine.operations.finding import find_partition_by_name, partition_name
+from statemachine.operations.topics import repeats
+from statemachine.partition_change import Target, directory_of
+from statemachine.partition_context import PartitionChanges
+from statemachine.rows import Key
+from statemachine.state import MetadataState
+
+PARTITIONS_PER_PAGE: Final = 1_000
+"""How many partitions are read at a time when all are listed."""
+
+
+def alter_partition_reassignments(
+    state: MetadataState, request: AlterPartitionReassignmentsRequest
+) -> tuple[list[MetadataRecord], AlterPartitionReassignmentsResponse]:
+    """The records that begin, replace or cancel reassignments, and an answer for each partition, in their order.
+
+    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    far too long.
+    """
+    check_record_count(len(request.partitions))
+    check_name_lengths(asked.topic for asked in request.partitions)
+    repeated = repeats((asked.topic, asked.partition_id) for asked in request.partitions)
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    response = AlterPartitionReassignmentsResponse()
+    for asked in request.partitions:
+        answer = PartitionResult(topic=asked.topic, partition_id=asked.partition_id)
+        try:
+            partition = find_partition_by_name(state, asked.topic, asked.partition_id)
+            if (asked.topic, asked.partition_id) in repeated:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{_what(asked)} is in the request more than once")
+            record = changes.change(partition, _target(changes, partition, asked))
+            if record is not None:
+                records.append(record)
+        except ProtocolError as error:
+            answer.error_code, answer.error_message = error.code, error.args[0]
+        response.partitions.append(answer)
+    return records, response
+
+
+def _target(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
+    # Replicas that a reassignment under way was only adding are no part of what there was before (CT-55).
+    original = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
+    if asked.HasField("replicas"):
+        wanted = list(asked.replicas.ids)
+        _check_replicas(changes, wanted, asked)
+        adding = sorted(set(wanted) - set(original))
+        removing = sorted(set(original) - set(wanted))
+    elif is_reassigning(partition):
+        wanted, adding, removing = original, [], []
+    else:
+        raise ProtocolError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{_what(asked)} is not being reassigned; there is nothing to cancel"
+        )
+    replicas = [*wanted, *removing]
+    _check_survivors(changes, partition, replicas, asked)
+    return Target(replicas=replicas, adding=adding, removing=removing, election=changes.election(partition.topic_id))
+
+
+def is_reassigning(partition: PartitionRecord) -> bool:
+    """Whether a reassignment of the partition is under way."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _check_replicas(changes: PartitionChanges, wanted: Sequence[int], asked: PartitionReassignment) -> None:
+    if not wanted:
+        raise _invalid_assignment(f"{_what(asked)} would have no replicas; name at least one broker")
+    for broker_id in repeats(wanted):
+        raise _invalid_assignment(f"{_what(asked)} would have broker {broker_id} more than once")
+    for broker_id in wanted:
+        if broker_id not in changes.brokers:
+            raise _invalid_assignment(
+                f"{_what(asked)} is assigned to broker {broker_id}, which is not registered; register it first"
+            )
+
+
+def _check_survivors(
+    changes: PartitionChanges, partition: PartitionRecord, replicas: Sequence[int], asked: PartitionReassignment
+) -> None:
+    """Refuse to drop every replica that has the data, as happens when only those that were being added have it.
+
+    If the topic allows an unclean election and somebody is there to be elected, that is held instead (CT-54).
+    """
+    with_data = {*partition.isr, *partition.eligible_leader_replicas}
+    if not with_data or with_data & set(replicas):
+        return
+    if not changes.allows_unclean(partition.topic_id):
+        raise _invalid_assignment(
+            f"{_what(asked)} would keep no replica that is in sync; wait until one of {list(replicas)} is, or set"
+            " unclean.leader.election.enable"
+        )
+    if not any(changes.can_lead(broker_id, directory_of(partition, broker_id)) for broker_id in replicas):
+        raise _invalid_assignment(
+            f"{_what(asked)} would keep no replica that is in sync or on an active broker; start one of"
+            f" {list(replicas)}"
+        )
+
+
+def _what(asked: PartitionReassignment) -> str:
+    return partition_name(asked.topic, asked.partition_id)
+
+
+def _invalid_assignment(reason: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def list_reassignments(state: MetadataState) -> list[OngoingReassignment]:
+    """The reassignments that are under way, by topic name and partition id."""
+    found: list[OngoingReassignment] = []
+    after: Key | None = None
+    while True:
+        page = state.all_partitions(after, PARTITIONS_PER_PAGE)
+        found += [
+            OngoingReassignment(
+                topic=state.topic_name(partition.topic_id) or "",
+                partition_id=partition.partition_id,
+                replicas=partition.replicas,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+                isr=partition.isr,
+            )
+            for partition in page
+            if is_reassigning(partition)
+        ]
+        if len(page) < PARTITIONS_PER_PAGE:
+            return sorted(found, key=lambda reassignment: (reassignment.topic, reassignment.partition_id))
+        after = (page[-1].topic_id, page[-1].partition_id)

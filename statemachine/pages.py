@@ -1,0 +1,93 @@
+"""Work that comes to more records than one batch holds: page by page over partitions (CT-12).
+
+Every page is decided on the state as it is when its turn comes, so other operations may run between two pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from statemachine.rows import Key
+from statemachine.state import MetadataState
+
+PAGE_PARTITIONS: Final = 200
+"""Up to ten milliseconds' worth."""
+
+FindPage = Callable[[Key | None, int], Sequence[PartitionRecord]]
+"""The partitions above a key (topic id, partition id), in the order of their keys, so many at most."""
+
+
+class Pages(Protocol):
+    """Records that come in pages."""
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The next page, maybe empty; None: there are no more. A page that is not empty is given until `appended`."""
+        ...
+
+    def appended(self) -> None:
+        """The page that was taken last is appended."""
+        ...
+
+
+class PartitionPages:
+    """What `decide` makes of the partitions that each of `find_pages` finds, and `closing` at last."""
+
+    def __init__(
+        self,
+        find_pages: Sequence[FindPage],
+        decide: Callable[[Sequence[PartitionRecord]], list[MetadataRecord]],
+        closing: Callable[[], list[MetadataRecord]] = list,
+    ) -> None:
+        self._sources = list(find_pages)
+        self._decide = decide
+        self._closing: Callable[[], list[MetadataRecord]] | None = closing
+        self._after: Key | None = None
+        self._page_end: Key | None = None
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The records of the next page."""
+        if not self._sources:
+            records = None if self._closing is None else self._closing()
+            if not records:
+                self._closing = None
+            return records
+        page = self._sources[0](self._after, PAGE_PARTITIONS)
+        if not page:
+            self._sources.pop(0)
+            self._after = None
+            return []
+        self._page_end = (page[-1].topic_id, page[-1].partition_id)
+        records = self._decide(page)
+        if not records:
+            self._after = self._page_end
+        return records
+
+    def appended(self) -> None:
+        """Go on behind the page."""
+        if self._sources:
+            self._after = self._page_end
+        else:
+            self._closing = None
+
+
+def led_by(state: MetadataState, broker_id: int) -> FindPage:
+    """Partitions that a broker leads; -1: nobody."""
+    return lambda after, limit: state.partitions_led_by(broker_id, after, limit)
+
+
+def assigned_to(state: MetadataState, broker_id: int) -> FindPage:
+    """Partitions of which a broker has a replica."""
+
+    def find(after: Key | None, limit: int) -> list[PartitionRecord]:
+        keys = state.partitions_assigned_to(broker_id, after, limit)
+        found = (state.partition(topic_id, partition_id) for topic_id, partition_id in keys)
+        return [partition for partition in found if partition is not None]
+
+    return find
+
+
+def all_of(state: MetadataState) -> FindPage:
+    """All partitions."""
+    return state.all_partitions

@@ -1,0 +1,93 @@
+"""One client's operations on their way to the controller, and the results on their way back.
+
+A client that does not take its answers is not listened to. Results that are ready together go out as one message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from kraftpb.v1 import admin_pb2
+from raft.core.errors import ErrorCode
+from raft.rpc.options import MESSAGE_BYTES_MAX
+from statemachine.controller import Controller
+from statemachine.limits import NOTHING_WRITTEN
+
+OPERATIONS_AT_A_TIME: Final = 1_000
+UNREAD_RESULTS_MAX: Final = 2_000
+"""With more answers than this not taken yet, no further operations are read from that stream."""
+
+RESULT_BYTES_SOFT_MAX: Final = 1024 * 1024
+"""An answer message holds about this much, and at least one result."""
+
+RESULT_BYTES_MAX: Final = MESSAGE_BYTES_MAX - RESULT_BYTES_SOFT_MAX - 1024
+"""A larger result is not sent: behind others, it would fit no message."""
+
+
+class ServedOperations:
+    """See the module."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._results: deque[admin_pb2.OperationResult] = deque()
+        self._unanswered = 0
+        self._is_read = False
+        self._result_came = asyncio.Event()
+        self._results_went = asyncio.Event()
+
+    async def read(self, batches: AsyncIterator[admin_pb2.OperationBatch]) -> None:
+        """Hand the operations of `batches` to the controller, no faster than the results are taken."""
+        try:
+            async for batch in batches:
+                operations = batch.operations
+                for start in range(0, len(operations), OPERATIONS_AT_A_TIME):
+                    await self._wait_for_room()
+                    some = operations[start : start + OPERATIONS_AT_A_TIME]
+                    self._unanswered += len(some)
+                    await self._controller.submit(some, self._put)
+        except BaseException:
+            self._unanswered = 0  # some will never be answered: let the stream end with the error, and wait for none
+            raise
+        finally:
+            self._is_read = True
+            self._result_came.set()
+
+    async def take(self) -> list[admin_pb2.OperationResult]:
+        """The results that are ready, at least one; none when all operations are answered, or `read` has failed."""
+        while not self._results and not (self._is_read and self._unanswered <= 0):
+            self._result_came.clear()
+            await self._result_came.wait()
+        taken: list[admin_pb2.OperationResult] = []
+        size_bytes = 0
+        while self._results and size_bytes < RESULT_BYTES_SOFT_MAX:
+            result = _sendable(self._results.popleft())
+            size_bytes += result.ByteSize()
+            taken.append(result)
+        self._results_went.set()
+        return taken
+
+    def _put(self, result: admin_pb2.OperationResult) -> None:
+        self._unanswered -= 1
+        self._results.append(result)
+        self._result_came.set()
+
+    async def _wait_for_room(self) -> None:
+        while len(self._results) > UNREAD_RESULTS_MAX:
+            self._results_went.clear()
+            await self._results_went.wait()
+
+
+def _sendable(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
+    """`result`, or an error in its place if it fits no message: that would break the stream for all others."""
+    if result.ByteSize() <= RESULT_BYTES_MAX:
+        return result
+    done = "nothing was written" if result.end_offset == NOTHING_WRITTEN else "the operation was carried out"
+    return admin_pb2.OperationResult(
+        correlation_id=result.correlation_id,
+        error_code=ErrorCode.RECORD_LIST_TOO_LARGE,
+        error_message=f"{done}, but the answer has {result.ByteSize()} bytes, too many for one message: divide it",
+        end_offset=result.end_offset,
+    )

@@ -1,0 +1,187 @@
+"""The metadata as decisions ask for it: by the names and ids that requests use, the latest of it, committed or not.
+
+Everything that turns a request into records (`statemachine.operations`) takes a `MetadataState` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftpb.v1.metadata_pb2 import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoteLogSegmentMetadataRecord,
+    RemotePartitionDeleteMetadataRecord,
+    TopicRecord,
+)
+from statemachine.features import METADATA_VERSION, METADATA_VERSION_MIN
+from statemachine.names import collision_key, may_collide
+from statemachine.resources import CLUSTER_DEFAULT, ResourceType
+from statemachine.rows import (
+    ACLS,
+    ASSIGNMENTS,
+    BROKERS,
+    CLIENT_QUOTAS,
+    CONFIGS,
+    CONTROLLERS,
+    FEATURES,
+    PARTITIONS,
+    PARTITIONS_BY_LEADER,
+    PARTITIONS_WITH_ELR,
+    PRODUCER_IDS,
+    REMOTE_PARTITION_DELETES,
+    REMOTE_SEGMENTS,
+    TOPICS,
+    TOPICS_BY_COLLISION,
+    TOPICS_BY_NAME,
+    Key,
+)
+from statemachine.view import View
+
+
+class MetadataState:
+    """A `View` with the questions that decisions ask. Records that it gives out must not be changed."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    # --- topics and partitions ----------------------------------------------------------------------------------------
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of the topic of that name."""
+        found = self._view.get(TOPICS_BY_NAME, (name,))
+        return None if found is None else found.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic of that id."""
+        found = self._view.get(TOPICS, (topic_id,))
+        return None if found is None else found.name
+
+    def topics(self) -> Iterator[TopicRecord]:
+        """All topics by name."""
+        return (topic for _, topic in self._view.find(TOPICS_BY_NAME))
+
+    def colliding_topic(self, name: str) -> str | None:
+        """Another topic whose name collides with `name`, if there is one."""
+        if not may_collide(name):
+            return None
+        found = self._view.find(TOPICS_BY_COLLISION, (collision_key(name),), limit=2)
+        return next((topic.name for _, topic in found if topic.name != name), None)
+
+    def partition(self, topic_id: bytes, partition_id: int) -> PartitionRecord | None:
+        """One partition. The id must have 16 bytes."""
+        return self._view.get(PARTITIONS, (topic_id, partition_id))
+
+    def partitions(self, topic_id: bytes) -> list[PartitionRecord]:
+        """The partitions of a topic, by id."""
+        return [partition for _, partition in self._view.find(PARTITIONS, (topic_id,))]
+
+    def all_partitions(self, after: Key | None = None, limit: int = -1) -> list[PartitionRecord]:
+        """Partitions by topic id and partition id, those above the key `after`: a page of all there are."""
+        return [partition for _, partition in self._view.find(PARTITIONS, (), after, limit)]
+
+    def partitions_led_by(self, broker_id: int, after: Key | None = None, limit: int = -1) -> list[PartitionRecord]:
+        """Partitions that a broker leads (-1: nobody), by topic id and partition id, those above the key `after`."""
+        key = None if after is None else (broker_id, *after)
+        return [partition for _, partition in self._view.find(PARTITIONS_BY_LEADER, (broker_id,), key, limit)]
+
+    def partitions_with_elr(self) -> list[PartitionRecord]:
+        """Partitions with replicas that may lead though not in sync (KIP-966), by topic id and partition id."""
+        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR)]
+
+    def leads_any(self, broker_id: int) -> bool:
+        """Whether a broker leads a partition."""
+        return bool(self.partitions_led_by(broker_id, limit=1))
+
+    def partitions_assigned_to(
+        self, broker_id: int, after: Key | None = None, limit: int = -1
+    ) -> list[tuple[bytes, int]]:
+        """The topic ids and partition ids of which a broker has a replica, those above the key `after`."""
+        key = None if after is None else (broker_id, *after)
+        return [(key[1], key[2]) for key, _ in self._view.find(ASSIGNMENTS, (broker_id,), key, limit)]
+
+    # --- brokers and controllers --------------------------------------------------------------------------------------
+
+    def broker(self, broker_id: int) -> RegisterBrokerRecord | None:
+        """The registration of a broker."""
+        return self._view.get(BROKERS, (broker_id,))
+
+    def brokers(self) -> dict[int, RegisterBrokerRecord]:
+        """All registrations by broker id, ascending."""
+        return {broker.broker_id: broker for _, broker in self._view.find(BROKERS)}
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker is registered, and neither fenced nor shutting down."""
+        broker = self.broker(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def controllers(self) -> dict[int, RegisterControllerRecord]:
+        """All registered controllers by id."""
+        return {controller.controller_id: controller for _, controller in self._view.find(CONTROLLERS)}
+
+    # --- configs, features, quotas, access control --------------------------------------------------------------------
+
+    def configs(self, resource_type: ResourceType, resource_name: str) -> dict[str, str]:
+        """The configs that are set for a resource."""
+        found = self._view.find(CONFIGS, (resource_type.value, resource_name))
+        return {config.name: config.value for _, config in found}
+
+    def topic_config(self, topic_name: str, name: str, default: str) -> str:
+        """A topic's config: its own, or the default that the cluster has for it, or else `default`."""
+        for resource_type, resource_name in ((ResourceType.TOPIC, topic_name), (ResourceType.BROKER, CLUSTER_DEFAULT)):
+            config = self._view.get(CONFIGS, (resource_type.value, resource_name, name))
+            if config is not None:
+                return config.value
+        return default
+
+    def features(self) -> dict[str, int]:
+        """The finalized level of each feature that is on."""
+        return {feature.name: feature.level for _, feature in self._view.find(FEATURES)}
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized metadata.version; a log that says none has the oldest."""
+        found = self._view.get(FEATURES, (METADATA_VERSION,))
+        return METADATA_VERSION_MIN if found is None else found.level
+
+    def client_quotas(self, entity_key: str) -> dict[str, float]:
+        """The quotas of one entity, which `rows.quota_entity_key` names."""
+        return {quota.key: quota.value for _, quota in self._view.find(CLIENT_QUOTAS, (entity_key,))}
+
+    def all_client_quotas(self) -> list[ClientQuotaRecord]:
+        """All quotas."""
+        return [quota for _, quota in self._view.find(CLIENT_QUOTAS)]
+
+    def acls(self) -> list[AccessControlEntryRecord]:
+        """All access control entries by id."""
+        return [entry for _, entry in self._view.find(ACLS)]
+
+    def next_producer_id(self) -> int:
+        """The first producer id that was not given away."""
+        found = self._view.get(PRODUCER_IDS, (1,))
+        return 0 if found is None else found.next_producer_id
+
+    # --- tiered storage -----------------------------------------------------------------------------------------------
+
+    def remote_segment(
+        self, topic_id: bytes, partition_id: int, segment_id: bytes
+    ) -> RemoteLogSegmentMetadataRecord | None:
+        """One remote segment."""
+        return self._view.get(REMOTE_SEGMENTS, (topic_id, partition_id, segment_id))
+
+    def remote_segments(
+        self, topic_id: bytes, partition_id: int, limit: int = -1
+    ) -> list[RemoteLogSegmentMetadataRecord]:
+        """The remote segments of a partition, by id."""
+        return [segment for _, segment in self._view.find(REMOTE_SEGMENTS, (topic_id, partition_id), limit=limit)]
+
+    def has_remote_segments(self, topic_id: bytes) -> bool:
+        """Whether a topic has remote segments."""
+        return next(iter(self._view.find(REMOTE_SEGMENTS, (topic_id,), limit=1)), None) is not None
+
+    def remote_partition_delete(self, topic_id: bytes, partition_id: int) -> RemotePartitionDeleteMetadataRecord | None:
+        """How far the deletion of a partition's remote data is; None if it is not being deleted."""
+        return self._view.get(REMOTE_PARTITION_DELETES, (topic_id, partition_id))

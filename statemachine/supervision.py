@@ -1,0 +1,136 @@
+"""What the active controller does by itself (CT-19): silent brokers are fenced, one at a time; leadership goes back to
+the preferred replicas; partitions without a leader whose topic allows it get an unclean one; an idle log gets a NoOp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord, PartitionRecord
+from raft.core.types import Offset
+from raft.runtime import Timer
+from statemachine.broker_lifecycle import NO_LEADER, fence_silent, left_behind
+from statemachine.decisions import Context, Decision
+from statemachine.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
+from statemachine.pages import PAGE_PARTITIONS, PartitionPages, all_of, led_by
+from statemachine.state import MetadataState
+
+ELECTIONS_PER_PASS_MAX = 1_000
+"""So many leaders go back to their preferred replica at a time (CT-19)."""
+
+REFUSED_PAUSE_MS = 100.0
+"""How long a broker that could not be fenced goes unfenced before the next attempt."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Supervised(Protocol):
+    """The controller, as its supervision sees it."""
+
+    @property
+    def state(self) -> MetadataState:
+        """The latest metadata."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it decides."""
+        ...
+
+    def carry_out(self, decision: Decision) -> bool:
+        """Append what a decision comes to; False if it has to wait."""
+        ...
+
+
+class Supervision:
+    """One controller's. Nothing happens while it is not active."""
+
+    def __init__(self, controller: Supervised, context: Context) -> None:
+        self._controller = controller
+        self._context = context
+        self._timers: dict[str, Timer] = {}
+        self._last_append_ms = 0.0
+
+    def start(self, end_offset: Offset) -> None:
+        """The controller is active, and the log ends at `end_offset`."""
+        state, context = self._controller.state, self._context
+        context.heartbeats.take_over(state.brokers().values(), end_offset, context.runtime.now_ms())
+        context.departing.clear()
+        context.failed_directories.clear()
+        for decision in left_behind(state, context):
+            self._controller.carry_out(decision)
+        self.watch_sessions()
+        config = context.config
+        if config.auto_leader_rebalance_enable:
+            self._repeat("balance", config.leader_imbalance_check_interval_seconds * 1_000, self._balance)
+        self._repeat("unclean", config.unclean_election_check_interval_ms, self._elect_unclean)
+        if config.metadata_max_idle_interval_ms:
+            self._repeat("idle", config.metadata_max_idle_interval_ms, self._append_if_idle)
+
+    def stop(self) -> None:
+        """It is no longer."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def appended(self) -> None:
+        """Records were appended."""
+        self._last_append_ms = self._context.runtime.now_ms()
+
+    # --- silent brokers -----------------------------------------------------------------------------------------------
+
+    def watch_sessions(self, least_ms: float = 0.0) -> None:
+        """Look again when the next session may be over, not before `least_ms`; to be called when a session begins."""
+        deadline_ms = self._context.heartbeats.next_deadline_ms
+        if deadline_ms is None or "sessions" in self._timers or not self._controller.is_active:
+            return  # a timer that is set comes early, if anything
+        delay_ms = max(least_ms, deadline_ms - self._context.runtime.now_ms())
+        self._timers["sessions"] = self._context.runtime.call_later(delay_ms, self._fence_stale)
+
+    def _fence_stale(self) -> None:
+        self._timers.pop("sessions", None)
+        context = self._context
+        broker_id = context.heartbeats.stale_broker(context.runtime.now_ms())
+        is_done = True
+        if broker_id is not None:
+            logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id)
+            is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
+        self.watch_sessions(0.0 if is_done else REFUSED_PAUSE_MS)
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def _repeat(self, name: str, interval_ms: float, task: Callable[[], None]) -> None:
+        if not self._controller.is_active:
+            return  # it has just been lost
+
+        def run() -> None:
+            self._timers[name] = self._context.runtime.call_later(interval_ms, run)
+            task()
+
+        self._timers[name] = self._context.runtime.call_later(interval_ms, run)
+
+    def _balance(self) -> None:
+        state, left = self._controller.state, ELECTIONS_PER_PASS_MAX
+
+        def decide(page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
+            nonlocal left
+            records = elect_preferred_where_needed(state, page, min(left, PAGE_PARTITIONS))
+            left -= len(records)
+            return records
+
+        self._controller.carry_out(Decision([], pages=PartitionPages([all_of(state)], decide)))
+
+    def _elect_unclean(self) -> None:
+        state = self._controller.state
+        pages = PartitionPages(
+            [led_by(state, NO_LEADER)], lambda page: elect_unclean_where_allowed(state, page, PAGE_PARTITIONS)
+        )
+        self._controller.carry_out(Decision([], pages=pages))
+
+    def _append_if_idle(self) -> None:
+        idle_ms = self._context.runtime.now_ms() - self._last_append_ms
+        if idle_ms >= self._context.config.metadata_max_idle_interval_ms:
+            self._controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))

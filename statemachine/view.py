@@ -1,0 +1,63 @@
+"""What replaying records needs of the metadata: keyed rows that can be looked up, set and removed.
+
+There are two views. `Changes` lies over a database and gathers what a transaction will change there; the controller's
+`Overlay` lies over the committed state and gathers what is not committed yet. Both replay records with the same code
+(`statemachine.replay`), so what the controller decides on is what every node will come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import merge
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from statemachine.rows import Key, Table, key_to_sql
+
+R = TypeVar("R")
+
+
+class CannotBe(Exception):
+    """Why a record cannot be true; whoever replays it knows its offset."""
+
+
+class View(Protocol):
+    """Metadata that can be read and changed. Records that it gives out must not be changed: put a copy."""
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """The record with that key."""
+        ...
+
+    def find(
+        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
+    ) -> Iterator[tuple[Key, R]]:
+        """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
+        ...
+
+    def put(self, table: Table[R], record: R) -> None:
+        """Set the record, in place of the one with its key."""
+        ...
+
+    def remove(self, table: Table[R], key: Key) -> None:
+        """Remove the record with that key, which must be there."""
+        ...
+
+    def remove_all(self, table: Table[R], prefix: Key) -> None:
+        """Remove every record whose key begins with `prefix`."""
+        ...
+
+
+def merged(
+    stored: Iterator[tuple[Key, R]], own: Mapping[Key, R | None], prefix: Key, after: Key | None, limit: int
+) -> Iterator[tuple[Key, R]]:
+    """What lies below with what lies above it, where None stands for "removed"; both by key, as SQLite orders keys."""
+    size, after_sql = len(prefix), None if after is None else key_to_sql(after)
+    above = sorted(
+        (key_to_sql(key), key)
+        for key in own
+        if key[:size] == prefix and (after_sql is None or key_to_sql(key) > after_sql)
+    )
+    below = ((key_to_sql(key), key, record) for key, record in stored if key not in own)
+    set_above = ((order, key, record) for order, key in above if (record := own[key]) is not None)
+    together = ((key, record) for _, key, record in merge(below, set_above, key=lambda entry: entry[0]))
+    return together if limit < 0 else islice(together, limit)

@@ -1,0 +1,50 @@
+"""Metadata for tests of decisions: records replayed over an empty database, committed or not."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
+from raft.core.types import Offset
+from statemachine.changes import Changes
+from statemachine.features import METADATA_VERSION, METADATA_VERSION_LATEST
+from statemachine.overlay import Overlay
+from statemachine.schema import create_in
+from statemachine.state import MetadataState
+from tests.statemachine.builders import CLUSTER_ID
+
+
+class Metadata(MetadataState):
+    """A state that takes records: `commit` puts them into the database, `append` into the overlay."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        create_in(self.connection, CLUSTER_ID)
+        self.overlay = Overlay(cast(Any, SimpleNamespace(reader=self.connection)))
+        self.end_offset = 0
+        super().__init__(self.overlay)
+
+    def commit(self, *records: MetadataRecord) -> Metadata:
+        """Apply `records` as committed."""
+        changes = Changes(self.connection)
+        changes.replay(records, self.end_offset)
+        changes.flush()
+        self.end_offset += len(records)
+        return self
+
+    def append(self, records: Iterable[MetadataRecord]) -> Metadata:
+        """Let `records` enter the overlay, as an operation's do when they are appended."""
+        appended = list(records)
+        if appended:
+            self.end_offset += len(appended)
+            self.overlay.replay(appended, Offset(self.end_offset))
+        return self
+
+
+def metadata(*records: MetadataRecord, version: int = METADATA_VERSION_LATEST) -> Metadata:
+    """A cluster of that metadata.version with `records` committed."""
+    level = MetadataRecord(feature_level=FeatureLevelRecord(name=METADATA_VERSION, level=version))
+    return Metadata().commit(level, *records)

@@ -1,0 +1,136 @@
+"""Metadata transactions: what is between begin and end takes effect at once, or not at all (CT-16)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import pytest
+
+from kraftpb.v1.metadata_pb2 import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+)
+from raft.listener import CommittedBatch
+from statemachine.replay import ReplayError
+from statemachine.rows import TOPICS
+from statemachine.schema import create_in
+from statemachine.tables import MetadataTables
+from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, topic
+
+BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))
+END = MetadataRecord(end_transaction=EndTransactionRecord())
+ABORT = MetadataRecord(abort_transaction=AbortTransactionRecord(reason="r"))
+
+
+def tables() -> MetadataTables:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    create_in(connection, CLUSTER_ID)
+    return MetadataTables(connection, digest_interval=3)
+
+
+def topics(made: MetadataTables) -> list[str]:
+    return sorted(record.name for _, record in TOPICS.find(made.connection))
+
+
+def test_ct16_nothing_of_an_open_transaction_is_applied_and_all_of_it_with_its_end() -> None:
+    made = tables()
+    before, begun, going_on, ended = log_of(
+        [[topic("a", 1)], [BEGIN, topic("b", 2)], [topic("c", 3)], [topic("d", 4), END]]
+    )
+    made.apply([before, begun])
+    assert (topics(made), made.applied.end_offset, made.has_open_transaction) == (["a"], 1, True)
+    made.apply([going_on])
+    assert (topics(made), made.applied.end_offset) == (["a"], 1)
+    made.apply([ended])
+    assert (topics(made), made.applied.end_offset) == (["a", "b", "c", "d"], 6)
+    assert not made.has_open_transaction
+
+
+def test_ct16_an_aborted_transaction_has_no_effect() -> None:
+    made = tables()
+    made.apply(log_of([[BEGIN, topic("b", 2)], [topic("c", 3)], [ABORT], [topic("d", 4)]]))
+    assert (topics(made), made.applied.end_offset) == (["d"], 5)
+
+
+def test_a_transaction_in_one_batch() -> None:
+    made = tables()
+    made.apply(log_of([[BEGIN, topic("b", 2), END], [BEGIN, topic("c", 3), ABORT]]))
+    assert (topics(made), made.applied.end_offset) == (["b"], 6)
+
+
+@pytest.mark.parametrize("aborts", [False, True])
+def test_however_the_log_is_cut_the_digest_is_the_same(aborts: bool) -> None:
+    log = log_of(
+        [
+            [topic("a", 1)],
+            [BEGIN, topic("b", 2)],
+            [no_op()],
+            [topic("c", 3)],
+            [ABORT if aborts else END],
+            [topic("d", 4)],
+        ]
+    )
+    at_once, one_by_one = tables(), tables()
+    at_once.apply(log)
+    for one in log:
+        one_by_one.apply([one])
+    assert at_once.applied == one_by_one.applied
+    assert at_once.state_digest == one_by_one.state_digest
+    assert [made.take_state_digests()[-1] for made in (at_once, one_by_one)] == [at_once.state_digest] * 2
+
+
+def test_an_aborted_one_and_an_ended_one_come_to_different_digests() -> None:
+    digests = set()
+    for last in (END, ABORT):
+        made = tables()
+        made.apply(log_of([[BEGIN, topic("b", 2)], [last]]))
+        digests.add(made.applied.digest)
+    assert len(digests) == 2
+
+
+def test_a_control_batch_may_come_between() -> None:
+    made = tables()
+    begun = batch(0, [BEGIN, topic("b", 2)])
+    made.apply([begun, batch(2, [], epoch=2, is_control=True), batch(3, [END], epoch=2)])
+    assert (topics(made), made.applied.end_offset, made.applied.epoch) == (["b"], 4, 2)
+
+
+def test_who_starts_again_is_given_the_open_transaction_again() -> None:
+    made = tables()
+    log = log_of([[topic("a", 1)], [BEGIN, topic("b", 2)], [topic("c", 3), END]])
+    made.apply(log[:2])
+    again = MetadataTables(made.connection, digest_interval=3)
+    assert again.applied.end_offset == 1
+    assert not again.has_open_transaction
+    again.apply(log[1:])
+    assert topics(again) == ["a", "b", "c"]
+
+
+def test_batches_of_an_open_transaction_that_come_twice_are_passed_over() -> None:
+    made = tables()
+    log = log_of([[BEGIN, topic("b", 2)], [topic("c", 3)], [END]])
+    made.apply(log[:2])
+    made.apply(log)
+    assert topics(made) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind"),
+    [
+        ([[BEGIN, topic("a", 1)], [BEGIN]], "begin_transaction"),
+        ([[BEGIN, BEGIN]], "begin_transaction"),
+        ([[topic("a", 1), BEGIN]], "begin_transaction"),
+        ([[END]], "end_transaction"),
+        ([[ABORT]], "abort_transaction"),
+        ([[BEGIN, END, topic("a", 1)]], "end_transaction"),
+    ],
+)
+def test_ct16_markers_where_none_may_be_end_the_process(runs: Sequence[Sequence[MetadataRecord]], kind: str) -> None:
+    made = tables()
+    log: list[CommittedBatch] = log_of(runs)
+    with pytest.raises(ReplayError, match=kind):
+        made.apply(log)
+    assert made.applied.end_offset == 0
