@@ -1,0 +1,1 @@
+"""Data brokers: they live by the committed metadata."""

@@ -1,0 +1,206 @@
+"""A broker's life with the controller: it registers, sends heartbeats, is fenced and unfenced, and shuts down (5.3).
+
+    async with BrokerLifecycle(client, broker_id=1, listeners=[("PLAINTEXT", "localhost", 9092)]) as life:
+        await life.unfenced()
+
+Registration is repeated until the controller takes it; a broker whose epoch is no longer the present one, because its
+session was over and somebody else has registered, registers anew. On leaving the context it shuts down controlled: its
+partitions get other leaders before it goes, as far as there are any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Final
+
+import structlog
+
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.storage.identifiers import random_uuid, uuid_to_text
+from statemachine.client import AdminClient
+from statemachine.descriptions import BrokerListener
+
+HEARTBEAT_INTERVAL_MS: Final = 2_000
+"""broker.heartbeat.interval.ms."""
+
+RETRY_MS: Final = 200
+"""How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
+
+SHUTDOWN_TIMEOUT_MS: Final = 10_000
+
+PORT_BASE: Final = 9_092
+"""Where `living_brokers` say that they listen: one port each, above this one."""
+
+_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+logger = structlog.get_logger(__name__)
+
+
+class BrokerLifecycle:
+    """One broker, for one event loop."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        *,
+        broker_id: int,
+        listeners: Sequence[BrokerListener | tuple[str, str, int]],
+        rack: str | None = None,
+        log_dirs: Sequence[str] | None = None,
+        heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
+        metadata_offset: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
+        """`metadata_offset` tells the end offset of the metadata that the broker has applied; without one, the broker
+        has none of its own and goes by the node that answers the client's reads. The client stays the caller's."""
+        self._client = client
+        self.broker_id = broker_id
+        self._listeners = listeners
+        self._rack = rack
+        self._log_dirs = log_dirs or [uuid_to_text(random_uuid())]
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._metadata_offset = metadata_offset or client.applied_end_offset
+        self._incarnation_id = uuid_to_text(random_uuid())
+        self._task: asyncio.Task[None] | None = None
+        self._is_unfenced = asyncio.Event()
+        self._may_go = asyncio.Event()
+        self._wakes = asyncio.Event()
+        self._is_leaving = False
+        self.broker_epoch: int = -1
+        """The epoch of its registration; -1 before the first."""
+        self.is_fenced = True
+        """What the last heartbeat was told."""
+
+    def start(self) -> None:
+        """Register as a new incarnation, and send heartbeats from now on."""
+        self._incarnation_id = uuid_to_text(random_uuid())
+        self.broker_epoch = -1
+        self._is_leaving = False
+        for event in (self._is_unfenced, self._may_go, self._wakes):
+            event.clear()
+        self._task = asyncio.create_task(self._live())
+
+    async def __aenter__(self) -> BrokerLifecycle:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.shut_down()
+        await self.stop()
+
+    async def unfenced(self) -> None:
+        """Return when the controller has unfenced it."""
+        waiting = asyncio.create_task(self._is_unfenced.wait())
+        task = self._task
+        if task is None:
+            raise RuntimeError("the broker has not been started: use it as a context")
+        await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            waiting.cancel()
+            await task  # raises what ended it
+
+    async def ended(self) -> None:
+        """Return when it says nothing more; raises what ended it."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
+        """Ask to go, until the controller lets it; whether it did in time."""
+        self._is_leaving = True
+        self._wakes.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._may_go.wait()
+        except TimeoutError:
+            logger.warning("the controller did not let the broker go in time", broker_id=self.broker_id)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Say nothing more, as a process does that dies."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        while not self._may_go.is_set():
+            try:
+                if self.broker_epoch < 0:
+                    await self._register()
+                await self._heartbeat()
+            except ProtocolError as error:
+                if error.code in _REGISTER_ANEW:
+                    self.broker_epoch = -1
+                    self._incarnation_id = uuid_to_text(random_uuid())
+                elif not _is_passing(error):
+                    raise
+                logger.info("broker not heard", broker_id=self.broker_id, reason=str(error))
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            await self._pause()
+
+    async def _register(self) -> None:
+        self.broker_epoch = await self._client.register_broker(
+            self.broker_id,
+            self._listeners,
+            rack=self._rack,
+            incarnation_id=self._incarnation_id,
+            log_dirs=self._log_dirs,
+        )
+
+    async def _heartbeat(self) -> None:
+        answer = await self._client.broker_heartbeat(
+            self.broker_id, self.broker_epoch, await self._metadata_offset(), want_shut_down=self._is_leaving
+        )
+        self.is_fenced = answer.is_fenced
+        (self._is_unfenced.clear if answer.is_fenced else self._is_unfenced.set)()
+        if answer.should_shut_down:
+            self._may_go.set()
+
+    async def _pause(self) -> None:
+        """Wait for the next heartbeat: less long while something is to change."""
+        is_waiting = self.is_fenced or self._is_leaving
+        pause_ms = min(RETRY_MS, self._heartbeat_interval_ms) if is_waiting else self._heartbeat_interval_ms
+        try:
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._wakes.wait()
+            self._wakes.clear()
+        except TimeoutError:
+            pass
+
+
+@asynccontextmanager
+async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> AsyncIterator[list[BrokerLifecycle]]:
+    """Brokers on this machine that are unfenced when the block begins, and fall silent when it ends."""
+    lives = [
+        BrokerLifecycle(client, broker_id=broker_id, listeners=[("PLAINTEXT", "localhost", PORT_BASE + broker_id)])
+        for broker_id in broker_ids
+    ]
+    try:
+        for life in lives:
+            life.start()
+        for life in lives:
+            await life.unfenced()
+        yield lives
+    finally:
+        for life in lives:
+            await life.stop()
+
+
+def _is_passing(error: ProtocolError) -> bool:
+    """Whether another attempt may go better: there is no controller now, or another incarnation still has a session."""
+    return error.code in (
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    )

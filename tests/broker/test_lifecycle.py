@@ -1,0 +1,68 @@
+"""A broker's life with a real cluster: it registers, lives by heartbeats, and hands over when it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.lifecycle import BrokerLifecycle, living_brokers
+from statemachine.client import AdminClient, NewTopic
+from statemachine.descriptions import BrokerDescription
+from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
+from tests.statemachine.waiting import until
+
+LISTENERS = [("PLAINTEXT", "localhost", 9092)]
+
+
+def client_of(cluster: AdminCluster) -> AdminClient:
+    return AdminClient(list(cluster.endpoints.values()), timeout_ms=20_000)
+
+
+async def the_broker(client: AdminClient) -> BrokerDescription:
+    (found,) = (await client.list_brokers()).brokers
+    return found
+
+
+async def test_it_is_unfenced_and_shuts_down_controlled(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        async with BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=50) as life:
+            await life.unfenced()
+            found = await the_broker(client)
+            assert (found.broker_epoch, found.fenced) == (life.broker_epoch, False)
+        assert (await the_broker(client)).fenced
+
+
+async def test_partitions_go_to_another_broker_when_one_shuts_down(tmp_path: Path) -> None:
+    async with (
+        admin_cluster(tmp_path) as cluster,
+        client_of(cluster) as client,
+        living_brokers(client, [1, 2]) as (first, _),
+    ):
+        await client.create_topics([NewTopic("clicks", assignments={0: [1, 2], 1: [2, 1]})])
+        assert await first.shut_down()
+        (topic,) = (await client.describe_topics(["clicks"])).topics
+        assert [partition.leader for partition in topic.partitions] == [2, 2]
+
+
+async def test_it_registers_anew_when_its_registration_is_gone(tmp_path: Path) -> None:
+    async with (
+        admin_cluster(tmp_path) as cluster,
+        client_of(cluster) as client,
+        BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=20) as life,
+    ):
+        await life.unfenced()
+        before = life.broker_epoch
+        await client.unregister_broker(1)
+        await until(lambda: life.broker_epoch > before and not life.is_fenced)
+
+
+async def test_it_lives_on_when_the_leader_changes(tmp_path: Path) -> None:
+    async with (
+        admin_cluster(tmp_path, voter_count=3) as cluster,
+        client_of(cluster) as client,
+        BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=50) as life,
+    ):
+        await life.unfenced()
+        await cluster.stop(await cluster.leader())
+        await cluster.leader()
+        await client.create_topics([NewTopic("clicks")])
+        assert not life.is_fenced
