@@ -34,7 +34,7 @@ WITH topics AS (
            max(topic) AS topic,
            max(offset) FILTER (WHERE record_type = 'REMOVE_TOPIC_RECORD') AS removed_offset,
            size(collect_set(partition)) AS partitions
-    FROM {log} WHERE topic_id IS NOT NULL
+    FROM {log} WHERE record_type IN ('TOPIC_RECORD', 'PARTITION_RECORD', 'REMOVE_TOPIC_RECORD')
     GROUP BY topic_id
 )
 """
@@ -57,7 +57,9 @@ FROM (
     SELECT count(*) AS topics, coalesce(sum(partitions), 0) AS partitions FROM topics WHERE removed_offset IS NULL
 ) live
 CROSS JOIN (
-    SELECT count(DISTINCT broker_id) AS brokers FROM {log} WHERE record_type = 'REGISTER_BROKER_RECORD'
+    SELECT count_if(last_type = 'REGISTER_BROKER_RECORD') AS brokers
+    FROM (SELECT max_by(record_type, offset) AS last_type FROM {log}
+          WHERE record_type IN ('REGISTER_BROKER_RECORD', 'UNREGISTER_BROKER_RECORD') GROUP BY broker_id)
 ) registered
 CROSS JOIN (
     SELECT count(*) AS configs
@@ -71,8 +73,10 @@ BROKERS: Final = (
     _TOPICS  # noqa: S608 - joins constants
     + """
 , partitions AS (
-    SELECT topic_id, partition, max_by(leader, offset) AS leader, max_by(replicas, offset) AS replicas
-    FROM {log} WHERE record_type = 'PARTITION_RECORD'
+    SELECT topic_id, partition,
+           max_by(leader, offset) FILTER (WHERE leader IS NOT NULL) AS leader,
+           max_by(replicas, offset) FILTER (WHERE replicas IS NOT NULL) AS replicas
+    FROM {log} WHERE record_type IN ('PARTITION_RECORD', 'PARTITION_CHANGE_RECORD')
     GROUP BY topic_id, partition
 ),
 held AS (

@@ -140,6 +140,10 @@ def _same(value: object) -> object:
     return value
 
 
+def _ids(value: metadata_pb2.BrokerIds) -> list[int]:
+    return list(value.ids)
+
+
 def _column(
     message: type[Message], column: str, field: str, convert: Callable[[Any], Any] | None = None
 ) -> tuple[str, str, bool, Callable[[Any], Any]]:
@@ -153,7 +157,12 @@ def _column(
 _BROKER = metadata_pb2.RegisterBrokerRecord
 _TOPIC = metadata_pb2.TopicRecord
 _PARTITION = metadata_pb2.PartitionRecord
+_PARTITION_CHANGE = metadata_pb2.PartitionChangeRecord
+_BROKER_CHANGE = metadata_pb2.BrokerRegistrationChangeRecord
 _CONFIG = metadata_pb2.ConfigRecord
+_SEGMENT = metadata_pb2.RemoteLogSegmentMetadataRecord
+_SEGMENT_UPDATE = metadata_pb2.RemoteLogSegmentMetadataUpdateRecord
+_REMOTE_DELETE = metadata_pb2.RemotePartitionDeleteMetadataRecord
 
 COLUMNS_OF_KIND: Final = {
     "register_broker": (
@@ -174,6 +183,37 @@ COLUMNS_OF_KIND: Final = {
         _column(_PARTITION, "partition_epoch", "partition_epoch"),
         _column(_PARTITION, "replicas", "replicas"),
         _column(_PARTITION, "isr", "isr"),
+    ),
+    "partition_change": (
+        _column(_PARTITION_CHANGE, "topic_id", "topic_id"),
+        _column(_PARTITION_CHANGE, "partition", "partition_id"),
+        _column(_PARTITION_CHANGE, "leader", "leader"),
+        _column(_PARTITION_CHANGE, "replicas", "replicas", _ids),
+        _column(_PARTITION_CHANGE, "isr", "isr", _ids),
+    ),
+    "unregister_broker": (
+        _column(metadata_pb2.UnregisterBrokerRecord, "broker_id", "broker_id"),
+        _column(metadata_pb2.UnregisterBrokerRecord, "broker_epoch", "broker_epoch"),
+    ),
+    "broker_registration_change": (
+        _column(_BROKER_CHANGE, "broker_id", "broker_id"),
+        _column(_BROKER_CHANGE, "broker_epoch", "broker_epoch"),
+        _column(_BROKER_CHANGE, "fenced", "fenced"),
+    ),
+    "remote_log_segment_metadata": (
+        _column(_SEGMENT, "topic_id", "topic_id"),
+        _column(_SEGMENT, "partition", "partition_id"),
+        _column(_SEGMENT, "broker_id", "broker_id"),
+    ),
+    "remote_log_segment_metadata_update": (
+        _column(_SEGMENT_UPDATE, "topic_id", "topic_id"),
+        _column(_SEGMENT_UPDATE, "partition", "partition_id"),
+        _column(_SEGMENT_UPDATE, "broker_id", "broker_id"),
+    ),
+    "remote_partition_delete_metadata": (
+        _column(_REMOTE_DELETE, "topic_id", "topic_id"),
+        _column(_REMOTE_DELETE, "partition", "partition_id"),
+        _column(_REMOTE_DELETE, "broker_id", "broker_id"),
     ),
     "config": (
         _column(_CONFIG, "resource_type", "resource_type", _resource_type),

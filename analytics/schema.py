@@ -42,13 +42,16 @@ COLUMNS: Final = (
     Column("topic", "STRING", "name of the topic, in TOPIC_RECORD only: a topic's other records carry its id"),
     Column("partition", "INT", "partition number"),
     Column(
-        "leader", "INT", "broker that leads the partition (-1: none); in LEADER_CHANGE the node that leads the quorum"
+        "leader",
+        "INT",
+        "broker that leads the partition (-1: none; null in a change: as before); in LEADER_CHANGE the node that leads"
+        " the quorum",
     ),
     Column("leader_epoch", "INT", "leader epoch of the partition"),
     Column("partition_epoch", "INT", "epoch of the partition's registration, one more with each change"),
     Column("replicas", "ARRAY<INT>", "brokers that hold the partition, the preferred leader first"),
     Column("isr", "ARRAY<INT>", "in-sync replicas of the partition"),
-    Column("broker_id", "INT", "broker that registers"),
+    Column("broker_id", "INT", "broker that registers, changes or goes; in tiering records the one that reports"),
     Column("broker_epoch", "BIGINT", "epoch of the broker's registration"),
     Column("fenced", "BOOLEAN", "whether the broker is fenced"),
     Column("rack", "STRING", "rack of the broker"),

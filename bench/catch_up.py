@@ -17,7 +17,7 @@ from bench.workload import (
     bench_cluster,
     execute_once,
     new_topic,
-    prepare,
+    prepared,
     set_config,
 )
 from kraftlog.cluster import LocalCluster
@@ -35,8 +35,8 @@ async def measure(records: int, directory: Path | None) -> dict[str, Any]:
     async with (
         bench_cluster(directory, "catch-up") as cluster,
         AdminClient(cluster.bootstrap_servers) as client,
+        prepared(client),
     ):
-        await prepare(client)
         await client.create_topics([new_topic(f"{TOPIC}-{number}") for number in range(TOPICS)])
         leader = await cluster.wait_for_leader()
         follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)

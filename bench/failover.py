@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench.figures import summary, times_table, write_json
 from bench.machine import machine
-from bench.workload import bench_cluster, check_result, create_topic_operation, prepare
+from bench.workload import bench_cluster, check_result, create_topic_operation, prepared
 from kraftlog.cluster import LocalCluster
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import NodeId
@@ -112,8 +112,8 @@ async def measure(rounds: int, directory: Path | None) -> dict[str, Any]:
     async with (
         bench_cluster(directory, "failover") as cluster,
         AdminClient(cluster.bootstrap_servers) as client,
+        prepared(client),
     ):
-        await prepare(client)
         writer = Writer(client)
         async with writer.writing():
             for _ in range(rounds):

@@ -15,7 +15,7 @@ from kraftlog.cluster import LocalCluster
 from kraftpb.v1 import admin_pb2
 from statemachine.client import AdminClient
 
-BROKERS: Final = 3
+BROKER_IDS: Final = (1, 2, 3)
 PARTITIONS_PER_TOPIC: Final = 100
 TOPICS_PER_OPERATION: Final = 99
 """With their partitions just below the 10,000 records that one operation may have."""
@@ -24,9 +24,7 @@ TIMEOUT_SECONDS: Final = 300.0
 
 
 async def fill(cluster: LocalCluster, client: AdminClient, partitions: int, console: Console) -> dict[str, Any]:
-    """Create topics of 100 partitions with three replicas, and wait until every node has applied them."""
-    for broker_id in range(1, BROKERS + 1):
-        await client.register_broker(broker_id, [("PLAINTEXT", "localhost", 9091 + broker_id)])
+    """Create topics of 100 partitions on the three brokers, which must live, and wait until every node has them."""
     await client.create_topics([new_topic(TOPIC)])
     topics = -(-partitions // PARTITIONS_PER_TOPIC)
     names = iter([f"filling-{number}" for number in range(topics)])
@@ -54,7 +52,7 @@ async def fill(cluster: LocalCluster, client: AdminClient, partitions: int, cons
 
 def _creation(names: Iterable[str]) -> admin_pb2.Operation:
     topics = [
-        admin_pb2.CreatableTopic(name=name, num_partitions=PARTITIONS_PER_TOPIC, replication_factor=BROKERS)
+        admin_pb2.CreatableTopic(name=name, num_partitions=PARTITIONS_PER_TOPIC, replication_factor=len(BROKER_IDS))
         for name in names
     ]
     return admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=topics), timeout_ms=60_000)

@@ -23,7 +23,7 @@ from rich.status import Status
 from bench.figures import summary, times_table, write_json
 from bench.machine import machine
 from bench.probe import Visibility, probe_command
-from bench.workload import OBSERVERS, VOTERS, bench_cluster, create_topic_operation, execute_once, prepare
+from bench.workload import OBSERVERS, VOTERS, bench_cluster, create_topic_operation, execute_once, prepared
 from raft.core.errors import ProtocolError
 from statemachine.client import AdminClient
 
@@ -70,8 +70,8 @@ async def measure(
                 command=probe_command(visibility.path),
             ) as cluster,
             AdminClient(cluster.bootstrap_servers) as client,
+            prepared(client),
         ):
-            await prepare(client)
             await _run(client, visibility, "warm-up", warm_up, None)
             return await _run(client, visibility, "topic", operations, progress)
 

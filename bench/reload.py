@@ -35,7 +35,7 @@ from rich.status import Status
 from rich.table import Table
 
 from bench.figures import summary, times_table, write_json
-from bench.filling import fill
+from bench.filling import BROKER_IDS, fill
 from bench.machine import machine
 from bench.observation import NodeLog, Observation, snapshot_sizes
 from bench.slow_listener import GO_ON, STOP, Tally, slow_listener_command
@@ -49,6 +49,7 @@ from bench.workload import (
     new_topic,
     set_config,
 )
+from broker.lifecycle import living_brokers
 from kraftlog.cluster import LocalCluster, start_command
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import NodeId
@@ -218,6 +219,7 @@ async def measure(
                 directory, f"reload-{policy}", settings=settings(policy, pause_seconds), command=command
             ) as cluster,
             AdminClient(cluster.bootstrap_servers) as client,
+            living_brokers(client, BROKER_IDS),
         ):
             await fill(cluster, client, partitions, console)
             writer = SteadyWriter(client)

@@ -17,12 +17,13 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.figures import summary, times_table, write_json
-from bench.filling import TIMEOUT_SECONDS, fill
+from bench.filling import BROKER_IDS, TIMEOUT_SECONDS, fill
 from bench.machine import machine
 from bench.targets import Target, targets_table
 from bench.throughput import single_operation
 from bench.transfer import measure_transfer
 from bench.workload import TOPIC, bench_cluster, execute_once
+from broker.lifecycle import living_brokers
 from kraftlog.cluster import LocalCluster
 from kraftlog.connection import connect
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
@@ -49,6 +50,7 @@ async def run(
     async with (
         bench_cluster(directory, "snapshot", settings=SETTINGS) as cluster,
         AdminClient(cluster.bootstrap_servers, timeout_ms=int(TIMEOUT_SECONDS * 1000)) as client,
+        living_brokers(client, BROKER_IDS),
     ):
         filling = await fill(cluster, client, partitions, console)
         with console.status("admin operations, nobody takes a snapshot") as status:

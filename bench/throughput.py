@@ -25,7 +25,7 @@ from bench.workload import (
     bench_cluster,
     execute_once,
     new_topic,
-    prepare,
+    prepared,
     set_config,
 )
 from kraftpb.v1 import admin_pb2
@@ -94,8 +94,8 @@ async def run(seconds: float, directory: Path | None, json_path: Path | None, co
         async with (
             bench_cluster(directory, "throughput") as cluster,
             AdminClient(cluster.bootstrap_servers) as client,
+            prepared(client),
         ):
-            await prepare(client)
             await client.create_topics([new_topic(f"{TOPIC}-{number}") for number in range(BATCH_TOPICS)])
             status.update(f"{CALLERS} callers, single operations")
             await load(client, CALLERS, WARM_UP_SECONDS, single_operation)

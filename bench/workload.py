@@ -8,6 +8,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from broker.lifecycle import living_brokers
 from kraftlog.cluster import Command, LocalCluster, start_command
 from kraftlog.cluster_directory import open_or_create
 from kraftpb.v1 import admin_pb2
@@ -40,10 +41,12 @@ async def bench_cluster(
             yield cluster
 
 
-async def prepare(client: AdminClient) -> None:
-    """Register one broker and create one topic, which the operations below need."""
-    await client.register_broker(BROKER_ID, [("PLAINTEXT", "localhost", 9092)])
-    await client.create_topics([new_topic(TOPIC)])
+@asynccontextmanager
+async def prepared(client: AdminClient) -> AsyncIterator[None]:
+    """Within the block there are one broker that is alive and one topic, which the operations below need."""
+    async with living_brokers(client, [BROKER_ID]):
+        await client.create_topics([new_topic(TOPIC)])
+        yield
 
 
 def new_topic(name: str) -> NewTopic:

@@ -84,7 +84,7 @@ class Run:
         async with AsyncExitStack() as stack:
             arena = await stack.enter_async_context(self._arena())
             self.workload = Workload(arena.cluster.bootstrap_servers, self._derived(), CLIENTS)
-            await self.workload.prepare()
+            await stack.enter_async_context(self.workload.prepared())
             followed = CommittedLog()
             following = asyncio.create_task(observe(arena.cluster.bootstrap_servers, followed))
             stack.callback(following.cancel)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from random import Random
 from typing import Final
 
+from broker.lifecycle import living_brokers
 from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
@@ -55,11 +57,12 @@ class Workload:
         """When writes were acknowledged, in seconds of CLOCK_MONOTONIC."""
         self.outcomes: Counter[Outcome] = Counter()
 
-    async def prepare(self) -> None:
-        """Make what the operations need. Raises ProtocolError."""
-        async with AdminClient(self._bootstrap) as client:
-            await client.register_broker(BROKER_ID, [("PLAINTEXT", "localhost", 9092)])
+    @asynccontextmanager
+    async def prepared(self) -> AsyncIterator[None]:
+        """Within the block there is what the operations need: a broker that lives, and topics. Raises ProtocolError."""
+        async with AdminClient(self._bootstrap) as client, living_brokers(client, [BROKER_ID]):
             await client.create_topics([_topic(name) for name in self._names(0)])
+            yield
 
     async def run(self) -> None:
         """Work until `stop`."""

@@ -6,11 +6,14 @@ leader's high watermark. Without a leader they are answered all the same, from w
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from broker.lifecycle import BrokerLifecycle
 from kraftlog.connection import describe_any, describe_node
 from kraftlog.endpoints import parse_node_id, parse_reachable_endpoint
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
@@ -113,6 +116,44 @@ async def register_broker(
         return await client.register_broker(broker_id, listeners, rack=rack)
 
 
+async def run_broker(
+    endpoints: Sequence[Endpoint],
+    broker_id: int,
+    listeners: Sequence[BrokerListener],
+    rack: str | None,
+    say: Callable[[str], None],
+) -> None:
+    """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ProtocolError."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with _client(endpoints) as client:
+        life = BrokerLifecycle(client, broker_id=broker_id, listeners=listeners, rack=rack)
+        async with life:
+            await life.unfenced()
+            say(f"Broker {broker_id} is unfenced, epoch {life.broker_epoch}.")
+            ended = asyncio.create_task(life.ended())
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if ended.done():
+                await ended
+            ended.cancel()
+        say(f"Broker {broker_id} has shut down.")
+
+
+async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
+    """Fence it until its next heartbeat. Raises ProtocolError."""
+    async with _client(endpoints) as client:
+        await client.fence_broker(broker_id)
+
+
+async def unregister_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
+    """Forget it. Raises ProtocolError."""
+    async with _client(endpoints) as client:
+        await client.unregister_broker(broker_id)
+
+
 async def alter_configs(
     endpoints: Sequence[Endpoint], entity_type: str, entity_name: str, changes: Mapping[str, str | None]
 ) -> None:
@@ -157,6 +198,35 @@ async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     async with _client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
     return [_broker(broker) for broker in listed.brokers]
+
+
+async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> list[dict[str, Any]]:
+    """What is known of one broker, one row per property. Raises ProtocolError if it is not registered."""
+    offset = await _committed_end_offset(endpoints)
+    async with _client(endpoints) as client:
+        listed = await client.list_brokers(min_applied_end_offset=offset)
+    found = next((broker for broker in listed.brokers if broker.broker_id == broker_id), None)
+    if found is None:
+        known = ", ".join(str(broker.broker_id) for broker in listed.brokers) or "none"
+        raise ProtocolError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; these are: {known}"
+        )
+    properties = {
+        **_broker(found),
+        "IncarnationId": found.incarnation_id,
+        "InControlledShutdown": found.in_controlled_shutdown,
+        "LogDirs": ", ".join(found.log_dirs),
+        "Features": ", ".join(f"{feature.name} {feature.min_level}-{feature.max_level}" for feature in found.features),
+    }
+    return [{"Property": name, "Value": value} for name, value in properties.items()]
+
+
+async def query(endpoints: Sequence[Endpoint], sql: str) -> tuple[Sequence[str], Sequence[tuple[Any, ...]]]:
+    """The columns and rows that one SQL statement finds. Raises ProtocolError."""
+    offset = await _committed_end_offset(endpoints)
+    async with _client(endpoints) as client:
+        answer = await client.query(sql, min_applied_end_offset=offset)
+    return answer.columns, answer.rows
 
 
 async def config_listing(endpoints: Sequence[Endpoint], entity_type: str, entity_name: str) -> list[dict[str, str]]:

@@ -22,6 +22,7 @@ from analytics.dependencies import require_java, require_pyspark
 from analytics.export import export_from
 from bench import failover, latency
 from bench.workload import OBSERVERS, VOTERS
+from broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog.agreement import node_counts
 from kraftlog.cluster import LocalCluster
 from kraftlog.cluster_directory import open_or_create
@@ -31,9 +32,11 @@ from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
 from statemachine.client import AdminClient, NewTopic
-from statemachine.descriptions import Counts
+from statemachine.descriptions import Counts, PartitionDescription
+from statemachine.partition_change import NO_LEADER
 
-BROKERS: Final = 3
+BROKER_IDS: Final = (1, 2, 3)
+FENCED_SECONDS_MAX: Final = 15.0
 TOPICS: Final = ("orders", "payments", "shipments")
 PARTITIONS: Final = 6
 FAILOVER_SECONDS_MAX: Final = 3.0
@@ -99,11 +102,14 @@ class Demo:
         async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
             await cluster.wait_for_leader()
             self._console.print(status_table(cluster, await describe_all(cluster)))
-            await self._create(client)
-            async with self._listening(cluster) as counter:
-                writer = await self._kill_the_leader(cluster, client)
-                await self._see_nothing_lost(cluster, writer)
-                await self._see_every_commit(cluster, counter)
+            self._say(f"{len(BROKER_IDS)} brokers register and send heartbeats")
+            async with living_brokers(client, BROKER_IDS) as brokers:
+                await self._create(client)
+                async with self._listening(cluster) as counter:
+                    await self._lose_a_broker(cluster, client, brokers[0])
+                    writer = await self._kill_the_leader(cluster, client)
+                    await self._see_nothing_lost(cluster, writer)
+                    await self._see_every_commit(cluster, counter)
             export_directory = await self._export(cluster)
             counts = {node_id: node_counts(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}
         await self._ask_spark(export_directory, counts)
@@ -113,10 +119,8 @@ class Demo:
     # --- the steps --------------------------------------------------------------------------------------------------
 
     async def _create(self, client: AdminClient) -> None:
-        self._say(f"registering {BROKERS} brokers, creating {len(TOPICS)} topics through the admin API")
-        for broker_id in range(1, BROKERS + 1):
-            await client.register_broker(broker_id, [("PLAINTEXT", "localhost", 9092 + broker_id)])
-        await client.create_topics([NewTopic(name, PARTITIONS, BROKERS) for name in TOPICS])
+        self._say(f"creating {len(TOPICS)} topics through the admin API")
+        await client.create_topics([NewTopic(name, PARTITIONS, len(BROKER_IDS)) for name in TOPICS])
         described = await client.describe_topics(TOPICS)
         for topic in described.topics:
             leaders = ", ".join(str(partition.leader) for partition in topic.partitions)
@@ -133,6 +137,28 @@ class Demo:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+
+    async def _lose_a_broker(self, cluster: LocalCluster, client: AdminClient, broker: BrokerLifecycle) -> None:
+        self._say(f"broker {broker.broker_id} falls silent; the controller fences it, and its partitions move")
+        led_before = await _led_by(client, broker.broker_id)
+        await broker.stop()
+        observer = cluster.endpoint(max(cluster.node_ids))
+        async with AdminClient([observer]) as reader:
+            started = time.monotonic()
+            while led_now := await _led_by(reader, broker.broker_id):
+                if time.monotonic() - started > FENCED_SECONDS_MAX:
+                    break
+                await asyncio.sleep(0.1)
+            seconds = time.monotonic() - started
+            followers = sum(broker.broker_id in partition.isr for partition in await _partitions(reader))
+            leaderless = await _led_by(reader, NO_LEADER)
+        self._check(
+            not led_now and not followers and not leaderless,
+            f"{len(led_before)} partitions that it led have other leaders {seconds:.1f} s later, seen on an observer;"
+            f" it is in {followers} ISRs, {len(leaderless)} partitions have no leader",
+        )
+        broker.start()
+        await broker.unfenced()
 
     async def _kill_the_leader(self, cluster: LocalCluster, client: AdminClient) -> failover.Writer:
         self._say("a client creates topics without a pause; the leader is killed with SIGKILL")
@@ -246,6 +272,14 @@ class Demo:
         for what in failed:
             self._console.print(f"  [bold red]✗[/bold red] {what}", highlight=False)
         return not failed
+
+
+async def _partitions(client: AdminClient) -> list[PartitionDescription]:
+    return [partition for topic in (await client.describe_topics(TOPICS)).topics for partition in topic.partitions]
+
+
+async def _led_by(client: AdminClient, broker_id: int) -> list[PartitionDescription]:
+    return [partition for partition in await _partitions(client) if partition.leader == broker_id]
 
 
 async def _spark_report(directory: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from raft.core.types import Offset
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
+from raft.runtime import AsyncioRuntime
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import SegmentedLog
@@ -100,7 +101,13 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
         def add_admin_service(server: grpc.aio.Server, node: Node) -> Sequence[str]:
             client = RaftClient(node)
             generator.tell(node.snapshot_taken)
-            controller = Controller(client, store, machine, random=random.Random())  # noqa: S311 (no secret)
+            controller = Controller(
+                client,
+                store,
+                machine,
+                runtime=AsyncioRuntime(),
+                random=random.Random(),  # noqa: S311 (no secret)
+            )
             machine.report_state_digests_to(client.report_state_digest)
             client.register(machine, start_offset=store.applied_end_offset or None)
             admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)

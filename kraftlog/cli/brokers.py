@@ -1,4 +1,4 @@
-"""`kraftlog brokers`: register and list."""
+"""`kraftlog brokers`: run the metadata side of one, list and describe them, fence and unregister."""
 
 from __future__ import annotations
 
@@ -13,23 +13,32 @@ from kraftlog.endpoints import NODE_ID_MAX
 app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
 
 COLUMNS = ("BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced")
+DESCRIPTION_COLUMNS = ("Property", "Value")
+
+BrokerId = Annotated[int, typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")]
+Listeners = Annotated[
+    list[str], typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="A listener; may be given again.")
+]
+Rack = Annotated[str | None, typer.Option("--rack", help="The rack that it stands in.")]
 
 
 @app.command()
-def register(
-    bootstrap_server: BootstrapServer,
-    broker_id: Annotated[int, typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")],
-    endpoint: Annotated[
-        list[str], typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="A listener; may be given again.")
-    ],
-    rack: Annotated[str | None, typer.Option("--rack", help="The rack that it stands in.")] = None,
-) -> None:
-    """Register a broker, so that topics can be placed on it."""
+def register(bootstrap_server: BootstrapServer, broker_id: BrokerId, endpoint: Listeners, rack: Rack = None) -> None:
+    """Register a broker. It is fenced until it sends heartbeats: see `kraftlog brokers run`."""
     from kraftlog.admin import parse_listener, register_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
     broker_epoch = run_async(register_broker(endpoints(bootstrap_server), broker_id, listeners, rack))
-    say(f"Registered broker {broker_id} with epoch {broker_epoch}.")
+    say(f"Registered broker {broker_id} with epoch {broker_epoch}; it is fenced until it sends heartbeats.")
+
+
+@app.command()
+def run(bootstrap_server: BootstrapServer, broker_id: BrokerId, endpoint: Listeners, rack: Rack = None) -> None:
+    """Live as a broker until Ctrl-C: register, send heartbeats, and hand over on the way out. It keeps no data yet."""
+    from kraftlog.admin import parse_listener, run_broker
+
+    listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
+    run_async(run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, say))
 
 
 @app.command("list")
@@ -38,3 +47,29 @@ def list_brokers(bootstrap_server: BootstrapServer, output: OutputOption = Outpu
     from kraftlog.admin import broker_listing
 
     print_rows(COLUMNS, run_async(broker_listing(endpoints(bootstrap_server))), output)
+
+
+@app.command()
+def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
+    """Everything that is known of one broker."""
+    from kraftlog.admin import broker_description
+
+    print_rows(DESCRIPTION_COLUMNS, run_async(broker_description(endpoints(bootstrap_server), broker_id)), output)
+
+
+@app.command()
+def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId) -> None:
+    """Take a broker out of every ISR and leadership. One that lives is unfenced by its next heartbeat."""
+    from kraftlog.admin import fence_broker
+
+    run_async(fence_broker(endpoints(bootstrap_server), broker_id))
+    say(f"Fenced broker {broker_id}.")
+
+
+@app.command()
+def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId) -> None:
+    """Forget a broker that will not come back. Its replicas stay assigned: reassign them."""
+    from kraftlog.admin import unregister_broker
+
+    run_async(unregister_broker(endpoints(bootstrap_server), broker_id))
+    say(f"Unregistered broker {broker_id}.")

@@ -16,17 +16,26 @@ from typing import Any, Final
 import typer
 
 from kraftlog.cli import (
+    acls,
     bench,
     brokers,
     configs,
     dump_log,
+    elect,
+    features,
     log,
     node,
+    partitions,
     quorum,
+    quotas,
+    reassign,
     restore,
     shell,
     snapshot,
+    sql,
+    tier,
     topics,
+    topics_apply,
     up,
     verify,
 )
@@ -52,10 +61,19 @@ log.add_to(app)
 verify.add_to(app)
 dump_log.add_to(app)
 shell.add_to(app)
+sql.add_to(app)
+elect.add_to(app)
 app.add_typer(quorum.app, name="quorum")
+topics_apply.add_to(topics.app)
 app.add_typer(topics.app, name="topics")
+app.add_typer(partitions.app, name="partitions")
+app.add_typer(reassign.app, name="reassign")
+app.add_typer(tier.app, name="tier")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(configs.app, name="configs")
+app.add_typer(features.app, name="features")
+app.add_typer(quotas.app, name="quotas")
+app.add_typer(acls.app, name="acls")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
 

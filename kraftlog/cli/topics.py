@@ -1,4 +1,4 @@
-"""`kraftlog topics`: create, list, describe, delete."""
+"""`kraftlog topics`: create, list, describe, alter, delete."""
 
 from __future__ import annotations
 
@@ -115,6 +115,33 @@ def describe(
         {"Topic": topic["Topic"], **partition} for topic in topics for partition in topic["Partitions"]
     ]
     print_rows(PARTITION_COLUMNS, rows, output)
+
+
+@app.command()
+def alter(
+    name: Name,
+    bootstrap_server: BootstrapServer,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", min=1, max=INT32_MAX, help="How many there shall be, the present ones included."),
+    ] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Set a config.")] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Unset a config.")
+    ] = None,
+) -> None:
+    """Give a topic more partitions, and set and unset its configs; nothing, if any of it is refused."""
+    from kraftlog.admin import parse_configs
+    from kraftlog.cluster_admin import alter_topic, topic_config_changes
+
+    if partitions is None and not config and not delete_config:
+        raise typer.BadParameter("give at least one of them", param_hint="--partitions / --config / --delete-config")
+    added = usage(parse_configs, config or [], "--config")
+    changes = usage(lambda of: topic_config_changes(name, of, delete_config or []), added, "--delete-config")
+    run_async(alter_topic(endpoints(bootstrap_server), name, partitions, changes))
+    altered = [f"{len(changes)} config{'' if len(changes) == 1 else 's'}"] if changes else []
+    altered += [f"it has {partitions} partitions now"] if partitions is not None else []
+    say(f"Altered topic {name}: {', '.join(altered)}.")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.lifecycle import living_brokers
 from kraftlog.config import NodeConfig
 from kraftlog.connection import describe_quorum
 from kraftlog.quorum import replication
@@ -122,8 +123,7 @@ async def running(base: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     try:
         for node_id in NODE_IDS:
             await nodes.start(node_id)
-        async with AdminClient(list(nodes.endpoints.values())) as client:
-            await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        async with AdminClient(list(nodes.endpoints.values())) as client, living_brokers(client, [1]):
             yield nodes, client
     finally:
         await nodes.close()

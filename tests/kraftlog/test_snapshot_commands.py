@@ -45,8 +45,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         asyncio.run(cluster.stop())
 
 
+@pytest.fixture(scope="module")
+def broker(cluster: LocalCluster) -> Iterator[None]:
+    """A broker that lives, so that topics can be placed."""
+    arguments = ("--id", 1, "--endpoint", "PLAINTEXT://localhost:9092")
+    line = command("brokers", "run", *arguments, "--bootstrap-server", cluster.bootstrap_servers[0])
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment(PYTHONUNBUFFERED="1")) as process:
+        assert process.stdout is not None
+        assert "is unfenced" in process.stdout.readline()
+        yield
+        process.terminate()
+
+
 @pytest.fixture
-def ask(run: Run, cluster: LocalCluster) -> Run:
+def ask(run: Run, cluster: LocalCluster, broker: None) -> Run:
     """Runs a command against that node; an address where nobody is comes before its own."""
 
     def ask(*arguments: object) -> Finished:
@@ -63,7 +75,6 @@ def data(cluster: LocalCluster) -> Path:
 
 def taken(ask: Run, name: str) -> dict[str, object]:
     """Change something, and have a snapshot of it."""
-    assert ask("brokers", "register", "--id", 1, "--endpoint", "PLAINTEXT://localhost:9092").code == 0
     assert ask("topics", "create", name, "--partitions", 2, "--config", "retention.ms=5").code == 0
     created: dict[str, object] = ask("snapshot", "create", "--output", "json").json()
     assert created["IsNew"] is True

@@ -1,0 +1,76 @@
+"""`kraftlog features`: metadata.version and the others, in the words of kafka-features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
+from kraftlog.cli.output import print_rows, say
+
+if TYPE_CHECKING:
+    from statemachine.cluster_descriptions import UpgradeType
+
+app = typer.Typer(help="Features and their levels.", no_args_is_help=True, rich_markup_mode=None)
+
+COLUMNS = ("Feature", "SupportedMinVersion", "SupportedMaxVersion", "FinalizedVersionLevel", "Release")
+
+Metadata = Annotated[
+    str | None,
+    typer.Option("--metadata", metavar="VERSION", help="The metadata.version: 4.1-IV1, 4.1 (its newest) or 27."),
+]
+Features = Annotated[
+    list[str] | None, typer.Option("--feature", metavar="NAME=LEVEL", help="0 is off; may be given again.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only see whether it could be done.")]
+
+
+@app.command()
+def describe(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
+    """Every feature: the levels that all nodes support, and the one that holds. 0 is off."""
+    from kraftlog.cluster_admin import feature_listing
+
+    print_rows(COLUMNS, run_async(feature_listing(endpoints(bootstrap_server))), output)
+
+
+@app.command()
+def upgrade(
+    bootstrap_server: BootstrapServer, metadata: Metadata = None, feature: Features = None, dry_run: DryRun = False
+) -> None:
+    """Set higher levels, all or none."""
+    from statemachine.cluster_descriptions import UpgradeType
+
+    _update(bootstrap_server, metadata, feature, dry_run, UpgradeType.UPGRADE)
+
+
+@app.command()
+def downgrade(
+    bootstrap_server: BootstrapServer, metadata: Metadata = None, feature: Features = None, dry_run: DryRun = False
+) -> None:
+    """Set lower levels, all or none; refused if metadata would be lost."""
+    from statemachine.cluster_descriptions import UpgradeType
+
+    _update(bootstrap_server, metadata, feature, dry_run, UpgradeType.SAFE_DOWNGRADE)
+
+
+def _update(
+    bootstrap_server: str, metadata: str | None, features: list[str] | None, dry_run: bool, upgrade_type: UpgradeType
+) -> None:
+    from kraftlog.cluster_admin import (
+        feature_changes,
+        parse_features,
+        parse_metadata_version,
+        shown_level,
+        update_features,
+    )
+    from statemachine.cluster_descriptions import UpgradeType
+
+    version = None if metadata is None else usage(parse_metadata_version, metadata, "--metadata")
+    levels = usage(parse_features, features or [], "--feature")
+    changes = usage(lambda of: feature_changes(version, of, upgrade_type), levels, "--metadata / --feature")
+    run_async(update_features(endpoints(bootstrap_server), changes, dry_run=dry_run))
+    done = "upgraded" if upgrade_type is UpgradeType.UPGRADE else "downgraded"
+    for change in changes:
+        verb = "can be" if dry_run else "was"
+        say(f"{change.name} {verb} {done} to {shown_level(change.name, change.level)}.")

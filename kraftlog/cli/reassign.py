@@ -1,0 +1,138 @@
+"""`kraftlog reassign`: move partitions to other brokers, with the files of kafka-reassign-partitions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
+from kraftlog.cli.output import note, print_json, print_rows, say
+
+app = typer.Typer(help="Partitions on the way to other brokers.", no_args_is_help=True, rich_markup_mode=None)
+
+OUTCOME_COLUMNS = ("Topic", "Partition", "Result", "Error", "Reason")
+VERIFY_COLUMNS = ("Topic", "Partition", "Status", "Wanted", "Replicas", "Isr", "Adding", "Removing")
+LIST_COLUMNS = ("Topic", "Partition", "Replicas", "Isr", "Adding", "Removing")
+
+File = Annotated[
+    Path,
+    typer.Option(
+        "--file",
+        parser=path_argument,
+        metavar="FILE",
+        help="An assignment in JSON, as kafka-reassign-partitions has it and `generate` proposes it.",
+    ),
+]
+
+
+@app.command()
+def generate(
+    bootstrap_server: BootstrapServer,
+    topics: Annotated[str, typer.Option("--topics", metavar="NAME[,NAME]", help="The topics to move.")],
+    brokers: Annotated[str, typer.Option("--brokers", metavar="ID[,ID]", help="The brokers to move them to.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Propose a balanced assignment, spread over racks. Nothing is changed.
+
+    Each partition keeps the number of its replicas. Every time another assignment is proposed.
+    """
+    from kraftlog.partition_admin import parse_broker_ids, parse_topics
+    from kraftlog.partition_files import reassignment_json
+    from kraftlog.reassignments import propose
+
+    names = usage(parse_topics, topics, "--topics")
+    broker_ids = usage(parse_broker_ids, brokers, "--brokers")
+    proposal = run_async(propose(endpoints(bootstrap_server), names, broker_ids))
+    for broker_id in proposal.inactive_brokers:
+        note(f"Broker {broker_id} is fenced or shutting down; it gets replicas only where the others are too few.")
+    current, proposed = reassignment_json(proposal.current), reassignment_json(proposal.proposed)
+    if output is Output.JSON:
+        print_json({"Current": current, "Proposed": proposed})
+        return
+    _print_assignment("Current partition replica assignment", current)
+    say("")
+    _print_assignment("Proposed partition reassignment configuration", proposed)
+
+
+@app.command()
+def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
+    """Begin to move partitions to the replicas in a file.
+
+    Prints the present assignment first: in a file, it leads back. What is under way of a partition is replaced. The
+    exit code is 1 if any partition cannot be moved; the others are.
+    """
+    from kraftlog import reassignments
+    from kraftlog.partition_files import read_reassignment, reassignment_json
+
+    wanted = read_reassignment(file)
+    nodes = endpoints(bootstrap_server)
+    current = reassignment_json(run_async(reassignments.present_assignment(nodes, wanted)))
+    if output is Output.TABLE:
+        _print_assignment("Current partition replica assignment, to keep for a rollback", current)
+        say("")
+    rows: list[dict[str, Any]] = []
+    try:
+        rows = run_async(reassignments.execute(nodes, wanted))
+    finally:
+        # Whatever came of it, the way back is told.
+        if output is Output.JSON:
+            print_json({"Current": current, "Partitions": rows})
+    if output is Output.TABLE:
+        print_rows(OUTCOME_COLUMNS, rows, output)
+    _fail_if_any_failed(rows)
+
+
+@app.command()
+def verify(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
+    """Tell how far the partitions in a file are.
+
+    The status is completed, in progress, or different: then they have other replicas, and are not on the way to these.
+    The exit code is 0 if all are completed, else 1.
+    """
+    from kraftlog import reassignments
+    from kraftlog.partition_files import read_reassignment
+
+    wanted = read_reassignment(file)
+    rows = run_async(reassignments.verify(endpoints(bootstrap_server), wanted))
+    print_rows(VERIFY_COLUMNS, rows, output)
+    if any(row["Status"] != reassignments.COMPLETED for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def cancel(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
+    """Cancel what is under way of the partitions in a file, whatever replicas it names.
+
+    They go back to the replicas that they had. The exit code is 1 if one cannot.
+    """
+    from kraftlog import reassignments
+    from kraftlog.partition_files import read_reassignment
+
+    wanted = read_reassignment(file)
+    rows = run_async(reassignments.cancel(endpoints(bootstrap_server), wanted))
+    print_rows(OUTCOME_COLUMNS, rows, output)
+    _fail_if_any_failed(rows)
+
+
+@app.command("list")
+def list_reassignments(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
+    """List all partitions that are being reassigned."""
+    from kraftlog.reassignments import reassignment_listing
+
+    print_rows(LIST_COLUMNS, run_async(reassignment_listing(endpoints(bootstrap_server))), output)
+
+
+def _print_assignment(title: str, assignment: dict[str, Any]) -> None:
+    """On one line, as kafka-reassign-partitions does, to be copied into a file."""
+    say(title)
+    say(json.dumps(assignment, separators=(",", ":")))
+
+
+def _fail_if_any_failed(rows: list[dict[str, Any]]) -> None:
+    from kraftlog.partition_admin import FAILED
+
+    if any(row["Result"] == FAILED for row in rows):
+        raise typer.Exit(1)

@@ -1,0 +1,101 @@
+"""`kraftlog sql`: one read-only SQL statement on the metadata of a live node, a data directory or a snapshot."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument, run_async
+from kraftlog.cli.output import print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ROWS_MAX: Final = 1_000_000
+TIMEOUT_SECONDS: Final = 60.0
+"""Of a query on a file: nobody else waits for it."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sql")(sql)
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="SQL", help='One SELECT, such as "select * from topics".')],
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", parser=path_argument, metavar="FILE", help="A snapshot, a .checkpoint file."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            envvar="KRAFTLOG_BOOTSTRAP_SERVER",
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="Any nodes of a running cluster: used if neither file nor directory is named.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Ask the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed."""
+    if snapshot is not None and directory is not None:
+        raise typer.BadParameter("name a snapshot or a directory, not both")
+    if snapshot is not None:
+        columns, rows = _from_snapshot(snapshot, statement)
+    elif directory is not None:
+        columns, rows = _from_directory(directory, statement)
+    elif bootstrap_server is not None:
+        from kraftlog.admin import query
+
+        columns, rows = run_async(query(endpoints(bootstrap_server), statement))
+    else:
+        raise typer.BadParameter("name --bootstrap-server, --directory or --snapshot")
+    named = _distinct(columns)
+    print_rows(named, [dict(zip(named, map(_shown, row), strict=True)) for row in rows], output)
+
+
+def _from_snapshot(path: Path, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
+    from kraftlog.cli.shell import load_snapshot
+
+    with closing(load_snapshot(path)) as connection:
+        return _run(connection, statement)
+
+
+def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
+    from raft.core.errors import StorageError
+    from statemachine.schema import open_reader
+
+    database = path / "metadata.db"
+    if not database.is_file():
+        raise StorageError(f"there is no {database}; name the data directory of a node")
+    with closing(open_reader(database)) as connection:
+        return _run(connection, statement)
+
+
+def _run(connection: sqlite3.Connection, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
+    from statemachine.sql import run_query
+
+    found = run_query(connection, statement, rows_max=ROWS_MAX, timeout_seconds=TIMEOUT_SECONDS)
+    return found.columns, found.rows
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """The names of the columns, each once: a second `count(*)` becomes `count(*) 2`."""
+    named: list[str] = []
+    for column in columns:
+        count = sum(name == column or name.startswith(f"{column} ") for name in named)
+        named.append(f"{column} {count + 1}" if column in named else column)
+    return named
+
+
+def _shown(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value

@@ -1,0 +1,91 @@
+"""`kraftlog topics apply`: make topics as a file wants them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kraftlog.cli.confirmation import check_can_ask, confirm
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async
+from kraftlog.cli.output import print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from kraftlog.topic_plans import Progress
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("apply")(apply)
+
+
+def apply(
+    bootstrap_server: BootstrapServer,
+    file: Annotated[
+        Path, typer.Option("-f", "--file", parser=path_argument, metavar="FILE", help="YAML: topics, or KafkaTopics.")
+    ],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete topics that the file does not name, but for those named __*.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create topics, add partitions and change configs until all is as the file says. Doing it again does nothing.
+
+    The plan is shown first. Fewer partitions or another replication factor are refused before anything is changed.
+    Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
+    """
+    from kraftlog.topic_files import read_topic_file
+    from kraftlog.topic_plans import COLUMNS, carry_out, topic_plan
+
+    addresses = endpoints(bootstrap_server)
+    if not (yes or dry_run):
+        check_can_ask(output)
+    wanted = read_topic_file(file)
+    plan = run_async(topic_plan(addresses, wanted, prune=prune))
+    rows = plan.rows()
+    if not rows:
+        _print_outcome([], False, output, "Nothing is to be done: all topics are as the file says.")
+        return
+    if output is Output.TABLE:
+        print_rows(COLUMNS, rows, output)
+        sys.stdout.flush()
+    if dry_run:
+        _print_outcome(rows, False, output, f"{_changes(len(rows))} would be made.")
+        return
+    if not yes:
+        confirm(f"Make {_changes(len(rows))}?")
+    with _progress() as progress:
+        run_async(carry_out(addresses, plan, progress))
+    _print_outcome(rows, True, output, f"Made {_changes(len(rows))}.")
+
+
+def _print_outcome(rows: list[dict[str, Any]], is_applied: bool, output: Output, line: str) -> None:
+    if output is Output.JSON:
+        print_json({"Changes": rows, "Applied": is_applied})
+    else:
+        say(line)
+
+
+def _changes(count: int) -> str:
+    return "1 change" if count == 1 else f"{count:,} changes"
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda made, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("changes", total=None)
+        yield lambda made, total: bar.update(task, completed=made, total=total)

@@ -1,0 +1,43 @@
+"""How a command comes to an admin client, and from which offset on it reads.
+
+Reads are answered by any node, from what it has applied; to see what was acknowledged to anybody before, they name the
+leader's high watermark. Without a leader they are answered all the same, from what the node has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from kraftlog.connection import describe_any, describe_node
+from raft.core.errors import ProtocolError
+from raft.core.types import Endpoint, Offset
+from raft.rpc import codec
+from statemachine.client import AdminClient
+
+TIMEOUT_MS: Final = 10_000
+"""How long a command goes on trying, through a change of leaders."""
+
+
+@asynccontextmanager
+async def connected_client(endpoints: Sequence[Endpoint]) -> AsyncIterator[AdminClient]:
+    """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once.
+
+    Raises ProtocolError(BROKER_NOT_AVAILABLE) if nobody does.
+    """
+    await describe_any(endpoints)
+    async with AdminClient(endpoints, timeout_ms=TIMEOUT_MS) as client:
+        yield client
+
+
+async def committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
+    """The leader's high watermark, 0 if there is no leader to ask. Raises ProtocolError if nobody answers."""
+    node = await describe_any(endpoints)
+    _, leader = codec.leader_from_proto(node.current_leader)
+    if leader is None:
+        return Offset(0)
+    try:
+        return Offset(max(0, (await describe_node(leader)).high_watermark))
+    except ProtocolError:
+        return Offset(0)
