@@ -1,27 +1,19 @@
-"""What the admin commands do: arguments to requests, answers to rows.
-
-Reads are answered by any node, from what it has applied; to see what was acknowledged to anybody before, they name the
-leader's high watermark. Without a leader they are answered all the same, from what the node has.
-"""
+"""What the admin commands do: arguments to requests, answers to rows. `kraftlog.clients` says what reads see."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from broker.lifecycle import BrokerLifecycle
-from kraftlog.connection import describe_any, describe_node
+from kraftlog.clients import committed_end_offset, connected_client
 from kraftlog.endpoints import parse_node_id, parse_reachable_endpoint
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
-from raft.core.types import Endpoint, Offset
-from raft.rpc import codec
-from statemachine.client import AdminClient
+from raft.core.types import Endpoint
 from statemachine.descriptions import (
-    Alteration,
     BrokerDescription,
     BrokerListener,
     CreatedTopic,
@@ -30,9 +22,6 @@ from statemachine.descriptions import (
     TopicDescription,
 )
 from statemachine.resources import ResourceType
-
-TIMEOUT_MS: Final = 10_000
-"""How long a command goes on trying, through a change of leaders."""
 
 RESOURCE_TYPES: Final = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 
@@ -80,7 +69,7 @@ def parse_listener(text: str) -> BrokerListener:
 
 async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool) -> CreatedTopic | None:
     """Create it; None if it exists and may. Raises ProtocolError."""
-    async with _client(endpoints) as client:
+    async with connected_client(endpoints) as client:
         try:
             return (await client.create_topics([topic]))[0]
         except ProtocolError as error:
@@ -96,7 +85,7 @@ async def delete_topics(
 
     Raises ProtocolError for the first that cannot be deleted; those behind it stay.
     """
-    async with _client(endpoints) as client:
+    async with connected_client(endpoints) as client:
         for name in names:
             try:
                 await client.delete_topics([name])
@@ -112,7 +101,7 @@ async def register_broker(
     endpoints: Sequence[Endpoint], broker_id: int, listeners: Sequence[BrokerListener], rack: str | None
 ) -> int:
     """Register it; returns its epoch. Raises ProtocolError."""
-    async with _client(endpoints) as client:
+    async with connected_client(endpoints) as client:
         return await client.register_broker(broker_id, listeners, rack=rack)
 
 
@@ -127,7 +116,7 @@ async def run_broker(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with _client(endpoints) as client:
+    async with connected_client(endpoints) as client:
         life = BrokerLifecycle(client, broker_id=broker_id, listeners=listeners, rack=rack)
         async with life:
             await life.unfenced()
@@ -144,25 +133,14 @@ async def run_broker(
 
 async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
     """Fence it until its next heartbeat. Raises ProtocolError."""
-    async with _client(endpoints) as client:
+    async with connected_client(endpoints) as client:
         await client.fence_broker(broker_id)
 
 
 async def unregister_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
     """Forget it. Raises ProtocolError."""
-    async with _client(endpoints) as client:
+    async with connected_client(endpoints) as client:
         await client.unregister_broker(broker_id)
-
-
-async def alter_configs(
-    endpoints: Sequence[Endpoint], entity_type: str, entity_name: str, changes: Mapping[str, str | None]
-) -> None:
-    """Set configs, or remove those whose value is None; all or none. Raises ProtocolError."""
-    resource_type = RESOURCE_TYPES[entity_type]
-    async with _client(endpoints) as client:
-        await client.alter_configs(
-            [Alteration(resource_type, entity_name, name, value) for name, value in changes.items()]
-        )
 
 
 # --- reads ---------------------------------------------------------------------------------------------------------
@@ -170,8 +148,8 @@ async def alter_configs(
 
 async def topic_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     """One row per topic, by name."""
-    offset = await _committed_end_offset(endpoints)
-    async with _client(endpoints) as client:
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
         listed = await client.list_topics(min_applied_end_offset=offset)
     return [
         {
@@ -186,24 +164,24 @@ async def topic_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 async def topic_descriptions(endpoints: Sequence[Endpoint], names: Sequence[str]) -> list[dict[str, Any]]:
     """Everything about these topics, or about all; raises ProtocolError for one that does not exist."""
-    offset = await _committed_end_offset(endpoints)
-    async with _client(endpoints) as client:
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
         described = await client.describe_topics(names, min_applied_end_offset=offset)
     return [_topic(topic) for topic in described.topics]
 
 
 async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     """One row per broker, by id."""
-    offset = await _committed_end_offset(endpoints)
-    async with _client(endpoints) as client:
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
     return [_broker(broker) for broker in listed.brokers]
 
 
 async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> list[dict[str, Any]]:
     """What is known of one broker, one row per property. Raises ProtocolError if it is not registered."""
-    offset = await _committed_end_offset(endpoints)
-    async with _client(endpoints) as client:
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
     found = next((broker for broker in listed.brokers if broker.broker_id == broker_id), None)
     if found is None:
@@ -223,40 +201,20 @@ async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> l
 
 async def query(endpoints: Sequence[Endpoint], sql: str) -> tuple[Sequence[str], Sequence[tuple[Any, ...]]]:
     """The columns and rows that one SQL statement finds. Raises ProtocolError."""
-    offset = await _committed_end_offset(endpoints)
-    async with _client(endpoints) as client:
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
         answer = await client.query(sql, min_applied_end_offset=offset)
     return answer.columns, answer.rows
 
 
 async def config_listing(endpoints: Sequence[Endpoint], entity_type: str, entity_name: str) -> list[dict[str, str]]:
     """One row per config that is set, by name."""
-    offset = await _committed_end_offset(endpoints)
-    async with _client(endpoints) as client:
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
         described = await client.describe_configs(
             RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
         )
     return [{"Name": config.name, "Value": config.value} for config in described.configs]
-
-
-@asynccontextmanager
-async def _client(endpoints: Sequence[Endpoint]) -> AsyncIterator[AdminClient]:
-    """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once."""
-    await describe_any(endpoints)
-    async with AdminClient(endpoints, timeout_ms=TIMEOUT_MS) as client:
-        yield client
-
-
-async def _committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
-    """The leader's high watermark, 0 if there is no leader to ask."""
-    node = await describe_any(endpoints)
-    _, leader = codec.leader_from_proto(node.current_leader)
-    if leader is None:
-        return Offset(0)
-    try:
-        return Offset(max(0, (await describe_node(leader)).high_watermark))
-    except ProtocolError:
-        return Offset(0)
 
 
 def _topic(topic: TopicDescription) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -64,57 +66,24 @@ async def serve(
         logger.info("shutting down", node=config.node_id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What this node makes of the log, and its snapshots."""
+
+    store: MetadataStore
+    machine: MetadataMachine
+    snapshots: SnapshotStore
+    generator: SnapshotGenerator
+
+
 @contextlib.asynccontextmanager
 async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
     """A whole node, serving, for as long as the context lasts."""
     with contextlib.ExitStack() as resources:
-        files = PosixFileSystem()
         directory = resources.enter_context(
-            contextlib.closing(DataDirectory.open(files, str(config.directory), node_id=config.node_id))
+            contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
         )
-        snapshots = SnapshotStore(files, directory.snapshots_path)
-        store = resources.enter_context(
-            contextlib.closing(
-                MetadataStore.open(
-                    Path(directory.metadata_database_path),
-                    directory.identity.cluster_id,
-                    forget_snapshots=snapshots.delete_all,
-                )
-            )
-        )
-        machine = MetadataMachine(store)
-        generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
-        machine.subscribe(generator)
-        is_voter = config.voter_set.get(config.node_id) is not None
-
-        def on_listener_fault(listener: Listener, error: Exception) -> None:
-            if listener is machine:
-                end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
-            log_listener_fault(listener, error)
-
-        def take_up_state(log: SegmentedLog) -> Offset:
-            if log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
-                store.rebuild_if_ahead(log.log_end_offset, log.epochs)
-                machine.resume()
-            return store.applied_end_offset
-
-        def add_admin_service(server: grpc.aio.Server, node: Node) -> Sequence[str]:
-            client = RaftClient(node)
-            generator.tell(node.snapshot_taken)
-            controller = Controller(
-                client,
-                store,
-                machine,
-                runtime=AsyncioRuntime(),
-                random=random.Random(),  # noqa: S311 (no secret)
-            )
-            machine.report_state_digests_to(client.report_state_digest)
-            client.register(machine, start_offset=store.applied_end_offset or None)
-            admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, store, machine), server)
-            servicer = SnapshotServicer(config.node_id, snapshots, generator, machine)
-            snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
-            return SERVICES
-
+        metadata = resources.enter_context(_opened_metadata(config, directory))
         async with hosted_node(
             directory,
             endpoint=config.advertised_endpoint,
@@ -124,20 +93,74 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             config=config.quorum,
             log_config=config.log,
             log_start=config.log_start,
-            state=HostedState(
-                # What is applied was durable. A voter whose log ends before it could vote away what others have
-                # committed; an observer just fetches it again, and its store is made anew.
-                minimum_durable_offset=store.applied_end_offset if is_voter else Offset(0),
-                take_up=take_up_state,
-                applied_end_offset=lambda: machine.applied_end_offset,
-                snapshots=snapshots,
-                on_snapshot_damaged=generator.replace_damaged,
-                on_diverged=machine.fence,
-            ),
-            add_services=add_admin_service,
-            on_listener_fault=on_listener_fault,
+            state=_hosted_state(metadata, is_voter=config.is_voter),
+            add_services=partial(_add_metadata_services, config, metadata),
+            on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
             try:
                 yield node
             finally:
-                await generator.close()
+                await metadata.generator.close()
+
+
+@contextlib.contextmanager
+def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_Metadata]:
+    snapshots = SnapshotStore(directory.files, directory.snapshots_path)
+    store = MetadataStore.open(
+        Path(directory.metadata_database_path),
+        directory.identity.cluster_id,
+        forget_snapshots=snapshots.delete_all,
+    )
+    with contextlib.closing(store):
+        machine = MetadataMachine(store)
+        generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
+        machine.subscribe(generator)
+        yield _Metadata(store, machine, snapshots, generator)
+
+
+def _hosted_state(metadata: _Metadata, *, is_voter: bool) -> HostedState:
+    """What the state machine and the node have to tell each other."""
+    return HostedState(
+        # What is applied was durable. A voter whose log ends before it could vote away what others have committed; an
+        # observer just fetches it again, and its store is made anew.
+        minimum_durable_offset=metadata.store.applied_end_offset if is_voter else Offset(0),
+        take_up=partial(_take_up_state, metadata),
+        applied_end_offset=lambda: metadata.machine.applied_end_offset,
+        snapshots=metadata.snapshots,
+        on_snapshot_damaged=metadata.generator.replace_damaged,
+        on_diverged=metadata.machine.fence,
+    )
+
+
+def _take_up_state(metadata: _Metadata, log: SegmentedLog) -> Offset:
+    if log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
+        metadata.store.rebuild_if_ahead(log.log_end_offset, log.epochs)
+        metadata.machine.resume()
+    return metadata.store.applied_end_offset
+
+
+def _on_listener_fault(machine: MetadataMachine, listener: Listener, error: Exception) -> None:
+    if listener is machine:
+        end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
+    log_listener_fault(listener, error)
+
+
+def _add_metadata_services(
+    config: NodeConfig, metadata: _Metadata, server: grpc.aio.Server, node: Node
+) -> Sequence[str]:
+    """Let the node have its controller, feed the state machine, and serve both; the services' full names."""
+    client, machine = RaftClient(node), metadata.machine
+    metadata.generator.tell(node.snapshot_taken)
+    controller = Controller(
+        client,
+        metadata.store,
+        machine,
+        runtime=AsyncioRuntime(),
+        random=random.Random(),  # noqa: S311 (no secret)
+    )
+    machine.report_state_digests_to(client.report_state_digest)
+    client.register(machine, start_offset=metadata.store.applied_end_offset or None)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)
+    servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine)
+    snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
+    return SERVICES
