@@ -13,18 +13,16 @@ from struct import pack
 from typing import Any, Final, TypeVar, cast
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.all_tables import TABLES
 from statemachine.replay import replay
-from statemachine.rows import (
+from statemachine.table import Key, Table, key_to_sql
+from statemachine.topic_tables import (
     ASSIGNMENTS,
     PARTITIONS,
     PARTITIONS_BY_LEADER,
     PARTITIONS_WITH_ELR,
-    TABLES,
     TOPICS,
     TOPICS_BY_COLLISION,
-    Key,
-    Table,
-    key_to_sql,
 )
 from statemachine.view import merged
 

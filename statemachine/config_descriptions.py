@@ -11,9 +11,9 @@ import sqlite3
 from collections.abc import Mapping
 
 from kraftpb.v1.admin_pb2 import DescribedConfig
+from statemachine.cluster_tables import CONFIGS
 from statemachine.config_definitions import CONFIG_DEFINITIONS, Definition
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
-from statemachine.rows import CONFIGS
 
 
 def describe_configs(

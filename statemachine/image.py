@@ -20,8 +20,9 @@ from raft.storage.batch import batch_body
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader
 from snapshot.writer import SnapshotWriter
+from statemachine.all_tables import TABLES
 from statemachine.replay import ReplayError
-from statemachine.rows import TABLES, Table
+from statemachine.table import Table
 from statemachine.tables import DIGEST_BYTES, Applied, MetadataTables, Restored
 
 RECORDS_PER_BATCH_MAX: Final = 1_024

@@ -17,8 +17,9 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.checks import check
 from raft.core.types import Offset
 from statemachine.replay import replay
-from statemachine.rows import PARTITIONS, Key, Table, key_to_sql
 from statemachine.store import MetadataStore
+from statemachine.table import Key, Table, key_to_sql
+from statemachine.topic_tables import PARTITIONS
 from statemachine.view import merged
 
 R = TypeVar("R")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
-from statemachine.rows import Key
 from statemachine.state import MetadataState
+from statemachine.table import Key
 
 PAGE_PARTITIONS: Final = 200
 """Up to ten milliseconds' worth."""

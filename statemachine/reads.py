@@ -10,6 +10,7 @@ from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine import queries, remote_log_queries
 from statemachine.changes import Changes
+from statemachine.cluster_tables import CLIENT_QUOTAS
 from statemachine.config_descriptions import describe_configs
 from statemachine.conversions import broker_to_record, topic_listing_to_proto, topic_to_proto
 from statemachine.ids import ID_BYTES, id_to_text
@@ -17,7 +18,6 @@ from statemachine.names import check_name_lengths, quoted
 from statemachine.operations import acls, features
 from statemachine.operations.configs import check_resource
 from statemachine.operations.reassignments import list_reassignments
-from statemachine.rows import CLIENT_QUOTAS
 from statemachine.sql import run_query
 from statemachine.state import MetadataState
 

@@ -12,7 +12,7 @@ from typing import Final
 from kraftpb.v1.metadata_pb2 import RemoteLogSegmentMetadataRecord
 from statemachine.ids import id_to_bytes, id_to_text
 from statemachine.remote_log_states import SegmentState
-from statemachine.rows import REMOTE_EPOCH_ENDS, REMOTE_SEGMENTS
+from statemachine.remote_log_tables import REMOTE_EPOCH_ENDS, REMOTE_SEGMENTS
 
 _OF_PARTITION: Final = "topic_id = ? AND partition_id = ?"
 

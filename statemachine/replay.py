@@ -25,28 +25,30 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from raft.core.errors import InvariantViolation
 from statemachine import replay_tiering
-from statemachine.ids import ID_BYTES
-from statemachine.names import quoted
-from statemachine.record_versions import VERSIONS_MAX
-from statemachine.resources import ResourceType
-from statemachine.rows import (
+from statemachine.cluster_tables import (
     ACLS,
-    ASSIGNMENTS,
     BROKERS,
     CLIENT_QUOTAS,
     CONFIGS,
     CONTROLLERS,
     FEATURES,
+    PRODUCER_IDS,
+    quota_entity_key,
+)
+from statemachine.ids import ID_BYTES
+from statemachine.names import quoted
+from statemachine.record_versions import VERSIONS_MAX
+from statemachine.remote_log_tables import REMOTE_EPOCH_ENDS
+from statemachine.resources import ResourceType
+from statemachine.topic_tables import (
+    ASSIGNMENTS,
     PARTITIONS,
     PARTITIONS_BY_LEADER,
     PARTITIONS_WITH_ELR,
-    PRODUCER_IDS,
-    REMOTE_EPOCH_ENDS,
     TOPICS,
     TOPICS_BY_COLLISION,
     TOPICS_BY_NAME,
     Assignment,
-    quota_entity_key,
 )
 from statemachine.view import CannotBe, View
 

@@ -27,7 +27,7 @@ from statemachine.remote_log_states import (
     segment_may_become,
     segment_state_name,
 )
-from statemachine.rows import (
+from statemachine.remote_log_tables import (
     REMOTE_EPOCH_ENDS,
     REMOTE_PARTITION_DELETES,
     REMOTE_SEGMENT_EPOCHS,

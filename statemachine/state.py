@@ -17,27 +17,20 @@ from kraftpb.v1.metadata_pb2 import (
     RemotePartitionDeleteMetadataRecord,
     TopicRecord,
 )
+from statemachine.cluster_tables import ACLS, BROKERS, CLIENT_QUOTAS, CONFIGS, CONTROLLERS, FEATURES, PRODUCER_IDS
 from statemachine.features import METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.names import collision_key, may_collide
+from statemachine.remote_log_tables import REMOTE_PARTITION_DELETES, REMOTE_SEGMENTS
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
-from statemachine.rows import (
-    ACLS,
+from statemachine.table import Key
+from statemachine.topic_tables import (
     ASSIGNMENTS,
-    BROKERS,
-    CLIENT_QUOTAS,
-    CONFIGS,
-    CONTROLLERS,
-    FEATURES,
     PARTITIONS,
     PARTITIONS_BY_LEADER,
     PARTITIONS_WITH_ELR,
-    PRODUCER_IDS,
-    REMOTE_PARTITION_DELETES,
-    REMOTE_SEGMENTS,
     TOPICS,
     TOPICS_BY_COLLISION,
     TOPICS_BY_NAME,
-    Key,
 )
 from statemachine.view import View
 

@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from statemachine.rows import Key, Table, key_to_sql
+from statemachine.table import Key, Table, key_to_sql
 
 R = TypeVar("R")
 

@@ -21,10 +21,10 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.cluster_tables import ACLS
 from statemachine.ids import random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
-from statemachine.rows import ACLS
 from statemachine.state import MetadataState
 
 ANY: Final = 1

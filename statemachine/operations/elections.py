@@ -18,8 +18,8 @@ from statemachine.operations.topics import repeats
 from statemachine.partition_change import NO_LEADER, Election, Target
 from statemachine.partition_context import PartitionChanges
 from statemachine.replay import changed_partition
-from statemachine.rows import Key
 from statemachine.state import MetadataState
+from statemachine.table import Key
 
 PARTITIONS_PER_PAGE: Final = 1_000
 """How many partitions are read at a time when all are meant."""

@@ -24,6 +24,7 @@ from kraftpb.v1.metadata_pb2 import (
     RegisterControllerRecord,
 )
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.cluster_tables import BROKERS, CONTROLLERS, FEATURES
 from statemachine.features import (
     CONTROLLER_REGISTRATION,
     ELIGIBLE_LEADER_REPLICAS,
@@ -36,8 +37,8 @@ from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.topics import repeats
 from statemachine.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
-from statemachine.rows import BROKERS, CONTROLLERS, FEATURES, Key
 from statemachine.state import MetadataState
+from statemachine.table import Key
 
 OFF: Final = 0
 

@@ -16,10 +16,10 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord, QuotaEntity
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.cluster_tables import quota_entity_key
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.topics import repeats
-from statemachine.rows import quota_entity_key
 from statemachine.state import MetadataState
 
 USER: Final = "user"

@@ -25,8 +25,8 @@ from statemachine.operations.finding import find_partition_by_name, partition_na
 from statemachine.operations.topics import repeats
 from statemachine.partition_change import Target, directory_of
 from statemachine.partition_context import PartitionChanges
-from statemachine.rows import Key
 from statemachine.state import MetadataState
+from statemachine.table import Key
 
 PARTITIONS_PER_PAGE: Final = 1_000
 """How many partitions are read at a time when all are listed."""

@@ -11,8 +11,9 @@ import pytest_asyncio
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
 from raft.core.errors import ErrorCode
+from statemachine.cluster_tables import BROKERS, FEATURES
 from statemachine.controller_config import ControllerConfig
-from statemachine.rows import BROKERS, FEATURES, PARTITIONS
+from statemachine.topic_tables import PARTITIONS
 from tests.statemachine.builders import alive, assigned, creatable, create, heartbeat, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.waiting import until

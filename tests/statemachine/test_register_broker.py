@@ -10,10 +10,10 @@ from kraftpb.v1.admin_pb2 import RegisterBrokerRequest
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
+from statemachine.cluster_tables import FEATURES
 from statemachine.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.ids import id_to_text
 from statemachine.operations.brokers import Registration, register_broker
-from statemachine.rows import FEATURES
 from tests.statemachine.builders import (
     CLUSTER_ID,
     all_features,

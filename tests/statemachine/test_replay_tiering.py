@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoteLogSegmentMetadataRecord
+from statemachine.all_tables import TABLES
 from statemachine.remote_log_queries import find_segment, highest_offset, list_segments, size_bytes
-from statemachine.replay import ReplayError
-from statemachine.rows import (
+from statemachine.remote_log_tables import (
     REMOTE_EPOCH_ENDS,
     REMOTE_PARTITION_DELETES,
     REMOTE_SEGMENT_EPOCHS,
     REMOTE_SEGMENTS,
-    TABLES,
 )
+from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, an_id, log_of, partition, remove_topic, topic
 from tests.statemachine.remote_logs import (

@@ -15,9 +15,9 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from raft.listener import CommittedBatch
 from statemachine.replay import ReplayError
-from statemachine.rows import TOPICS
 from statemachine.schema import create_in
 from statemachine.tables import MetadataTables
+from statemachine.topic_tables import TOPICS
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, topic
 
 BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kraftpb.v1.admin_pb2 import AlterClientQuotasRequest, ClientQuotaAlteration, ClientQuotaResult
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord, QuotaEntity
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.cluster_tables import quota_entity_key
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.operations.quotas import alter_client_quotas
-from statemachine.rows import quota_entity_key
 from tests.statemachine.states import Metadata, metadata
 
 Named = tuple[tuple[str, str | None], ...]

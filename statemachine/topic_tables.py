@@ -1,0 +1,139 @@
+"""The tables of topics, their partitions, and which broker has replicas of which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
+from statemachine.columns import ids_from_json, ids_to_json, numbers_from_json, numbers_to_json
+from statemachine.ids import id_to_bytes, id_to_text
+from statemachine.table import Key, Row, Table, key_to_sql
+
+
+def _topic_table(key: tuple[str, ...], key_of: Callable[[TopicRecord], Key], is_index: bool) -> Table[TopicRecord]:
+    return Table(
+        name="topics",
+        key=key,
+        columns=("topic_id", "name"),
+        kind=None if is_index else "topic",
+        key_of=key_of,
+        to_row=lambda record: (id_to_text(record.topic_id), record.name),
+        from_row=lambda row: TopicRecord(topic_id=id_to_bytes(row[0]), name=row[1]),
+        is_index=is_index,
+    )
+
+
+TOPICS: Final = _topic_table(("topic_id",), lambda record: (record.topic_id,), is_index=False)
+TOPICS_BY_NAME: Final = _topic_table(("name",), lambda record: (record.name,), is_index=True)
+TOPICS_BY_COLLISION: Final = _topic_table(
+    ("replace(name, '.', '_')", "name"), lambda record: (record.name.replace(".", "_"), record.name), is_index=True
+)
+"""Names that differ only in '.' and '_' collide; this finds them."""
+
+_PARTITION_COLUMNS: Final = (
+    "topic_id",
+    "partition_id",
+    "leader",
+    "leader_epoch",
+    "partition_epoch",
+    "leader_recovery_state",
+    "replicas",
+    "isr",
+    "removing_replicas",
+    "adding_replicas",
+    "directories",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+
+
+def _partition_to_row(record: PartitionRecord) -> Row:
+    return (
+        id_to_text(record.topic_id),
+        record.partition_id,
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.leader_recovery_state,
+        numbers_to_json(tuple(record.replicas)),
+        numbers_to_json(tuple(record.isr)),
+        numbers_to_json(tuple(record.removing_replicas)),
+        numbers_to_json(tuple(record.adding_replicas)),
+        ids_to_json(tuple(record.directories)),
+        numbers_to_json(tuple(record.eligible_leader_replicas)),
+        numbers_to_json(tuple(record.last_known_elr)),
+    )
+
+
+def _partition_from_row(row: Row) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id=id_to_bytes(row[0]),
+        partition_id=row[1],
+        leader=row[2],
+        leader_epoch=row[3],
+        partition_epoch=row[4],
+        leader_recovery_state=row[5],
+        replicas=numbers_from_json(row[6]),
+        isr=numbers_from_json(row[7]),
+        removing_replicas=numbers_from_json(row[8]),
+        adding_replicas=numbers_from_json(row[9]),
+        directories=ids_from_json(row[10]),
+        eligible_leader_replicas=numbers_from_json(row[11]),
+        last_known_elr=numbers_from_json(row[12]),
+    )
+
+
+PARTITIONS: Final = Table[PartitionRecord](
+    name="partitions",
+    key=("topic_id", "partition_id"),
+    columns=_PARTITION_COLUMNS,
+    kind="partition",
+    key_of=lambda record: (record.topic_id, record.partition_id),
+    to_row=_partition_to_row,
+    from_row=_partition_from_row,
+)
+PARTITIONS_BY_LEADER: Final = Table[PartitionRecord](
+    name="partitions",
+    key=("leader", "topic_id", "partition_id"),
+    columns=_PARTITION_COLUMNS,
+    key_of=lambda record: (record.leader, record.topic_id, record.partition_id),
+    to_row=_partition_to_row,
+    from_row=_partition_from_row,
+    is_index=True,
+    partition_of=lambda record: (record.topic_id, record.partition_id),
+)
+
+
+PARTITIONS_WITH_ELR: Final = Table[PartitionRecord](
+    name="partitions",
+    key=("topic_id", "partition_id"),
+    columns=_PARTITION_COLUMNS,
+    key_of=lambda record: (record.topic_id, record.partition_id),
+    to_row=_partition_to_row,
+    from_row=_partition_from_row,
+    is_index=True,
+    where="eligible_leader_replicas != '[]'",
+    partition_of=lambda record: (record.topic_id, record.partition_id),
+)
+"""Those with replicas that may lead though not in sync: few."""
+
+
+class Assignment(NamedTuple):
+    """A broker has a replica of a partition."""
+
+    broker_id: int
+    topic_id: bytes
+    partition_id: int
+
+
+ASSIGNMENTS: Final = Table[Assignment](
+    name="assignments",
+    key=("broker_id", "topic_id", "partition_id"),
+    columns=("broker_id", "topic_id", "partition_id"),
+    key_of=tuple,
+    to_row=key_to_sql,
+    from_row=lambda row: Assignment(row[0], id_to_bytes(row[1]), row[2]),
+    partition_of=lambda assignment: (assignment.topic_id, assignment.partition_id),
+)
+"""Follows from the replicas of the partitions: finds those of one broker among a million."""
