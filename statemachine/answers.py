@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from kraftpb.v1.admin_pb2 import OperationResult
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.rpc.codec import leader_to_proto
 from raft.runtime import Runtime, Timer
+from statemachine.applied import StateMachine
 from statemachine.limits import NOTHING_WRITTEN
-from statemachine.log import MetadataLog, PreparedAppend
-from statemachine.machine import MetadataMachine
+from statemachine.log import MetadataLog, PreparedAppend, Settlement
 
 OnResult = Callable[[OperationResult], None]
 
@@ -35,7 +34,7 @@ class Waiting:
 class Answers:
     """Everybody who waits, in the order of the log."""
 
-    def __init__(self, log: MetadataLog, machine: MetadataMachine, runtime: Runtime) -> None:
+    def __init__(self, log: MetadataLog, machine: StateMachine, runtime: Runtime) -> None:
         self._log = log
         self._machine = machine
         self._runtime = runtime
@@ -172,5 +171,5 @@ def not_controller(reason: str) -> ProtocolError:
     return ProtocolError(ErrorCode.NOT_CONTROLLER, f"{reason}; send it to the one that leads")
 
 
-def _is_committed(committed: asyncio.Future[None]) -> bool:
+def _is_committed(committed: Settlement) -> bool:
     return committed.done() and not committed.cancelled() and committed.exception() is None

@@ -13,7 +13,6 @@ handed to the log and may still be committed; with -1, nothing was written.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
@@ -28,6 +27,7 @@ from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, Offset
 from raft.runtime import Runtime
 from statemachine.answers import Answers, OnResult, Waiting, failure, not_controller
+from statemachine.applied import CommittedMetadata, StateMachine
 from statemachine.broker_heartbeats import BrokerHeartbeats
 from statemachine.broker_lifecycle import note_contact
 from statemachine.controller_config import ControllerConfig
@@ -41,16 +41,14 @@ from statemachine.limits import (
     check_record_count,
 )
 from statemachine.log import MetadataLog, PreparedAppend
-from statemachine.machine import MetadataMachine
 from statemachine.operations.activation import activation_records
 from statemachine.overlay import Overlay
 from statemachine.pages import Pages
 from statemachine.record_versions import in_version
 from statemachine.state import MetadataState
-from statemachine.store import MetadataStore
 from statemachine.supervision import Supervision
 
-SLICE_SECONDS: Final = 0.005
+SLICE_MS: Final = 5.0
 """After so long, operations that came together, and pages, give the event loop a turn."""
 
 REFUSED_PAUSE_MS: Final = 100
@@ -78,8 +76,8 @@ class Controller:
     def __init__(
         self,
         log: MetadataLog,
-        store: MetadataStore,
-        machine: MetadataMachine,
+        store: CommittedMetadata,
+        machine: StateMachine,
         *,
         runtime: Runtime,
         random: Random,
@@ -114,13 +112,13 @@ class Controller:
 
         Returns when all are on their way. Those that come together are appended together. `on_result` must not raise.
         """
-        slice_end = time.monotonic() + SLICE_SECONDS
+        slice_end_ms = self._runtime.now_ms() + SLICE_MS
         for operation in operations:
             self.take(operation, on_result)
-            if time.monotonic() >= slice_end:
+            if self._runtime.now_ms() >= slice_end_ms:
                 self.schedule()
                 await asyncio.sleep(0)
-                slice_end = time.monotonic() + SLICE_SECONDS
+                slice_end_ms = self._runtime.now_ms() + SLICE_MS
         self.schedule()
 
     async def execute(self, operation: Operation) -> OperationResult:
@@ -249,9 +247,9 @@ class Controller:
     def _work(self) -> None:
         """Go on with the pages that are to come, for a while. One job after the other, in the order they came."""
         self._is_working = False
-        slice_end = time.monotonic() + SLICE_SECONDS
+        slice_end_ms = self._runtime.now_ms() + SLICE_MS
         delay_ms = 0.0
-        while self._jobs and self._epoch is not None and not delay_ms and time.monotonic() < slice_end:
+        while self._jobs and self._epoch is not None and not delay_ms and self._runtime.now_ms() < slice_end_ms:
             delay_ms = self._next_page(self._jobs[0])
         self.schedule()
         if self._jobs and self._epoch is not None:

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+
+
+class Settlement(Protocol):
+    """What becomes of an append, as an `asyncio.Future` tells it; the simulator has a kind of its own."""
+
+    def done(self) -> bool:
+        """Whether it is known."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether nobody will ever know here."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Once it is known: None if the append is committed, else why that is not certain."""
+        ...
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
+        """Call back with this when it is known, never from within another call."""
+        ...
 
 
 class PreparedAppend(Protocol):
@@ -22,7 +42,7 @@ class PreparedAppend(Protocol):
         ...
 
     @property
-    def committed(self) -> asyncio.Future[None]:
+    def committed(self) -> Settlement:
         """Done when it is committed; a ProtocolError in it if that is not known."""
         ...
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -26,6 +26,7 @@ from raft.core.errors import ErrorCode, OutOfSpace, ProtocolError
 from raft.core.types import LeaderAndEpoch, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotReader
 from snapshot.reader import SnapshotReader
+from statemachine.applied import Subscriber
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
 
@@ -41,22 +42,6 @@ UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 WAITERS_MAX: Final = 10_000
 
 logger = structlog.get_logger(__name__)
-
-
-class Subscriber(Protocol):
-    """What is told how the state machine moves on. The calls must be quick."""
-
-    def applied(self, end_offset: Offset) -> None:
-        """Everything below `end_offset` is in the store now."""
-        ...
-
-    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """The leader that everybody up to now applied was told of (LI-05)."""
-        ...
-
-    def shut_down(self) -> None:
-        """Nothing more will come."""
-        ...
 
 
 class MetadataMachine(Listener):

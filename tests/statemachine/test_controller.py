@@ -143,7 +143,7 @@ async def test_a_bug_in_an_operation_fails_that_operation_only(held: Bench, monk
 
 
 async def test_many_operations_leave_the_loop_its_turns(held: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.controller.SLICE_SECONDS", 0)
+    monkeypatch.setattr("statemachine.controller.SLICE_MS", 0)
     ticks = 0
 
     async def tick() -> None:
