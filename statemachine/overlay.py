@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.checks import check
 from raft.core.types import Offset
+from statemachine.applied import CommittedMetadata
 from statemachine.replay import replay
-from statemachine.store import MetadataStore
 from statemachine.table import Key, Table, key_to_sql
 from statemachine.topic_tables import PARTITIONS
 from statemachine.view import merged
@@ -81,7 +81,7 @@ def _is_in(key: Key, prefix: Key, after: Key | None) -> bool:
 class Overlay:
     """The latest metadata, committed or not. A `View`. Used on the event loop's thread only."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: CommittedMetadata) -> None:
         self._store = store
         self._layers: dict[Table[Any], Layer] = {}
         self.last_end_offset = Offset(0)
