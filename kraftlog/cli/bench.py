@@ -6,13 +6,15 @@ import re
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from kraftlog.cli.options import path_argument
 
 app = typer.Typer(help="Measure a cluster of this machine's own.", no_args_is_help=True, rich_markup_mode=None)
+
+METADATA_PARTS: Final = ("create", "one-by-one", "failover")
 
 JsonOption = Annotated[
     Path | None,
@@ -127,6 +129,43 @@ def reload(
     from bench.reload import run
 
     _run(run(seconds, pause, partitions, directory, json, _console()))
+
+
+@app.command()
+def metadata(
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="PART,...", help=f"Some of {', '.join(METADATA_PARTS)}.")
+    ] = None,
+    topics: Annotated[int, typer.Option("--topics", min=1, help="create: how many topics in one go.")] = 1_000,
+    topic_partitions: Annotated[
+        int, typer.Option("--topic-partitions", min=1, help="create: how many partitions each has.")
+    ] = 100,
+    operations: Annotated[int, typer.Option("--ops", min=1, help="one-by-one: how many.")] = 1_000,
+    leaders: Annotated[
+        int, typer.Option("--leaders", min=1, help="failover: how many partitions the fenced broker leads.")
+    ] = 20_000,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Work the controller hard.
+
+    Creates topics in one go and one by one, fences a broker that leads many partitions. Prints beside each figure what
+    it must reach.
+    """
+    from bench.metadata.run import Sizes, run
+
+    sizes = Sizes(topics=topics, topic_partitions=topic_partitions, operations=operations, leaders=leaders)
+    _run(run(_parts(only), sizes, directory, json, _console()))
+
+
+def _parts(only: str | None) -> list[str]:
+    parts = METADATA_PARTS if only is None else only.split(",")
+    for part in parts:
+        if part not in METADATA_PARTS:
+            raise typer.BadParameter(
+                f"{part!r} is no part; choose from {', '.join(METADATA_PARTS)}", param_hint="--only"
+            )
+    return list(parts)
 
 
 def _console() -> Any:
