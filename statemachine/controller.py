@@ -44,6 +44,7 @@ from statemachine.log import MetadataLog, PreparedAppend
 from statemachine.operations.activation import activation_records
 from statemachine.overlay import Overlay
 from statemachine.pages import Pages
+from statemachine.quota import MutationQuotas
 from statemachine.record_versions import in_version
 from statemachine.state import MetadataState
 from statemachine.supervision import Supervision
@@ -91,7 +92,8 @@ class Controller:
         """The latest metadata, as long as this controller is active."""
         config = config or ControllerConfig()
         heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
-        self._context = Context(log.cluster_id, random, runtime, heartbeats, config)
+        quotas = MutationQuotas(config.controller_mutation_rate, config.controller_mutation_burst)
+        self._context = Context(log.cluster_id, random, runtime, heartbeats, config, mutation_quotas=quotas)
         self._supervision = Supervision(self, self._context)
         self._answers = Answers(log, machine, runtime)
         self._jobs: deque[_Job] = deque()

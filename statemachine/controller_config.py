@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from statemachine.operations.topics import CreateTopicPolicy
+from statemachine.quota import MutationQuotas
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
@@ -21,6 +24,12 @@ class ControllerConfig:
     """metadata.max.idle.interval.ms: a NoOp is appended after so long without records; 0: never (Kafka: 500)."""
     delete_topic_enable: bool = True
     """delete.topic.enable."""
+    create_topic_policy: CreateTopicPolicy | None = None
+    """create.topic.policy.class.name: what judges new topics. None: all are welcome."""
+    controller_mutation_rate: float | None = None
+    """controller.mutation.rate: so many partitions per second may each client create and delete (CT-20). None: any."""
+    controller_mutation_burst: float | None = None
+    """So many partitions at once, after a rest. None: what comes to 11 seconds of the rate."""
 
     def __post_init__(self) -> None:
         least = {
@@ -32,3 +41,4 @@ class ControllerConfig:
         for name, minimum in least.items():
             if getattr(self, name) < minimum:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {minimum}")
+        MutationQuotas(self.controller_mutation_rate, self.controller_mutation_burst)  # raises ValueError

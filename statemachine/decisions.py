@@ -15,6 +15,7 @@ from raft.runtime import Runtime
 from statemachine.broker_heartbeats import BrokerHeartbeats
 from statemachine.controller_config import ControllerConfig
 from statemachine.pages import Pages
+from statemachine.quota import ChargeMutations, MutationQuotas, no_quota
 
 
 def _nothing(end_offset: Offset) -> None:
@@ -51,3 +52,10 @@ class Context:
     """How many times over a broker is being taken out of its partitions: it is not unfenced before that is done."""
     failed_directories: dict[int, frozenset[bytes]] = field(default_factory=dict)
     """The log directories of each broker that this controller has taken replicas out of, or is about to."""
+    mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
+
+    def charge_of(self, client_id: str) -> ChargeMutations:
+        """What a client's creations and deletions are charged to (CT-20)."""
+        if self.config.controller_mutation_rate is None:
+            return no_quota
+        return lambda mutations: self.mutation_quotas.check(client_id, int(self.runtime.now_ms()), mutations)

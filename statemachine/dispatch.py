@@ -7,6 +7,7 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from statemachine import broker_lifecycle
 from statemachine.decisions import Context, Decision
+from statemachine.names import check_name_lengths
 from statemachine.operations.acls import create_acls, delete_acls
 from statemachine.operations.alter_partition import alter_partition
 from statemachine.operations.brokers import register_controller
@@ -46,9 +47,17 @@ def decide(state: MetadataState, operation: Operation, context: Context, next_of
 
 
 def _on_topics(state: MetadataState, operation: Operation, context: Context) -> Decision:
+    check_name_lengths((operation.client_id,))  # it is remembered
+    charge = context.charge_of(operation.client_id)
     match operation.WhichOneof("operation"):
         case "create_topics":
-            records, created = create_topics(state, operation.create_topics, context.random)
+            records, created = create_topics(
+                state,
+                operation.create_topics,
+                context.random,
+                create_topic_policy=context.config.create_topic_policy,
+                charge=charge,
+            )
             return Decision(records, OperationResult(create_topics=created))
         case "delete_topics":
             records, deleted = delete_topics(
@@ -56,9 +65,10 @@ def _on_topics(state: MetadataState, operation: Operation, context: Context) -> 
                 operation.delete_topics,
                 now_ms=context.runtime.wall_clock_ms(),
                 deletion_enabled=context.config.delete_topic_enable,
+                charge=charge,
             )
             return Decision(records, OperationResult(delete_topics=deleted))
-    records, more = create_partitions(state, operation.create_partitions, context.random)
+    records, more = create_partitions(state, operation.create_partitions, context.random, charge=charge)
     return Decision(records, OperationResult(create_partitions=more))
 
 

@@ -43,7 +43,9 @@ def check_topic_name(name: str) -> None:
     if name in (".", ".."):
         raise _invalid(f"a topic cannot be named {quoted(name)}")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise _invalid(f"the topic name has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} are allowed")
+        raise _invalid(
+            f"the topic name {quoted(name)} has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} may be"
+        )
     if not _LEGAL.match(name):
         raise _invalid(f"the topic name {quoted(name)} is illegal; use only ASCII letters, digits, '.', '_' and '-'")
     if name == METADATA_TOPIC:

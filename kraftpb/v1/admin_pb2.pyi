@@ -67,6 +67,7 @@ class Operation(_message.Message):
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
     CREATE_TOPICS_FIELD_NUMBER: _builtins.int
     DELETE_TOPICS_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
@@ -91,6 +92,8 @@ class Operation(_message.Message):
     correlation_id: _builtins.int
     timeout_ms: _builtins.int
     """How long the client waits, in milliseconds; after it the answer is REQUEST_TIMED_OUT and the outcome is not known."""
+    client_id: _builtins.str
+    """Whose mutation quota the operation counts against (KIP-599); empty: that of all clients without a name."""
     @_builtins.property
     def create_topics(self) -> Global___CreateTopicsRequest: ...
     @_builtins.property
@@ -138,6 +141,7 @@ class Operation(_message.Message):
         *,
         correlation_id: _builtins.int = ...,
         timeout_ms: _builtins.int = ...,
+        client_id: _builtins.str = ...,
         create_topics: Global___CreateTopicsRequest | None = ...,
         delete_topics: Global___DeleteTopicsRequest | None = ...,
         register_broker: Global___RegisterBrokerRequest | None = ...,
@@ -162,7 +166,7 @@ class Operation(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["add_remote_log_segment", b"add_remote_log_segment", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "operation", b"operation", "put_remote_partition_delete", b"put_remote_partition_delete", "register_broker", b"register_broker", "register_controller", b"register_controller", "unregister_broker", b"unregister_broker", "update_features", b"update_features", "update_remote_log_segment", b"update_remote_log_segment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_remote_log_segment", b"add_remote_log_segment", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "operation", b"operation", "put_remote_partition_delete", b"put_remote_partition_delete", "register_broker", b"register_broker", "register_controller", b"register_controller", "timeout_ms", b"timeout_ms", "unregister_broker", b"unregister_broker", "update_features", b"update_features", "update_remote_log_segment", b"update_remote_log_segment"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_remote_log_segment", b"add_remote_log_segment", "allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "client_id", b"client_id", "correlation_id", b"correlation_id", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "operation", b"operation", "put_remote_partition_delete", b"put_remote_partition_delete", "register_broker", b"register_broker", "register_controller", b"register_controller", "timeout_ms", b"timeout_ms", "unregister_broker", b"unregister_broker", "update_features", b"update_features", "update_remote_log_segment", b"update_remote_log_segment"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs", "broker_heartbeat", "unregister_broker", "fence_broker", "register_controller", "create_partitions", "alter_partition", "elect_leaders", "alter_partition_reassignments", "assign_replicas_to_dirs", "allocate_producer_ids", "update_features", "alter_client_quotas", "create_acls", "delete_acls", "add_remote_log_segment", "update_remote_log_segment", "put_remote_partition_delete"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015

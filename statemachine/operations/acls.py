@@ -25,6 +25,7 @@ from statemachine.cluster_tables import ACLS
 from statemachine.ids import random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
+from statemachine.operations.finding import about
 from statemachine.state import MetadataState
 
 ANY: Final = 1
@@ -77,7 +78,8 @@ def create_acls(
     response = CreateAclsResponse()
     for entry in request.entries:
         try:
-            check_acl(entry)
+            with about(f"the entry for {quoted(entry.principal)} on {quoted(entry.resource_name)}"):
+                check_acl(entry)
         except ProtocolError as error:
             response.results.add(error_code=error.code, error_message=error.args[0])
             continue
@@ -149,9 +151,10 @@ def delete_acls(state: MetadataState, request: DeleteAclsRequest) -> tuple[list[
         )
     removed: dict[bytes, None] = {}
     response = DeleteAclsResponse()
-    for acl_filter in request.filters:
+    for number, acl_filter in enumerate(request.filters, 1):
         try:
-            matched = matching_acls(entries, acl_filter)
+            with about(f"filter {number}"):
+                matched = matching_acls(entries, acl_filter)
         except ProtocolError as error:
             response.filters.add(error_code=error.code, error_message=error.args[0])
             continue

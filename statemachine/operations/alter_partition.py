@@ -20,7 +20,7 @@ from statemachine.limits import check_record_count
 from statemachine.operations.brokers import check_broker_epoch
 from statemachine.operations.finding import find_partition_by_id
 from statemachine.operations.topics import repeats
-from statemachine.partition_change import RECOVERED, RECOVERING, Target
+from statemachine.partition_change import NO_LEADER, RECOVERED, RECOVERING, Target
 from statemachine.partition_context import PartitionChanges
 from statemachine.replay import changed_partition
 from statemachine.state import MetadataState
@@ -74,7 +74,8 @@ def _check_epochs(name: str, partition: PartitionRecord, altered: AlteredPartiti
             " fetch newer metadata",
         )
     if broker_id != partition.leader:
-        raise _invalid(f"{name} is led by {partition.leader}, not by broker {broker_id}; only the leader alters it")
+        leader = _shown_leader(partition)
+        raise _invalid(f"{name} is led by {leader}, not by broker {broker_id}; only the leader alters it")
     if altered.partition_epoch < partition.partition_epoch:
         raise ProtocolError(
             ErrorCode.INVALID_UPDATE_VERSION,
@@ -153,7 +154,7 @@ def _alter(
     if after.leader != partition.leader:
         raise ProtocolError(
             ErrorCode.NEW_LEADER_ELECTED,
-            f"{name} has the new ISR {_listed(after.isr)} and is led by {after.leader} from now on; fetch newer"
+            f"{name} has the new ISR {_listed(after.isr)} and is led by {_shown_leader(after)} from now on; fetch newer"
             " metadata",
         )
     answer.leader = after.leader
@@ -161,6 +162,10 @@ def _alter(
     answer.isr.extend(after.isr)
     answer.leader_recovery_state = after.leader_recovery_state
     answer.partition_epoch = after.partition_epoch
+
+
+def _shown_leader(partition: PartitionRecord) -> str:
+    return "nobody" if partition.leader == NO_LEADER else f"broker {partition.leader}"
 
 
 def _listed(broker_ids: Sequence[int]) -> str:

@@ -75,7 +75,8 @@ def register_broker(
     if request.HasField("cluster_id") and request.cluster_id != cluster_id:
         raise ProtocolError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"this is cluster {cluster_id}, not {quoted(request.cluster_id)}; check the address",
+            f"broker {request.broker_id} cannot register: this is cluster {cluster_id}, not"
+            f" {quoted(request.cluster_id)}; check the address",
         )
     _check_broker_identity(request)
     who = f"broker {request.broker_id}"
@@ -168,8 +169,9 @@ def register_controller(
     if state.metadata_version < CONTROLLER_REGISTRATION:
         raise ProtocolError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"controllers register from metadata.version {_version_name(CONTROLLER_REGISTRATION)} on, and the cluster's"
-            f" is {_version_name(state.metadata_version)}; upgrade it first",
+            f"controller {request.controller_id} cannot register: controllers do from metadata.version"
+            f" {_version_name(CONTROLLER_REGISTRATION)} on, and the cluster's is"
+            f" {_version_name(state.metadata_version)}; upgrade it first",
         )
     if request.controller_id < 0:
         raise ProtocolError(

@@ -13,6 +13,7 @@ from statemachine.config_kinds import join_elements, split_elements
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.elections import without_eligible
+from statemachine.operations.finding import about
 from statemachine.operations.topics import repeats
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
 from statemachine.state import MetadataState
@@ -93,9 +94,28 @@ def _alter_resource(
     state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
 ) -> list[MetadataRecord]:
     resource_type = check_resource(state, type_number, resource_name)
+    with about(_shown(resource_type, resource_name)):
+        records = _config_records(
+            resource_type, resource_name, alterations, state.configs(resource_type, resource_name)
+        )
+    if any(record.config.name == MIN_ISR for record in records):
+        records = [*_forget_eligible(state, resource_type, resource_name), *records]
+    return records
+
+
+def _shown(resource_type: ResourceType, resource_name: str) -> str:
+    """A resource as messages name it."""
+    if resource_type is ResourceType.TOPIC:
+        return f"topic {quoted(resource_name)}"
+    return "the default of all brokers" if resource_name == CLUSTER_DEFAULT else f"broker {resource_name}"
+
+
+def _config_records(
+    resource_type: ResourceType, resource_name: str, alterations: Sequence[ConfigAlteration], present: Mapping[str, str]
+) -> list[MetadataRecord]:
+    """The records that alter the configs of a resource that has `present`; raises ProtocolError if one is wrong."""
     for name in repeats(alteration.name for alteration in alterations):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
-    present = state.configs(resource_type, resource_name)
     altered = dict(present)
     records = []
     for alteration in alterations:
@@ -111,8 +131,6 @@ def _alter_resource(
             records.append(MetadataRecord(config=config))
     if resource_type is ResourceType.TOPIC:
         check_topic_configs(altered)
-    if any(record.config.name == MIN_ISR for record in records):
-        records = [*_forget_eligible(state, resource_type, resource_name), *records]
     return records
 
 

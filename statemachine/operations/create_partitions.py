@@ -10,6 +10,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
+from statemachine.operations.finding import about
 from statemachine.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX, NewPartitions, invalid_assignment
 from statemachine.operations.topics import repeated_topic, repeats
 from statemachine.quota import ChargeMutations, no_quota
@@ -38,9 +39,10 @@ def create_partitions(
             topic_id, present = _growing_topic(state, topic.name)
             added = _count_added(topic, len(present))
             check_record_count(len(records) + added)
-            assignment = _assignment(topic, present, added, partitions)
-            if not request.validate_only:
-                charge(added)
+            with about(f"topic {quoted(topic.name)}"):
+                assignment = _assignment(topic, present, added, partitions)
+                if not request.validate_only:
+                    charge(added)
             records += partitions.records(topic_id, len(present), assignment)
             response.topics.add(name=topic.name)
         except ProtocolError as error:
@@ -93,15 +95,15 @@ def _assignment(
         return partitions.place(added, replication_factor)
     if len(topic.assignments) != added:
         raise invalid_assignment(
-            f"topic {quoted(topic.name)} gets {added} new partitions, and {len(topic.assignments)} are assigned; assign"
-            " each of them, or none to have them placed"
+            f"it gets {added} new partitions, and {len(topic.assignments)} are assigned; assign each of them, or none"
+            " to have them placed"
         )
     assignment = [list(given.ids) for given in topic.assignments]
     for partition_id, replicas in enumerate(assignment, len(present)):
         partitions.check_replicas(partition_id, replicas)
         if len(replicas) != replication_factor:
             raise invalid_assignment(
-                f"partition {partition_id} has {len(replicas)} replicas, but topic {quoted(topic.name)} has a"
-                f" replication factor of {replication_factor}"
+                f"partition {partition_id} has {len(replicas)} replicas, but the topic has a replication factor of"
+                f" {replication_factor}"
             )
     return assignment

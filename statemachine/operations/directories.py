@@ -42,8 +42,9 @@ def assign_replicas_to_dirs(
     if state.metadata_version < METADATA_VERSION_DIRECTORIES:
         raise ProtocolError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"replicas have log directories from metadata.version {METADATA_VERSION_DIRECTORIES} on, and this"
-            f" cluster's is {state.metadata_version}; upgrade it",
+            f"broker {request.broker_id} cannot assign replicas to its log directories: they are known from"
+            f" metadata.version {METADATA_VERSION_DIRECTORIES} on, and this cluster's is {state.metadata_version};"
+            " upgrade it",
         )
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     check_record_count(len(request.assignments))

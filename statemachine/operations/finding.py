@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.ids import ID_BYTES, id_to_text
 from statemachine.names import quoted
 from statemachine.state import MetadataState
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Let refusals from inside begin with what they are about, such as a topic, where checks do not know it."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise ProtocolError(error.code, f"{what}: {error.args[0]}") from None
 
 
 def partition_name(topic_name: str, partition_id: int) -> str:

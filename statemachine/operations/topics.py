@@ -30,6 +30,7 @@ from statemachine.config_definitions import check_config, check_topic_configs
 from statemachine.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, check_topic_name, collision_key, quoted
+from statemachine.operations.finding import about
 from statemachine.operations.new_partitions import NewPartitions, invalid_assignment
 from statemachine.quota import ChargeMutations, no_quota
 from statemachine.remote_log_states import PartitionDeleteState
@@ -41,6 +42,9 @@ FROM_DEFAULT: Final = -1
 
 RECORDS_PER_TOPIC_MIN: Final = 2
 """The topic itself and its only partition."""
+
+TOPICS_SHOWN: Final = 3
+"""So many topics are named by a message that is about all of a request."""
 
 NUM_PARTITIONS_DEFAULT: Final = "1"
 REPLICATION_FACTOR_DEFAULT: Final = "1"
@@ -118,10 +122,11 @@ class _Creation:
     def create(self, topic: CreatableTopic) -> CreatedTopic:
         """Validate everything, then make the records: Topic, Config*, Partition*."""
         self._check_name(topic.name)
-        configs = _checked_configs(topic)
-        assignment = self._assignment(topic, len(configs))
-        self._check_policy(topic, configs, assignment)
-        self._charge(len(assignment))
+        with about(f"topic {quoted(topic.name)}"):
+            configs = _checked_configs(topic)
+            assignment = self._assignment(topic, len(configs))
+            self._check_policy(topic, configs, assignment)
+            self._charge(len(assignment))
         topic_id = self._new_topic_id()
         self._names[collision_key(topic.name)] = topic.name
         self.records.append(MetadataRecord(topic=TopicRecord(name=topic.name, topic_id=topic_id)))
@@ -211,11 +216,11 @@ def _checked_configs(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequence[Sequence[int]]:
-    """The assignment that the request gives, checked. Counts beside it are an INVALID_REQUEST, as in Kafka."""
+    """The assignment that the request gives, checked. Counts beside it are refused as all else in it (table 5.4)."""
     if topic.num_partitions != FROM_DEFAULT or topic.replication_factor != FROM_DEFAULT:
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            "with a manual assignment the number of partitions and the replication factor must both be -1",
+        raise invalid_assignment(
+            f"with a manual assignment the number of partitions, {topic.num_partitions}, and the replication factor,"
+            f" {topic.replication_factor}, must both be -1"
         )
     by_partition: dict[int, Sequence[int]] = {}
     for assignment in topic.assignments:
@@ -229,7 +234,11 @@ def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequ
             )
         by_partition[partition_id] = list(replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
-        raise invalid_assignment("the partitions must be numbered from 0 without a gap")
+        missing = next(number for number in range(len(by_partition)) if number not in by_partition)
+        raise invalid_assignment(
+            f"partition {missing} is not assigned, and partition {max(by_partition)} is; the partitions must be"
+            " numbered from 0 without a gap"
+        )
     return [by_partition[partition_id] for partition_id in range(len(by_partition))]
 
 
@@ -252,8 +261,11 @@ def delete_topics(
     if they are too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     if not deletion_enabled:
+        asked = [_shown(reference) for reference in request.topics[:TOPICS_SHOWN]]
+        more = [f"{len(request.topics) - TOPICS_SHOWN} more"] if len(request.topics) > TOPICS_SHOWN else []
         raise ProtocolError(
-            ErrorCode.TOPIC_DELETION_DISABLED, "topics cannot be deleted here; set delete.topic.enable=true to allow it"
+            ErrorCode.TOPIC_DELETION_DISABLED,
+            f"topics cannot be deleted here ({', '.join(asked + more)}); set delete.topic.enable=true to allow it",
         )
     check_record_count(len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
@@ -280,7 +292,8 @@ def _deletion(state: MetadataState, topic: DeletedTopic, now_ms: int, charge: Ch
     if not may_have_remote_data and charge is no_quota:
         return [removal]  # without a look at its partitions, which may be many
     partition_ids = [partition.partition_id for partition in state.partitions(topic.topic_id)]
-    charge(len(partition_ids))
+    with about(f"topic {quoted(topic.name)}"):
+        charge(len(partition_ids))
     if not may_have_remote_data:
         return [removal]
     # The marks come first, while there still are the partitions that they speak of. All are in one batch: a mark
@@ -316,10 +329,9 @@ def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
     name, topic_id = reference.name, reference.topic_id
     answer = DeletedTopic(name=name, topic_id=topic_id)
     if bool(name) == bool(topic_id):
-        answer.error_code, answer.error_message = (
-            ErrorCode.INVALID_REQUEST,
-            "give a topic's name or its id, not both",
-        )
+        given = f"{_shown(reference)} has an id beside its name" if name else "a topic has neither name nor id"
+        answer.error_code = ErrorCode.INVALID_REQUEST
+        answer.error_message = f"{given}; give a topic's name or its id, not both"
     elif name:
         found = state.topic_id(name)
         if found is None:
@@ -337,6 +349,11 @@ def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
         else:
             answer.name = found_name
     return answer
+
+
+def _shown(reference: TopicReference) -> str:
+    """A topic as messages name it, by what the request calls it."""
+    return f"topic {quoted(reference.name)}" if reference.name else f"topic {reference.topic_id[:32].hex()}"
 
 
 def repeated_topic(name: str) -> ProtocolError:

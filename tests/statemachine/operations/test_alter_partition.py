@@ -92,7 +92,7 @@ def test_step4_an_old_leader_epoch_is_fenced(state: Metadata) -> None:
 
 def test_step5_only_the_leader_alters_a_partition(state: Metadata) -> None:
     altered = asked([1, 2, 3], partition_epoch=6)
-    refused(state, altered, ErrorCode.INVALID_REQUEST, "is led by 1, not by broker 2", broker_id=2)
+    refused(state, altered, ErrorCode.INVALID_REQUEST, "is led by broker 1, not by broker 2", broker_id=2)
 
 
 def test_step6_an_old_partition_epoch(state: Metadata) -> None:
@@ -171,7 +171,7 @@ def test_ct41_completing_a_reassignment_that_moves_the_leader_is_an_error_and_wr
     state = a_cluster(a_partition((2, 3, 1), (1, 2), adding=[3], removing=[1]))
     records, answers = run(state, asked([1, 2, 3]))
     assert ErrorCode(answers[0].error_code) is ErrorCode.NEW_LEADER_ELECTED
-    assert "is led by 2 from now on" in answers[0].error_message
+    assert "is led by broker 2 from now on" in answers[0].error_message
     after = the_partition(state.append(records))
     assert (list(after.replicas), list(after.isr), after.leader, after.leader_epoch) == ([2, 3], [2, 3], 2, 6)
 

@@ -170,8 +170,8 @@ def test_the_state_is_left_as_it_is() -> None:
         (assigned("t", {0: [1, 2], 1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 1 has 1 replicas; all"),
         (assigned("t", {0: [1] * 6}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "6 replicas, but only 5 brokers"),
         (assigned("t", {0: [4, 5]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 0 are fenced or shutting down"),
-        (creatable("t", 1, -1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST, "must both be -1"),
-        (creatable("t", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST, "must both be -1"),
+        (creatable("t", 1, -1, assignments={0: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "must both be -1"),
+        (creatable("t", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "must both be -1"),
         (creatable("t", configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG, "'soon' .* retention.ms"),
         (creatable("t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG, "retention.ms has no value"),
         (creatable("t", configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG, "'no.such' is no config of a topic"),
@@ -236,12 +236,12 @@ def test_a_policy_sees_what_would_be_created() -> None:
 def test_what_a_policy_refuses_is_a_policy_violation_with_its_message(validate_only: bool) -> None:
     def at_least_two(asked: TopicToCreate) -> None:
         if asked.replication_factor < 2:
-            raise PolicyViolation(f"topic {asked.name} needs 2 replicas")
+            raise PolicyViolation("it needs 2 replicas")
 
     topics = [creatable("weak"), creatable("strong", 1, 2)]
     records, response = create(cluster(), *topics, policy=at_least_two, validate_only=validate_only)
     weak, strong = response.topics
-    assert (weak.error_code, weak.error_message) == (ErrorCode.POLICY_VIOLATION, "topic weak needs 2 replicas")
+    assert (weak.error_code, weak.error_message) == (ErrorCode.POLICY_VIOLATION, "topic 'weak': it needs 2 replicas")
     assert strong.error_code == 0
     assert [found.topic.name for found in records if found.HasField("topic")] == ([] if validate_only else ["strong"])
 
