@@ -28,6 +28,7 @@ from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 from statemachine.controller import Controller
+from statemachine.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.machine import MetadataMachine
 from statemachine.service import AdminServicer
 from statemachine.snapshot_generator import SnapshotGenerator
@@ -125,6 +126,7 @@ def _hosted_state(metadata: _Metadata, *, is_voter: bool) -> HostedState:
         # observer just fetches it again, and its store is made anew.
         minimum_durable_offset=metadata.store.applied_end_offset if is_voter else Offset(0),
         take_up=partial(_take_up_state, metadata),
+        fetch_version_allowed=partial(allowed_fetch_version, metadata.store),
         applied_end_offset=lambda: metadata.machine.applied_end_offset,
         snapshots=metadata.snapshots,
         on_snapshot_damaged=metadata.generator.replace_damaged,
@@ -158,6 +160,7 @@ def _add_metadata_services(
         runtime=AsyncioRuntime(),
         random=random.Random(),  # noqa: S311 (no secret)
     )
+    machine.subscribe(FetchVersionGate(metadata.store, client.allow_fetch_version))
     machine.report_state_digests_to(client.report_state_digest)
     client.register(machine, start_offset=metadata.store.applied_end_offset or None)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)

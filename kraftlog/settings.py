@@ -181,7 +181,8 @@ SETTINGS: Final = (
         "quorum",
         "fetch_version",
         one_of(17, 18),
-        "18 sends the high watermark in fetches (KIP-1166); 17 does not: commits show late.",
+        "18 sends the high watermark in fetches (KIP-1166), as soon as the cluster's metadata.version is 4.1-IV1 (27);"
+        " 17 never does: commits show late.",
     ),
     Setting(
         "controller.quorum.batch.max.bytes",

@@ -9,7 +9,8 @@ from types import TracebackType
 
 import structlog
 
-from raft.core.events import StateDigestReported
+from raft.core.config import FETCH_VERSIONS
+from raft.core.events import FetchVersionAllowed, StateDigestReported
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
@@ -183,6 +184,15 @@ class RaftClient:
                 f" not {len(digest.digest)} bytes at {digest.end_offset}"
             )
         self._node.step(StateDigestReported(digest))
+
+    def allow_fetch_version(self, version: int) -> None:
+        """Let this node's fetches have that version at most: what the cluster has agreed on (PK-05).
+
+        The next fetch follows it. Raises ValueError for a version that there is not.
+        """
+        if version not in FETCH_VERSIONS:
+            raise ValueError(f"there is no version {version} of Fetch; there are {FETCH_VERSIONS}")
+        self._node.step(FetchVersionAllowed(version))
 
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch` (RF-102).

@@ -22,7 +22,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.config import QuorumConfig
+from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, Offset, ReplicaKey, StateDigest
@@ -67,6 +67,9 @@ class HostedState:
     snapshot."""
     applied_end_offset: Callable[[], Offset] | None = None
     """What the state machine has applied, for who asks the node; None: whatever is committed."""
+    fetch_version_allowed: Callable[[], int] = lambda: FETCH_VERSION_LATEST
+    """Called after `take_up`: the highest version of Fetch that the cluster has agreed on, as far as the state machine
+    knows. `RaftClient.allow_fetch_version` says when that changes."""
     snapshots: SnapshotStore | None = None
     """The node's snapshots, if the program has opened them itself."""
     on_snapshot_damaged: Callable[[], None] = lambda: None
@@ -139,6 +142,7 @@ async def hosted_node(
                 election_state=election_state,
                 snapshots=snapshots,
                 log_start=log_start,
+                fetch_version_allowed=state.fetch_version_allowed(),
                 on_snapshot_damaged=state.on_snapshot_damaged,
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,

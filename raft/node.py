@@ -18,7 +18,7 @@ import structlog
 from raft.appends import PendingAppends
 from raft.commits import CommitFeed
 from raft.core.actions import Send
-from raft.core.config import QuorumConfig
+from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
@@ -77,6 +77,7 @@ class Node:
         election_state: ElectionState | None,
         snapshots: SnapshotStore,
         log_start: LogStartConfig | None = None,
+        fetch_version_allowed: int = FETCH_VERSION_LATEST,
         on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
         on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
@@ -87,7 +88,8 @@ class Node:
         `election_state` is what `quorum_state` holds; `snapshots` fit `log` (`raft.snapshot_start`).
         `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's owner takes another.
         `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
-        what it says must not be believed any more.
+        what it says must not be believed any more. `fetch_version_allowed` is the highest version of Fetch that the
+        cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it.
         """
         self.identity = identity
         self.config = config
@@ -107,6 +109,7 @@ class Node:
             random=random.Random(),  # noqa: S311 (jitter of elections, no secret)
             runtime=AsyncioRuntime(self._executor),
             outlet=self,
+            fetch_version_allowed=fetch_version_allowed,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
         self.delivery = Delivery(log, self._shell.snapshots, self.feed, on_listener_fault, self.fatal)

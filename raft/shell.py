@@ -40,7 +40,7 @@ from raft.core.actions import (
     StartLogAnew,
     TruncateLog,
 )
-from raft.core.config import QuorumConfig
+from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode, OutOfSpace, ProtocolError
 from raft.core.events import (
@@ -105,10 +105,12 @@ class Shell:
         random: Random,
         runtime: Runtime,
         outlet: Outlet,
+        fetch_version_allowed: int = FETCH_VERSION_LATEST,
     ) -> None:
         """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds.
 
         The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
+        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on.
         """
         self.config = config
         self.log = log
@@ -138,6 +140,7 @@ class Shell:
             ),
             election_state=election_state,
             recovering=log.recovering,
+            fetch_version_allowed=fetch_version_allowed,
             random=random,
             now_ms=self._now_ms(),
         )

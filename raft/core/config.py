@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Final
 
 from raft.core.errors import ConfigurationError
+
+FETCH_VERSIONS: Final = (17, 18)
+"""The versions of Fetch that there are. From 18 on it says the replica's high watermark (KIP-1166, PK-05)."""
+
+FETCH_VERSION_LATEST: Final = max(FETCH_VERSIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +36,8 @@ class QuorumConfig:
     """How many bytes of batches this replica asks for at a time; one batch always comes whole."""
     fetch_snapshot_max_bytes: int = 2 * 1024 * 1024
     """How many bytes of a snapshot this replica asks for at a time."""
-    fetch_version: int = 18
-    """17 leaves the high watermark out of the Fetch request: what Kafka did before KIP-1166 (PK-03)."""
+    fetch_version: int = FETCH_VERSION_LATEST
+    """The highest to use. 17 leaves the high watermark out of the request: what Kafka did before KIP-1166 (PK-03)."""
     batch_bytes_max: int = 8 * 1024 * 1024
     """An append whose batch would be larger is refused (LI-21)."""
     pending_append_bytes_max: int = 64 * 1024 * 1024
@@ -46,8 +52,9 @@ class QuorumConfig:
             value = getattr(self, field.name)
             if value < 1:
                 raise ConfigurationError(f"{field.name} is {value}; it must be at least 1")
-        if self.fetch_version not in (17, 18):
-            raise ConfigurationError(f"fetch_version is {self.fetch_version}; it must be 17 or 18")
+        if self.fetch_version not in FETCH_VERSIONS:
+            versions = " or ".join(map(str, FETCH_VERSIONS))
+            raise ConfigurationError(f"fetch_version is {self.fetch_version}; it must be {versions}")
         patience_ms = min(self.fetch_timeout_ms, self.request_timeout_ms)
         if self.fetch_max_wait_ms >= patience_ms:
             raise ConfigurationError(

@@ -44,6 +44,8 @@ class Context:
     persisted: ElectionState | None
     """The last election state that was ordered to be made durable."""
     announced: LeaderAndEpoch
+    fetch_version_allowed: int
+    """The highest version of Fetch that the cluster has agreed on (PK-05); the configuration may ask for less."""
     download: SnapshotDownload | None = None
     """The snapshot that is being fetched. It outlives the leader that offered it: every node's has the same bytes."""
     download_attempts: int = 0
@@ -105,6 +107,11 @@ class Context:
                 return self.state.leader_endpoint
             case _:
                 return None
+
+    @property
+    def fetch_version(self) -> int:
+        """The version of the next Fetch."""
+        return min(self.config.fetch_version, self.fetch_version_allowed)
 
     def other_voters(self) -> list[NodeId]:
         """The ids of the voters but this replica."""

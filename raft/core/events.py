@@ -79,6 +79,13 @@ class StateDigestReported:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchVersionAllowed:
+    """The cluster has agreed on versions of Fetch up to `version`, which may be lower than it was (PK-05)."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotAppended:
     """The AppendSnapshot of that attempt was carried out: `position` bytes of the snapshot are there now."""
 
@@ -136,6 +143,7 @@ Event: TypeAlias = (
     | AppendPrepared
     | AppendsScheduled
     | StateDigestReported
+    | FetchVersionAllowed
     | SnapshotAppended
     | SnapshotReceived
     | SnapshotRefused

@@ -228,7 +228,7 @@ def _fetch_request(context: Context) -> FetchRequest:
         last_fetched_epoch=context.log.last_epoch,
         max_wait_ms=config.fetch_max_wait_ms,
         max_bytes=config.fetch_max_bytes,
-        high_watermark=context.high_watermark if config.fetch_version >= 18 else HIGH_WATERMARK_NOT_SENT,
+        high_watermark=context.high_watermark if context.fetch_version >= 18 else HIGH_WATERMARK_NOT_SENT,
         recovering=context.recovering is not None,
         state_digest=context.state_digests.latest,
         log_start_offset=context.log.start_offset,

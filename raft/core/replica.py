@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from raft.core import divergence, downloading, elections, following, leading, serving
 from raft.core.actions import Action, AdvanceHighWatermark
-from raft.core.config import QuorumConfig
+from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
 from raft.core.context import Context
 from raft.core.election import ElectionState
@@ -22,6 +22,7 @@ from raft.core.events import (
     AppendPrepared,
     AppendsScheduled,
     Event,
+    FetchVersionAllowed,
     LogFlushed,
     LogStartAdvanced,
     RequestCancelled,
@@ -97,10 +98,13 @@ class Replica:
         log: LogState,
         election_state: ElectionState | None,
         recovering: RecoveringLog | None = None,
+        fetch_version_allowed: int = FETCH_VERSION_LATEST,
         random: Random,
         now_ms: int,
     ) -> None:
         """`log` and `election_state` are what is on disk; `log` becomes the replica's own.
+
+        Fetches have the version `fetch_version_allowed` at most, until FetchVersionAllowed says otherwise.
 
         Raises ConfigurationError for a directory id of zero or a vote without a node id (RF-02).
         """
@@ -127,6 +131,7 @@ class Replica:
             persisted=election_state,
             announced=LeaderAndEpoch(None, Epoch(0)),
             recovering=recovering,
+            fetch_version_allowed=fetch_version_allowed,
         )
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -266,6 +271,8 @@ class Replica:
                     context.state.purgatory.forget(request_id)
             case StateDigestReported(digest):
                 divergence.on_state_digest_reported(context, digest)
+            case FetchVersionAllowed(version):
+                context.fetch_version_allowed = version
             case SnapshotAppended(attempt, position):
                 downloading.on_appended(context, attempt, position)
             case SnapshotReceived(attempt):

@@ -8,7 +8,7 @@ import pytest
 
 from raft.core.actions import AppendBatches, FlushLog, Send
 from raft.core.errors import ErrorCode
-from raft.core.events import LogFlushed, TimePassed
+from raft.core.events import FetchVersionAllowed, LogFlushed, TimePassed
 from raft.core.messages import FetchRequest, FetchSnapshotResponse, LogRange
 from raft.core.states import Role
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
@@ -70,6 +70,21 @@ def test_pk05_a_fetch_of_version_17_leaves_the_high_watermark_out() -> None:
     harness.answer(the_fetch(harness), fetch_response(2, 1, high_watermark=3))
     assert harness.replica.high_watermark == 3
     assert fetch_request(the_fetch(harness)).high_watermark == HIGH_WATERMARK_NOT_SENT
+
+
+@pytest.mark.parametrize(("configured", "expected"), [(18, Offset(3)), (17, HIGH_WATERMARK_NOT_SENT)])
+def test_pk05_the_next_fetch_has_the_lower_of_the_version_that_is_allowed_and_the_configured_one(
+    configured: int, expected: Offset
+) -> None:
+    harness = follower(log=[(1, 5)], fetch_version=configured)
+    fetch = the_fetch(harness)
+    harness.step(FetchVersionAllowed(17))
+    harness.answer(fetch, fetch_response(2, 1, high_watermark=3))
+    fetch = the_fetch(harness)
+    assert fetch_request(fetch).high_watermark == HIGH_WATERMARK_NOT_SENT
+    harness.step(FetchVersionAllowed(18))
+    harness.answer(fetch, fetch_response(2, 1, high_watermark=3))
+    assert fetch_request(the_fetch(harness)).high_watermark == expected
 
 
 def test_rf73_a_tool_fetches_without_a_key() -> None:

@@ -1,0 +1,52 @@
+"""Whole nodes on the test's loop, wired as `kraftlog start` wires them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from kraftlog.config import NodeConfig
+from kraftlog.server import running_node
+from raft.core.types import Endpoint, NodeId
+from raft.node import Node
+from raft.storage.directory import DataDirectory
+from raft.storage.identifiers import random_cluster_id
+from raft.storage.posix import PosixFileSystem
+from tests.raft.nodes import QUICK, free_port
+
+
+class WholeNodes(contextlib.AsyncExitStack):
+    """Voters 1 to `voter_count`, and observers above. `start` them; the end of the context stops them."""
+
+    def __init__(self, base: Path, voter_count: int = 1) -> None:
+        super().__init__()
+        self.base = base
+        self.cluster_id = random_cluster_id()
+        self.endpoints = {node_id: Endpoint("127.0.0.1", free_port()) for node_id in range(1, voter_count + 1)}
+        self._voters = tuple((NodeId(node_id), endpoint) for node_id, endpoint in self.endpoints.items())
+        self._stacks: dict[int, contextlib.AsyncExitStack] = {}
+
+    async def start(self, node_id: int, **settings: Any) -> Node:
+        """Start a node, which goes on with what it has; `settings` are fields of its configuration."""
+        directory = self.base / f"node-{node_id}"
+        DataDirectory.format(
+            PosixFileSystem(),
+            str(directory),
+            cluster_id=self.cluster_id,
+            node_id=NodeId(node_id),
+            ignore_formatted=True,
+        )
+        config = NodeConfig(
+            node_id=NodeId(node_id),
+            directory=directory,
+            listener=self.endpoints.setdefault(node_id, Endpoint("127.0.0.1", free_port())),
+            voters=self._voters,
+            **{"quorum": QUICK, **settings},
+        )
+        stack = self._stacks[node_id] = await self.enter_async_context(contextlib.AsyncExitStack())
+        return await stack.enter_async_context(running_node(config))
+
+    async def stop(self, node_id: int) -> None:
+        """Stop a node, for good or to start it again."""
+        await self._stacks.pop(node_id).aclose()
