@@ -48,6 +48,7 @@ bench: $(INSTALLED)  ## every figure in the README
 	$(BIN)/kraftlog bench failover
 	$(BIN)/kraftlog bench snapshot
 	$(BIN)/kraftlog bench reload
+	$(BIN)/kraftlog bench metadata
 
 sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
 	$(BIN)/python -m sim --minutes 10 --at-least 2000 --json sim.json

@@ -27,7 +27,7 @@ async def fill(cluster: LocalCluster, client: AdminClient, partitions: int, cons
     """Create topics of 100 partitions on the three brokers, which must live, and wait until every node has them."""
     await client.create_topics([new_topic(TOPIC)])
     topics = -(-partitions // PARTITIONS_PER_TOPIC)
-    names = iter([f"filling-{number}" for number in range(topics)])
+    names = iter([filling_topic(number) for number in range(topics)])
     started = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -48,6 +48,11 @@ async def fill(cluster: LocalCluster, client: AdminClient, partitions: int, cons
         "created_seconds": round(created_seconds, 2),
         "applied_everywhere_seconds": round(time.monotonic() - started, 2),
     }
+
+
+def filling_topic(number: int) -> str:
+    """The name of one of the topics, from 0 on."""
+    return f"filling-{number}"
 
 
 def _creation(names: Iterable[str]) -> admin_pb2.Operation:

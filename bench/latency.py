@@ -72,13 +72,14 @@ async def measure(
             AdminClient(cluster.bootstrap_servers) as client,
             prepared(client),
         ):
-            await _run(client, visibility, "warm-up", warm_up, None)
-            return await _run(client, visibility, "topic", operations, progress)
+            await time_operations(client, visibility, "warm-up", warm_up)
+            return await time_operations(client, visibility, "topic", operations, progress)
 
 
-async def _run(
-    client: AdminClient, visibility: Visibility, prefix: str, operations: int, progress: Progress | None
+async def time_operations(
+    client: AdminClient, visibility: Visibility, prefix: str, operations: int, progress: Progress | None = None
 ) -> Measured:
+    """One operation after the other, each when the one before is visible; `prefix` is for the names of the topics."""
     measured = Measured()
     for number in range(operations):
         operation = create_topic_operation(f"{prefix}-{number}")

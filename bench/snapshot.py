@@ -22,7 +22,7 @@ from bench.machine import machine
 from bench.targets import Target, targets_table
 from bench.throughput import single_operation
 from bench.transfer import measure_transfer
-from bench.workload import TOPIC, bench_cluster, execute_once
+from bench.workload import NO_SNAPSHOTS, TOPIC, bench_cluster, execute_once
 from broker.lifecycle import living_brokers
 from kraftlog.cluster import LocalCluster
 from kraftlog.connection import connect
@@ -37,10 +37,6 @@ from statemachine.client import AdminClient
 POLL_SECONDS: Final = 0.05
 WITHOUT: Final = "without"
 EVERYTHING_BUT_THE_IDENTITY: Final = (f"{METADATA_DATABASE_NAME}*", LOG_NAME, SNAPSHOTS_NAME, "quorum-state-*")
-SETTINGS: Final = {
-    "metadata.log.max.record.bytes.between.snapshots": 2**50,
-    "metadata.log.max.snapshot.interval.ms": 0,
-}
 
 
 async def run(
@@ -48,7 +44,7 @@ async def run(
 ) -> bool:
     """Measure, print and write the result; returns whether the nodes' snapshots were the same bytes."""
     async with (
-        bench_cluster(directory, "snapshot", settings=SETTINGS) as cluster,
+        bench_cluster(directory, "snapshot", settings=NO_SNAPSHOTS) as cluster,
         AdminClient(cluster.bootstrap_servers, timeout_ms=int(TIMEOUT_SECONDS * 1000)) as client,
         living_brokers(client, BROKER_IDS),
     ):

@@ -20,6 +20,11 @@ VOTERS: Final = 3
 OBSERVERS: Final = 2
 BROKER_ID: Final = 1
 TOPIC: Final = "bench"
+NO_SNAPSHOTS: Final = {
+    "metadata.log.max.record.bytes.between.snapshots": 2**50,
+    "metadata.log.max.snapshot.interval.ms": 0,
+}
+"""Settings of nodes that take a snapshot only when they are asked."""
 
 
 @asynccontextmanager

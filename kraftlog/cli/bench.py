@@ -14,7 +14,7 @@ from kraftlog.cli.options import path_argument
 
 app = typer.Typer(help="Measure a cluster of this machine's own.", no_args_is_help=True, rich_markup_mode=None)
 
-METADATA_PARTS: Final = ("create", "one-by-one", "failover")
+METADATA_PARTS: Final = ("create", "one-by-one", "failover", "alter", "reads", "latency")
 
 JsonOption = Annotated[
     Path | None,
@@ -140,21 +140,36 @@ def metadata(
     topic_partitions: Annotated[
         int, typer.Option("--topic-partitions", min=1, help="create: how many partitions each has.")
     ] = 100,
-    operations: Annotated[int, typer.Option("--ops", min=1, help="one-by-one: how many.")] = 1_000,
+    operations: Annotated[
+        int, typer.Option("--ops", min=1, help="one-by-one, reads, latency: how many, one at a time.")
+    ] = 1_000,
     leaders: Annotated[
         int, typer.Option("--leaders", min=1, help="failover: how many partitions the fenced broker leads.")
     ] = 20_000,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="alter: how many AlterPartition a second.")] = 1_000.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="alter: for how long.")] = 10.0,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="reads, latency: how much metadata there is.")
+    ] = 1_000_000,
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Work the controller hard.
+    """Give the controller much to do.
 
-    Creates topics in one go and one by one, fences a broker that leads many partitions. Prints beside each figure what
-    it must reach.
+    Topics created in one go and one by one; a broker fenced that leads many partitions; ISRs altered at a fixed rate;
+    reads, and single operations, with much metadata. Prints beside each figure what it must reach.
     """
     from bench.metadata.run import Sizes, run
 
-    sizes = Sizes(topics=topics, topic_partitions=topic_partitions, operations=operations, leaders=leaders)
+    sizes = Sizes(
+        topics=topics,
+        topic_partitions=topic_partitions,
+        operations=operations,
+        leaders=leaders,
+        rate=rate,
+        seconds=seconds,
+        partitions=partitions,
+    )
     _run(run(_parts(only), sizes, directory, json, _console()))
 
 

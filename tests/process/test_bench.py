@@ -83,3 +83,35 @@ def test_reload_tells_who_had_to_load_a_snapshot_under_each_policy(tmp_path: Pat
     assert eager["reloads_slow_observer"] >= sum(missed >= 2 for missed in eager["snapshots_taken_in_pauses"])
     assert (replicated["reloads_slow_observer"], replicated["reloads_slow_listener"]) == (0, 0)
     assert replicated["snapshot_bytes_shipped"] == 0
+
+
+def test_metadata_measures_every_part_beside_its_target(tmp_path: Path) -> None:
+    file = tmp_path / "metadata.json"
+    finished = kraftlog(
+        *("bench", "metadata", "--topics", 12, "--topic-partitions", 10, "--ops", 3, "--leaders", 40, "--rate", 50),
+        *("--seconds", 0.2, "--partitions", 300, "--json", file),
+        timeout=110,
+    )
+    assert (finished.code, finished.errors) == (0, "")
+    result = json.loads(file.read_text())
+    create, one_by_one, failover, alter, reads, latency = result["parts"].values()
+    assert (create["topics"], create["partitions"], create["operations"]) == (12, 120, 2)
+    assert create["applied_seconds"].keys() == {"1", "2", "3", "4", "5"}
+    assert create["partitions_per_second"] == pytest.approx(120 / max(create["applied_seconds"].values()), rel=0.05)
+    assert (one_by_one["topics"], one_by_one["submit_to_ack_ms"].keys()) == (3, FIGURES)
+    assert 40 <= failover["partitions_led"] < failover["partitions"] / 2
+    assert failover["led_again_seconds"].keys() == {"4", "5"}
+    assert max(failover["led_again_seconds"].values()) <= failover["out_of_every_isr_applied_seconds"]
+    assert (alter["acknowledged"], alter["failed"], alter["due_to_ack_ms"].keys()) == (10, 0, FIGURES)
+    assert (reads["partitions"], reads["topics"], reads["describe_large_topic_ms"].keys()) == (300, 5, FIGURES)
+    assert (latency["operations"], latency["failed"], latency["submit_to_visible_ms"].keys()) == (3, 0, FIGURES)
+    assert {target["met"] for target in result["targets"].values()} <= {True, False}
+    assert len(result["targets"]) == 5
+
+
+def test_metadata_measures_only_the_parts_that_are_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "metadata.json"
+    finished = kraftlog("bench", "metadata", "--only", "one-by-one", "--ops", 2, "--json", file, timeout=110)
+    assert (finished.code, finished.errors) == (0, "")
+    assert "create one topic, p50" in finished.output
+    assert json.loads(file.read_text())["parts"].keys() == {"one-by-one"}
