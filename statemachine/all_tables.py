@@ -12,7 +12,7 @@ from statemachine.remote_log_tables import (
     REMOTE_SEGMENTS,
 )
 from statemachine.table import Table
-from statemachine.topic_tables import ASSIGNMENTS, PARTITIONS, TOPICS
+from statemachine.topic_tables import PARTITIONS, TOPICS
 
 TABLES: Final[tuple[Table[Any], ...]] = (
     FEATURES,
@@ -20,7 +20,6 @@ TABLES: Final[tuple[Table[Any], ...]] = (
     BROKERS,
     TOPICS,
     PARTITIONS,
-    ASSIGNMENTS,
     CONFIGS,
     CLIENT_QUOTAS,
     PRODUCER_IDS,

@@ -48,11 +48,14 @@ def register(state: MetadataState, request: RegisterBrokerRequest, context: Cont
     if was_there and found.is_new_incarnation:
         pages = departure(state, request.broker_id, may_have_lost_data=found.had_unclean_shutdown)
     result = OperationResult(register_broker=found.response)
-    return (
-        Decision(found.records, result)
-        if pages is None
-        else _leaving(request.broker_id, found.records, result, pages, context)
-    )
+    if pages is not None:
+        return _leaving(request.broker_id, found.records, result, pages, context)
+
+    def on_appended(end_offset: Offset) -> None:
+        if found.records:  # the directories that it names now are online, whatever has failed before
+            context.failed_directories.pop(request.broker_id, None)
+
+    return Decision(found.records, result, on_appended=on_appended)
 
 
 def note_contact(state: MetadataState, request: BrokerHeartbeatRequest, context: Context) -> None:
@@ -77,9 +80,7 @@ def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: Co
         transition, response.is_fenced = Transition.NONE, True  # not before its partitions know; it asks again
 
     def session_follows(end_offset: Offset) -> None:
-        present = state.broker(request.broker_id)
-        is_overtaken = present is None or present.broker_epoch != request.broker_epoch or present.fenced
-        if transition is not Transition.CONTROLLED_SHUTDOWN or not is_overtaken:
+        if _is_unfenced(state, request.broker_id, request.broker_epoch):  # others may have overtaken it
             carried_out(context.heartbeats, request, transition, end_offset, now_ms)
 
     match transition:
@@ -171,7 +172,23 @@ def left_behind(state: MetadataState, context: Context) -> Iterator[Decision]:
             pages = departure(state, broker_id, may_have_lost_data=broker.unclean_shutdown)
             yield _leaving(broker_id, [], OperationResult(), pages, context)
         elif broker.in_controlled_shutdown:
-            yield Decision([], pages=departure(state, broker_id))
+            yield _still_shutting_down(state, broker, context)
+
+
+def _still_shutting_down(state: MetadataState, broker: RegisterBrokerRecord, context: Context) -> Decision:
+    """A controller before let the broker's shutdown begin; it may go when others can know who leads its partitions."""
+
+    def on_done(end_offset: Offset) -> None:
+        if _is_unfenced(state, broker.broker_id, broker.broker_epoch):
+            context.heartbeats.begin_controlled_shutdown(broker.broker_id, end_offset)
+
+    return Decision([], pages=departure(state, broker.broker_id), on_done=on_done)
+
+
+def _is_unfenced(state: MetadataState, broker_id: int, broker_epoch: int) -> bool:
+    """Whether the broker still is registered with that epoch, and unfenced."""
+    present = state.broker(broker_id)
+    return present is not None and present.broker_epoch == broker_epoch and not present.fenced
 
 
 def departure(
@@ -216,7 +233,7 @@ def _without_directories(
         context.failed_directories[broker_id] = context.failed_directories.get(broker_id, frozenset()) | offline
 
     online = [directory for directory in broker.log_dirs if directory not in offline]
-    if not online:
+    if broker.log_dirs and not online:
         first = [] if broker.fenced else [fence_record(broker, version)]
         leaving = _leaving(broker_id, first, result, departure(state, broker_id), context)
 

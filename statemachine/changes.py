@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from struct import pack
 from typing import Any, Final, TypeVar, cast
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.all_tables import TABLES
 from statemachine.replay import replay
-from statemachine.table import Key, Table, key_to_sql
+from statemachine.table import Condition, Key, Page, Table, key_to_sql
 from statemachine.topic_tables import (
-    ASSIGNMENTS,
     PARTITIONS,
     PARTITIONS_BY_LEADER,
     PARTITIONS_WITH_ELR,
@@ -31,17 +31,11 @@ R = TypeVar("R")
 _NEVER_LOOKED_UP: Final = (TOPICS_BY_COLLISION, PARTITIONS_BY_LEADER, PARTITIONS_WITH_ELR)
 """Indexes that only the controller asks."""
 
-_REMOVE_ASSIGNMENTS: Final = (
-    "DELETE FROM assignments WHERE (broker_id, topic_id, partition_id) IN"
-    " (SELECT replica.value, topic_id, partition_id FROM partitions, json_each(replicas) AS replica"
-    " WHERE topic_id = ?)"
-)
-
 
 class Changes:
     """The net change of the records replayed so far, over the database behind `connection`. A `View`."""
 
-    __slots__ = ("_connection", "_effects", "_removed", "_rows", "_topics")
+    __slots__ = ("_connection", "_effects", "_new_topics", "_removed", "_rows", "_topics")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -51,6 +45,8 @@ class Changes:
         """The beginnings of keys whose stored rows all go, before anything is added."""
         self._topics: dict[Key, Any] = {}
         """Stored topics that were looked up: the partitions of one come together."""
+        self._new_topics: set[Key] = set()
+        """Topics that were made by these records: nothing of theirs is stored."""
         self._effects: list[bytes] = []
 
     def replay(self, records: Iterable[MetadataRecord], base_offset: int) -> None:
@@ -78,7 +74,7 @@ class Changes:
         if rows is not None and key in rows:
             found: R | None = rows[key]
             return found
-        if self._is_removed(table, key):
+        if self._is_removed(table, key) or (table is PARTITIONS and key[:1] in self._new_topics):
             return None
         if table is not TOPICS:
             return table.get(self._connection, key)
@@ -90,15 +86,27 @@ class Changes:
         self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key."""
+        rows = self._rows.get(table, {})
         stored = table.find(self._connection, prefix, after)
         kept = (entry for entry in stored if not self._is_removed(table, entry[0]))
-        return merged(kept, self._rows.get(table, {}), prefix, after, limit)
+        own = ((key, rows[key]) for key in _behind(rows, prefix, after))
+        found = merged(kept, own, rows)
+        return found if limit < 0 else islice(found, limit)
+
+    def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
+        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        met = (entry for entry in self.find(table, (), after) if condition.holds(entry[1]))
+        found = list(islice(met, limit))
+        return Page(found, found[-1][0] if len(found) == limit else None)
 
     def put(self, table: Table[R], record: R) -> None:
         """Set the record."""
         if table in _NEVER_LOOKED_UP:
             return
-        self._rows.setdefault(table, {})[table.key_of(record)] = record
+        key = table.key_of(record)
+        self._rows.setdefault(table, {})[key] = record
+        if table is TOPICS:
+            self._new_topics.add(key)
         if table.kind is not None:
             self._effects += (b"set", table.name.encode(), record.SerializeToString(deterministic=True))  # type: ignore[attr-defined]
 
@@ -111,16 +119,11 @@ class Changes:
 
     def remove_all(self, table: Table[R], prefix: Key) -> None:
         """Remove every record whose key begins with `prefix`."""
-        self._forget(table, 0, prefix)
-        if table is PARTITIONS:
-            self._forget(ASSIGNMENTS, 1, prefix)  # the stored ones go with the stored partitions
+        rows = self._rows.get(table, {})
+        for key in [key for key in rows if key[: len(prefix)] == prefix]:
+            del rows[key]
         self._removed.setdefault(table, {})[prefix] = None
         self._note_removal(table, prefix)
-
-    def _forget(self, table: Table[Any], start: int, part: Key) -> None:
-        rows = self._rows.get(table, {})
-        for key in [key for key in rows if key[start : start + len(part)] == part]:
-            del rows[key]
 
     def _note_removal(self, table: Table[R], key: Key) -> None:
         if table.kind is not None:
@@ -130,12 +133,17 @@ class Changes:
         prefixes = self._removed.get(table)
         return prefixes is not None and any(key[:size] in prefixes for size in range(1, len(key) + 1))
 
+    def differences(self, table: Table[R]) -> Iterator[tuple[R | None, R | None]]:
+        """What each row of `table` that was touched is now, and what it will be after `flush`; None: not there."""
+        rows = self._rows.get(table, {})
+        for prefix in self._removed.get(table, ()):
+            yield from ((before, None) for key, before in table.find(self._connection, prefix) if key not in rows)
+        yield from ((table.get(self._connection, key), after) for key, after in rows.items())
+
     # --- the tables ---------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Write the net change, in the transaction that is open: removals first."""
-        for topic in self._removed.get(PARTITIONS, ()):
-            self._connection.execute(_REMOVE_ASSIGNMENTS, key_to_sql(topic))
         for table, prefixes in self._removed.items():
             for prefix in prefixes:
                 self._connection.execute(table.delete_sql(len(prefix)), key_to_sql(prefix))
@@ -153,6 +161,13 @@ class Changes:
             self._connection.executemany(
                 table.insert_sql, (to_row(record) for record in rows.values() if record is not None)
             )
+
+
+def _behind(keys: Iterable[Key], prefix: Key, after: Key | None) -> list[Key]:
+    """Those of `keys` that begin with `prefix` and are above `after`, in SQLite's order."""
+    size, after_sql = len(prefix), None if after is None else key_to_sql(after)
+    ordered = sorted((key_to_sql(key), key) for key in keys if key[:size] == prefix)
+    return [key for key_sql, key in ordered if after_sql is None or key_sql > after_sql]
 
 
 def _key_bytes(part: Any) -> bytes:

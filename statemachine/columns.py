@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,13 +11,12 @@ from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from statemachine.ids import id_to_bytes, id_to_text
 
 
+def numbers_to_json(numbers: Sequence[int]) -> str:
+    """A JSON array. Python writes a list of integers the same way."""
+    return str([*numbers]) if numbers else "[]"
+
+
 # The same lists come again and again.
-@lru_cache(maxsize=16_384)
-def numbers_to_json(numbers: tuple[int, ...]) -> str:
-    """A JSON array."""
-    return json.dumps(numbers)
-
-
 @lru_cache(maxsize=16_384)
 def numbers_from_json(text: str) -> tuple[int, ...]:
     """What a JSON array holds."""

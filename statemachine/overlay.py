@@ -7,9 +7,7 @@ same. Losing leadership drops everything. This is no second copy of the world: i
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -17,65 +15,16 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.checks import check
 from raft.core.types import Offset
 from statemachine.applied import CommittedMetadata
+from statemachine.layer import Layer
 from statemachine.replay import replay
-from statemachine.table import Key, Table, key_to_sql
-from statemachine.topic_tables import PARTITIONS
+from statemachine.table import Condition, Key, Page, Table
+from statemachine.topic_tables import PARTITIONS, TOPICS
 from statemachine.view import merged
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An uncommitted record, and the end offset of the append that sets it. None: the committed one is removed."""
-
-    end_offset: Offset
-    record: Any
-
-
-class Layer:
-    """What is uncommitted of one table."""
-
-    __slots__ = ("_order", "entries", "removed")
-
-    def __init__(self) -> None:
-        self.entries: dict[Key, Entry] = {}
-        """The last uncommitted record of each key."""
-        self.removed: dict[Key, Offset] = {}
-        """Beginnings of keys whose committed rows are all removed, and the end offset of the append that does it."""
-        self._order: deque[tuple[Offset, Key]] = deque()
-
-    def put(self, key: Key, record: Any, end_offset: Offset) -> None:
-        """Set `key` by the append that ends at `end_offset`, which is none before the last one's."""
-        self.entries[key] = Entry(end_offset, record)
-        self._order.append((end_offset, key))
-
-    def remove_all(self, prefix: Key, end_offset: Offset) -> None:
-        """Remove what begins with `prefix`."""
-        for key in [key for key in self.entries if key[: len(prefix)] == prefix]:
-            del self.entries[key]
-        self.removed[prefix] = end_offset
-
-    def is_removed(self, key: Key) -> bool:
-        """Whether the committed row with that key is removed with others."""
-        return bool(self.removed) and any(key[:size] in self.removed for size in range(1, len(key) + 1))
-
-    def drain(self, applied_end_offset: Offset) -> None:
-        """Forget what the store has now; a key that was set again later stays."""
-        while self._order and self._order[0][0] <= applied_end_offset:
-            end_offset, key = self._order.popleft()
-            entry = self.entries.get(key)
-            if entry is not None and entry.end_offset == end_offset:
-                del self.entries[key]
-        for prefix in [prefix for prefix, end_offset in self.removed.items() if end_offset <= applied_end_offset]:
-            del self.removed[prefix]
-
-
 _NOTHING: Final = Layer()
-
-
-def _is_in(key: Key, prefix: Key, after: Key | None) -> bool:
-    return key[: len(prefix)] == prefix and (after is None or key_to_sql(key) > key_to_sql(after))
 
 
 class Overlay:
@@ -102,24 +51,40 @@ class Overlay:
             if entry is not None:
                 found: R | None = entry.record
                 return found
-            if layer.is_removed(key):
+            if layer.is_removed(key) or (table is PARTITIONS and self._is_new_topic(key[0])):
                 return None
         return table.get(self._store.reader, key)
+
+    def _is_new_topic(self, topic_id: bytes) -> bool:
+        """Whether a topic is uncommitted: so are all its partitions."""
+        topics = self._layers.get(TOPICS)
+        entry = None if topics is None else topics.entries.get((topic_id,))
+        return entry is not None and entry.record is not None
 
     def find(
         self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
         layer = self._layers.get(table) or _NOTHING
-        own = {key: entry.record for key, entry in layer.entries.items() if _is_in(key, prefix, after)}
+        own = list(layer.behind(prefix, after))
         # All at once: a statement that is not finished would keep the database from moving its write-ahead log.
         stored = self._stored(table, layer, prefix, after, limit if limit < 0 else limit + len(own))
         partitions = self._partitions_removed(table)
-        found = merged(iter(stored), own, prefix, after, -1 if partitions is not None else limit)
-        if partitions is None:
-            return found
-        left = (entry for entry in found if not partitions(entry[1]))
+        found = merged(stored, own, layer.entries)
+        left = found if partitions is None else (entry for entry in found if not partitions(entry[1]))
         return left if limit < 0 else islice(left, limit)
+
+    def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
+        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        layer = self._layers.get(table) or _NOTHING
+        stored = table.scan(self._store.reader, condition, after, limit)
+        own = (
+            (key, record if record is not None and condition.holds(record) else None)
+            for key, record in layer.behind((), after, stored.end)
+        )
+        kept = (entry for entry in stored.found if not layer.is_removed(entry[0]))
+        found = list(islice(merged(kept, own, layer.entries), limit + 1))
+        return Page(found, stored.end) if len(found) <= limit else Page(found[:limit], found[limit - 1][0])
 
     def _stored(
         self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int

@@ -10,13 +10,13 @@ from typing import Final, Protocol
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.state import MetadataState
-from statemachine.table import Key
+from statemachine.table import Key, Page
 
 PAGE_PARTITIONS: Final = 200
 """Up to ten milliseconds' worth."""
 
-FindPage = Callable[[Key | None, int], Sequence[PartitionRecord]]
-"""The partitions above a key (topic id, partition id), in the order of their keys, so many at most."""
+FindPage = Callable[[Key | None, int], Page[PartitionRecord]]
+"""A page of the partitions above a key (topic id, partition id), so many at most."""
 
 
 class Pages(Protocol):
@@ -54,40 +54,40 @@ class PartitionPages:
                 self._closing = None
             return records
         page = self._sources[0](self._after, PAGE_PARTITIONS)
-        if not page:
-            self._sources.pop(0)
-            self._after = None
-            return []
-        self._page_end = (page[-1].topic_id, page[-1].partition_id)
-        records = self._decide(page)
+        self._page_end = page.end
+        records = self._decide([partition for _, partition in page.found])
         if not records:
-            self._after = self._page_end
+            self._go_on()
         return records
 
     def appended(self) -> None:
         """Go on behind the page."""
         if self._sources:
-            self._after = self._page_end
+            self._go_on()
         else:
             self._closing = None
+
+    def _go_on(self) -> None:
+        self._after = self._page_end
+        if self._page_end is None:
+            self._sources.pop(0)
 
 
 def led_by(state: MetadataState, broker_id: int) -> FindPage:
     """Partitions that a broker leads; -1: nobody."""
-    return lambda after, limit: state.partitions_led_by(broker_id, after, limit)
+    return lambda after, limit: _page(state.partitions_led_by(broker_id, after, limit), limit)
 
 
 def assigned_to(state: MetadataState, broker_id: int) -> FindPage:
     """Partitions of which a broker has a replica."""
-
-    def find(after: Key | None, limit: int) -> list[PartitionRecord]:
-        keys = state.partitions_assigned_to(broker_id, after, limit)
-        found = (state.partition(topic_id, partition_id) for topic_id, partition_id in keys)
-        return [partition for partition in found if partition is not None]
-
-    return find
+    return lambda after, limit: state.partitions_on(broker_id, after, limit)
 
 
 def all_of(state: MetadataState) -> FindPage:
     """All partitions."""
-    return state.all_partitions
+    return lambda after, limit: _page(state.all_partitions(after, limit), limit)
+
+
+def _page(partitions: Sequence[PartitionRecord], limit: int) -> Page[PartitionRecord]:
+    found = [((partition.topic_id, partition.partition_id), partition) for partition in partitions]
+    return Page(found, found[-1][0] if len(found) == limit else None)

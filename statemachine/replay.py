@@ -41,14 +41,12 @@ from statemachine.record_versions import VERSIONS_MAX
 from statemachine.remote_log_tables import REMOTE_EPOCH_ENDS
 from statemachine.resources import ResourceType
 from statemachine.topic_tables import (
-    ASSIGNMENTS,
     PARTITIONS,
     PARTITIONS_BY_LEADER,
     PARTITIONS_WITH_ELR,
     TOPICS,
     TOPICS_BY_COLLISION,
     TOPICS_BY_NAME,
-    Assignment,
 )
 from statemachine.view import CannotBe, View
 
@@ -114,7 +112,6 @@ def _partition(view: View, record: PartitionRecord) -> None:
 
 
 def _put_partition(view: View, before: PartitionRecord | None, after: PartitionRecord) -> None:
-    replicas_before = () if before is None else tuple(before.replicas)
     view.put(PARTITIONS, after)
     if before is not None and before.leader != after.leader:
         view.remove(PARTITIONS_BY_LEADER, PARTITIONS_BY_LEADER.key_of(before))
@@ -123,14 +120,6 @@ def _put_partition(view: View, before: PartitionRecord | None, after: PartitionR
         view.put(PARTITIONS_WITH_ELR, after)
     elif before is not None and before.eligible_leader_replicas:
         view.remove(PARTITIONS_WITH_ELR, PARTITIONS_WITH_ELR.key_of(before))
-    if tuple(after.replicas) == replicas_before:
-        return
-    for broker_id in replicas_before:
-        if broker_id not in after.replicas:
-            view.remove(ASSIGNMENTS, (broker_id, after.topic_id, after.partition_id))
-    for broker_id in after.replicas:
-        if broker_id not in replicas_before:
-            view.put(ASSIGNMENTS, Assignment(broker_id, after.topic_id, after.partition_id))
 
 
 def _partition_change(view: View, record: PartitionChangeRecord) -> None:

@@ -22,15 +22,15 @@ from statemachine.features import METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.names import collision_key, may_collide
 from statemachine.remote_log_tables import REMOTE_PARTITION_DELETES, REMOTE_SEGMENTS
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
-from statemachine.table import Key
+from statemachine.table import Key, Page
 from statemachine.topic_tables import (
-    ASSIGNMENTS,
     PARTITIONS,
     PARTITIONS_BY_LEADER,
     PARTITIONS_WITH_ELR,
     TOPICS,
     TOPICS_BY_COLLISION,
     TOPICS_BY_NAME,
+    holding,
 )
 from statemachine.view import View
 
@@ -89,12 +89,13 @@ class MetadataState:
         """Whether a broker leads a partition."""
         return bool(self.partitions_led_by(broker_id, limit=1))
 
-    def partitions_assigned_to(
-        self, broker_id: int, after: Key | None = None, limit: int = -1
-    ) -> list[tuple[bytes, int]]:
-        """The topic ids and partition ids of which a broker has a replica, those above the key `after`."""
-        key = None if after is None else (broker_id, *after)
-        return [(key[1], key[2]) for key, _ in self._view.find(ASSIGNMENTS, (broker_id,), key, limit)]
+    def partitions_on(self, broker_id: int, after: Key | None, limit: int) -> Page[PartitionRecord]:
+        """A page of the partitions of which a broker has a replica: of those above the key `after`, at most `limit`.
+
+        A departure is looked for among all partitions, some milliseconds a page, rather than that each partition keeps
+        rows for its brokers.
+        """
+        return self._view.scan(PARTITIONS, holding(broker_id), after, limit)
 
     # --- brokers and controllers --------------------------------------------------------------------------------------
 

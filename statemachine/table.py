@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.ids import id_to_text
@@ -19,6 +19,27 @@ R = TypeVar("R")
 Key = tuple[Any, ...]
 """The values of a table's key columns; ids as 16 bytes."""
 Row = tuple[Any, ...]
+
+
+SCANNED_ROWS: Final = 5_000
+"""So many rows are looked at for a page: some milliseconds' worth."""
+
+
+class Condition(NamedTuple, Generic[R]):
+    """What a record has to meet, in SQL and in Python."""
+
+    sql: str
+    """Over the table's columns."""
+    parameters: tuple[Any, ...]
+    holds: Callable[[R], bool]
+
+
+class Page(NamedTuple, Generic[R]):
+    """Some of a table's records, by key."""
+
+    found: list[tuple[Key, R]]
+    end: Key | None
+    """Up to where was looked, inclusive; None: to the end of the table."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,6 +110,25 @@ class Table(Generic[R]):
         for row in connection.execute(sql, key_to_sql(prefix + (after or ())[len(prefix) :])):
             record = self.from_row(row)
             yield self.key_of(record), record
+
+    def scan(self, connection: sqlite3.Connection, condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
+        """Look at the next `SCANNED_ROWS` records above `after`; the page has those that meet `condition`."""
+        window = f" LIMIT 1 OFFSET {SCANNED_ROWS - 1}"
+        after_sql = () if after is None else key_to_sql(after)
+        row = connection.execute(self.select_sql(0, after is not None) + window, after_sql).fetchone()
+        end = None if row is None else self.key_of(self.from_row(row))
+        conditions, parameters = [condition.sql], [*condition.parameters]
+        for bound, operator in ((after, ">"), (end, "<=")):
+            if bound is not None:
+                conditions.append(f"({', '.join(self.key)}) {operator} ({_marks(len(self.key))})")
+                parameters += key_to_sql(bound)
+        sql = (
+            f"SELECT {', '.join(self.columns)} FROM {self.name} WHERE {' AND '.join(conditions)}"  # noqa: S608
+            f" ORDER BY {', '.join(self.key)} LIMIT {limit}"
+        )
+        records = [self.from_row(row) for row in connection.execute(sql, parameters)]
+        found = [(self.key_of(record), record) for record in records]
+        return Page(found, found[-1][0] if len(found) == limit else end)
 
     def to_record(self, value: R) -> MetadataRecord:
         """The record that a snapshot has for `value`."""

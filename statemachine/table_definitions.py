@@ -37,14 +37,6 @@ TABLE_STATEMENTS: Final = (
     "CREATE INDEX partitions_by_leader ON partitions (leader, topic_id, partition_id)",
     "CREATE INDEX partitions_with_elr ON partitions (topic_id, partition_id) WHERE eligible_leader_replicas != '[]'",
     """
-    CREATE TABLE assignments (
-        broker_id INTEGER NOT NULL,
-        topic_id TEXT NOT NULL,
-        partition_id INTEGER NOT NULL,
-        PRIMARY KEY (broker_id, topic_id, partition_id)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
     CREATE TABLE brokers (
         broker_id INTEGER PRIMARY KEY,
         broker_epoch INTEGER NOT NULL,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
 from statemachine.columns import ids_from_json, ids_to_json, numbers_from_json, numbers_to_json
 from statemachine.ids import id_to_bytes, id_to_text
-from statemachine.table import Key, Row, Table, key_to_sql
+from statemachine.table import Condition, Key, Row, Table
 
 
 def _topic_table(key: tuple[str, ...], key_of: Callable[[TopicRecord], Key], is_index: bool) -> Table[TopicRecord]:
@@ -56,13 +56,13 @@ def _partition_to_row(record: PartitionRecord) -> Row:
         record.leader_epoch,
         record.partition_epoch,
         record.leader_recovery_state,
-        numbers_to_json(tuple(record.replicas)),
-        numbers_to_json(tuple(record.isr)),
-        numbers_to_json(tuple(record.removing_replicas)),
-        numbers_to_json(tuple(record.adding_replicas)),
+        numbers_to_json(record.replicas),
+        numbers_to_json(record.isr),
+        numbers_to_json(record.removing_replicas),
+        numbers_to_json(record.adding_replicas),
         ids_to_json(tuple(record.directories)),
-        numbers_to_json(tuple(record.eligible_leader_replicas)),
-        numbers_to_json(tuple(record.last_known_elr)),
+        numbers_to_json(record.eligible_leader_replicas),
+        numbers_to_json(record.last_known_elr),
     )
 
 
@@ -119,21 +119,10 @@ PARTITIONS_WITH_ELR: Final = Table[PartitionRecord](
 """Those with replicas that may lead though not in sync: few."""
 
 
-class Assignment(NamedTuple):
-    """A broker has a replica of a partition."""
-
-    broker_id: int
-    topic_id: bytes
-    partition_id: int
-
-
-ASSIGNMENTS: Final = Table[Assignment](
-    name="assignments",
-    key=("broker_id", "topic_id", "partition_id"),
-    columns=("broker_id", "topic_id", "partition_id"),
-    key_of=tuple,
-    to_row=key_to_sql,
-    from_row=lambda row: Assignment(row[0], id_to_bytes(row[1]), row[2]),
-    partition_of=lambda assignment: (assignment.topic_id, assignment.partition_id),
-)
-"""Follows from the replicas of the partitions: finds those of one broker among a million."""
+def holding(broker_id: int) -> Condition[PartitionRecord]:
+    """Of partitions: a broker has a replica."""
+    return Condition(
+        "EXISTS (SELECT 1 FROM json_each(replicas) WHERE value = ?)",
+        (broker_id,),
+        lambda partition: broker_id in partition.replicas,
+    )

@@ -7,12 +7,11 @@ There are two views. `Changes` lies over a database and gathers what a transacti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from heapq import merge
-from itertools import islice
 from typing import Protocol, TypeVar
 
-from statemachine.table import Key, Table, key_to_sql
+from statemachine.table import Condition, Key, Page, Table, key_to_sql
 
 R = TypeVar("R")
 
@@ -34,6 +33,10 @@ class View(Protocol):
         """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
         ...
 
+    def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
+        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        ...
+
     def put(self, table: Table[R], record: R) -> None:
         """Set the record, in place of the one with its key."""
         ...
@@ -48,16 +51,12 @@ class View(Protocol):
 
 
 def merged(
-    stored: Iterator[tuple[Key, R]], own: Mapping[Key, R | None], prefix: Key, after: Key | None, limit: int
+    stored: Iterable[tuple[Key, R]], own: Iterable[tuple[Key, R | None]], is_own: Container[Key]
 ) -> Iterator[tuple[Key, R]]:
-    """What lies below with what lies above it, where None stands for "removed"; both by key, as SQLite orders keys."""
-    size, after_sql = len(prefix), None if after is None else key_to_sql(after)
-    above = sorted(
-        (key_to_sql(key), key)
-        for key in own
-        if key[:size] == prefix and (after_sql is None or key_to_sql(key) > after_sql)
-    )
-    below = ((key_to_sql(key), key, record) for key, record in stored if key not in own)
-    set_above = ((order, key, record) for order, key in above if (record := own[key]) is not None)
-    together = ((key, record) for _, key, record in merge(below, set_above, key=lambda entry: entry[0]))
-    return together if limit < 0 else islice(together, limit)
+    """What lies below with what lies above it, both by key as SQLite orders keys; above, None stands for "removed".
+
+    What `is_own` is passed over below.
+    """
+    below = ((key_to_sql(key), key, record) for key, record in stored if key not in is_own)
+    above = ((key_to_sql(key), key, record) for key, record in own if record is not None)
+    return ((key, record) for _, key, record in merge(below, above, key=lambda entry: entry[0]))

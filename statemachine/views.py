@@ -100,7 +100,7 @@ VIEW_STATEMENTS: Final = (
         sum(is_leader) AS leaders
     FROM (
         SELECT broker_id, 0 AS is_replica, 0 AS is_leader FROM brokers
-        UNION ALL SELECT broker_id, 1, 0 FROM assignments
+        UNION ALL SELECT replica.value, 1, 0 FROM partitions, json_each(partitions.replicas) AS replica
         UNION ALL SELECT leader, 0, 1 FROM partitions WHERE leader <> -1
     ) LEFT JOIN brokers USING (broker_id)
     GROUP BY broker_id

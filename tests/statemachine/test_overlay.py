@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset
+from statemachine import table
 from statemachine.overlay import Overlay
 from statemachine.resources import ResourceType
 from statemachine.state import MetadataState
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import (
     BROKER,
+    CLUSTER_ID,
     alter,
     alteration,
     an_id,
@@ -110,3 +121,68 @@ async def test_the_controllers_overlay_is_empty_when_everything_is_committed(ben
     for operation in (create("a.b", "c"), alter(alteration("c", "retention.ms", "1")), delete("a.b"), create("a_b")):
         await bench.done(operation)
         assert len(bench.controller._overlay) == 0
+
+
+REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True)
+PARTITIONS_OF_TOPICS = st.lists(st.lists(REPLICAS, max_size=5), min_size=1, max_size=5)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(PARTITIONS_OF_TOPICS, PARTITIONS_OF_TOPICS, st.sets(st.integers(0, 4)), st.integers(1, 4), st.integers(1, 6))
+def test_ct31_the_partitions_of_a_broker_are_found_page_by_page(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stored: list[list[list[int]]],
+    uncommitted: list[list[list[int]]],
+    removed: set[int],
+    limit: int,
+    scanned: int,
+) -> None:
+    """Whether committed, uncommitted or changed since, each is on one page, and none of those that are removed is."""
+    monkeypatch.setattr(table, "SCANNED_ROWS", scanned)
+    expected: dict[tuple[bytes, int], list[int]] = {}
+    with closing(MetadataStore.open(tmp_path / f"{uuid4()}.db", CLUSTER_ID)) as store:
+        records = [topic(f"t{number}", number) for number in range(5)]
+        records += assigned_partitions(stored, expected)
+        store.apply([batch(0, records)])
+        overlay = Overlay(store)
+        state = MetadataState(overlay)
+        changed = assigned_partitions(uncommitted, expected)
+        changed += [remove_topic(number) for number in removed]
+        overlay.replay([*changed, config("", "num.partitions", "4", BROKER)], Offset(len(records) + len(changed) + 1))
+        gone = {an_id(number) for number in removed}
+        for broker_id in range(1, 5):
+            found: list[tuple[bytes, int]] = []
+            page = state.partitions_on(broker_id, None, limit)
+            while True:
+                assert len(page.found) <= limit
+                found += [key for key, _ in page.found]
+                if page.end is None:
+                    break
+                page = state.partitions_on(broker_id, page.end, limit)
+            assert len(found) == len(set(found))
+            assert set(found) == {
+                key for key, replicas in expected.items() if broker_id in replicas and key[0] not in gone
+            }
+
+
+def assigned_partitions(
+    topics: list[list[list[int]]], expected: dict[tuple[bytes, int], list[int]]
+) -> list[MetadataRecord]:
+    """Partitions with these replicas, by topic and partition; noted in `expected`."""
+    records = []
+    for number, partitions in enumerate(topics):
+        for partition_id, replicas in enumerate(partitions):
+            records.append(partition(number, partition_id, replicas))
+            expected[an_id(number), partition_id] = replicas
+    return records
+
+
+def test_a_topic_that_is_made_again_has_none_of_the_partitions_that_are_stored(store: MetadataStore) -> None:
+    """An id is not used twice, but a log may say so: what is stored goes with the removal."""
+    overlay, state = committed(store)
+    overlay.replay([remove_topic(1), topic("again", 1)], Offset(6))
+    assert state.partition(an_id(1), 0) is None
+    store.apply([batch(4, [remove_topic(1), topic("again", 1)])])
+    overlay.drain(Offset(6))
+    assert state.partition(an_id(1), 0) is None

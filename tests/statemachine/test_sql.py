@@ -167,7 +167,7 @@ def test_anything_else_is_refused_and_changes_nothing(
     [
         ("SELECT * FROM topcs", "no such table: topcs; did you mean topics?"),
         ("SELECT * FROM main.Partition", "did you mean partitions"),
-        ("SELECT * FROM qqqqq", "no such table: qqqqq; there are acls, applied, assignments,"),
+        ("SELECT * FROM qqqqq", "no such table: qqqqq; there are acls, applied, broker_load,"),
         ("SELECT nme FROM topics", "no such column: nme; did you mean name?"),
         ("SELECT qqqqq FROM topics", "see PRAGMA table_info(a table's name)"),
     ],
