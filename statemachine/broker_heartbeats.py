@@ -95,18 +95,16 @@ class BrokerHeartbeats:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def take_over(self, brokers: Iterable[RegisterBrokerRecord], end_offset: int, now_ms: float) -> None:
+    def take_over(self, brokers: Iterable[RegisterBrokerRecord], now_ms: float) -> None:
         """Forget everything, and give each unfenced broker a session that begins now.
 
-        To be called when the controller becomes active. The controlled shutdowns that it finds are all below
-        `end_offset`, the log's end.
+        To be called when the controller becomes active. Of the controlled shutdowns that it finds it is not known how
+        far they came: `begin_controlled_shutdown` follows.
         """
         self._sessions.clear()
         for broker in brokers:
             if not broker.fenced:
                 self.touch(broker.broker_id, METADATA_OFFSET_UNKNOWN, now_ms)
-            if state_of(broker) is BrokerState.CONTROLLED_SHUTDOWN:
-                self.begin_controlled_shutdown(broker.broker_id, end_offset)
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
         """An unfenced broker is alive and has applied the metadata below that offset; its session begins or goes on."""

@@ -19,6 +19,7 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
+from statemachine.broker_heartbeats import METADATA_OFFSET_UNKNOWN
 from statemachine.decisions import Context, Decision
 from statemachine.operations.brokers import (
     controlled_shutdown_record,
@@ -60,10 +61,10 @@ def register(state: MetadataState, request: RegisterBrokerRequest, context: Cont
 
 def note_contact(state: MetadataState, request: BrokerHeartbeatRequest, context: Context) -> None:
     """A broker was heard, even if it cannot be answered now: it is not silent."""
-    broker = state.broker(request.broker_id)
-    if broker is not None and not broker.fenced and broker.broker_epoch == request.broker_epoch:
+    is_heard = request.current_metadata_offset >= METADATA_OFFSET_UNKNOWN
+    if is_heard and _is_unfenced(state, request.broker_id, request.broker_epoch):
         now_ms = context.runtime.now_ms()
-        context.heartbeats.touch(broker.broker_id, request.current_metadata_offset, now_ms)
+        context.heartbeats.touch(request.broker_id, request.current_metadata_offset, now_ms)
 
 
 def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: Context) -> Decision:

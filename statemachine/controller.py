@@ -97,6 +97,8 @@ class Controller:
         self._supervision = Supervision(self, self._context)
         self._answers = Answers(log, machine, runtime)
         self._jobs: deque[_Job] = deque()
+        self._background: deque[_Job] = deque()
+        """Jobs that wait until there are no others."""
         self._is_working = False
         self._epoch: Epoch | None = None
         self._last_append: PreparedAppend | None = None
@@ -106,6 +108,11 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this controller decides, as far as it knows."""
         return self._epoch is not None
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether records are still to come, page by page."""
+        return bool(self._jobs or self._background)
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -177,7 +184,7 @@ class Controller:
     def _append_first(self, decision: Decision) -> Offset:
         """Append the records of a decision, if there are any. Raises ProtocolError."""
         end_offset = self._append(decision.records) if decision.records else Offset(NOTHING_WRITTEN)
-        decision.on_appended(self._overlay.last_end_offset)
+        decision.on_appended(self._log.next_append_offset)
         self._supervision.watch_sessions()
         return end_offset
 
@@ -242,7 +249,8 @@ class Controller:
         """Append the pages, one after the other, with turns for others between them; then answer `waiting`."""
         if decision.pages is None or self._epoch is None:
             return
-        self._jobs.append(_Job(decision.pages, decision.on_done, waiting))
+        queue = self._background if decision.in_background else self._jobs
+        queue.append(_Job(decision.pages, decision.on_done, waiting))
         if not self._is_working:
             self._work()
 
@@ -251,51 +259,70 @@ class Controller:
         self._is_working = False
         slice_end_ms = self._runtime.now_ms() + SLICE_MS
         delay_ms = 0.0
-        while self._jobs and self._epoch is not None and not delay_ms and self._runtime.now_ms() < slice_end_ms:
-            delay_ms = self._next_page(self._jobs[0])
+        while self.has_pages and self._epoch is not None and not delay_ms and self._runtime.now_ms() < slice_end_ms:
+            delay_ms = self._next_page(self._jobs or self._background)
         self.schedule()
-        if self._jobs and self._epoch is not None:
+        if self.has_pages and self._epoch is not None:
             self._is_working = True
             if delay_ms:
                 self._runtime.call_later(delay_ms, self._work)
             else:
                 self._runtime.call_soon(self._work)
 
-    def _next_page(self, job: _Job) -> float:
-        """Append the next page of `job`; returns how long to wait before it is tried again, in milliseconds."""
+    def _next_page(self, jobs: deque[_Job]) -> float:
+        """Append the next page of the first job; returns how long to wait before it is tried again, in milliseconds."""
+        job = jobs[0]
         try:
             records = job.pages.take()
-            if records:
-                self._append(records)
-                job.pages.appended()
-            elif records is None:
-                self._job_done(job)
+        except ProtocolError as refusal:
+            self._job_refused(jobs.popleft(), refusal)
+            return 0.0
+        except Exception:
+            self._resign_over(job)
+            return 0.0
+        if records is None:
+            self._job_done(jobs.popleft())
+            return 0.0
+        try:
+            self._append_page(job, records)
         except ProtocolError as error:
             if error.code in _REFUSED_FOR_NOW:
                 return REFUSED_PAUSE_MS
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._renounce()
             else:
-                self._job_failed(job, error)
+                self._resign_over(job)
         except Exception:
-            logger.exception("pages met a bug; another controller begins anew with what is left of them")
-            message = "the controller failed in the middle of this operation; see its log, and look before trying again"
-            self._job_failed(job, ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
-            self._resign()
+            self._resign_over(job)
         return 0.0
 
+    def _append_page(self, job: _Job, records: Sequence[MetadataRecord]) -> None:
+        """Append a page, if there is anything on it. Raises ProtocolError."""
+        if records:
+            end_offset = self._append(records)
+            job.pages.appended()
+            if job.waiting is not None:
+                job.waiting.result.end_offset = end_offset
+
     def _job_done(self, job: _Job) -> None:
-        self._jobs.popleft()
-        job.on_done(self._overlay.last_end_offset)
+        job.on_done(self._log.next_append_offset)
         if job.waiting is not None:
-            job.waiting.result.end_offset = self._overlay.last_end_offset
             self._answers.fulfil(job.waiting, self._last_append)
 
-    def _job_failed(self, job: _Job, error: ProtocolError) -> None:
-        logger.error("pages were given up", reason=str(error))
-        self._jobs.popleft()
+    def _job_refused(self, job: _Job, refusal: ProtocolError) -> None:
+        """What the job was to do has become impossible: nothing is left to do of it."""
+        logger.warning("an operation cannot be carried out to its end", reason=str(refusal))
+        job.on_done(self._log.next_append_offset)
         if job.waiting is not None:
-            self._answers.give_up(job.waiting, error)
+            self._answers.give_up(job.waiting, refusal)
+
+    def _resign_over(self, job: _Job) -> None:
+        """A bug: nobody here would try again what is left of the job, but the next controller begins anew with it."""
+        logger.exception("pages met a bug; another controller begins anew with what is left of them")
+        message = "the controller failed in the middle of this operation; see its log, and look before trying again"
+        if job.waiting is not None:
+            self._answers.give_up(job.waiting, ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+        self._resign()
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -322,7 +349,7 @@ class Controller:
             self._log.resign(leader_and_epoch.epoch)
             return
         self.schedule()
-        self._supervision.start(self._log.next_append_offset)
+        self._supervision.start()
 
     def shut_down(self) -> None:
         """Stop: the node closes."""
@@ -344,6 +371,7 @@ class Controller:
         self._epoch = None
         self._supervision.stop()
         self._jobs.clear()
+        self._background.clear()
         self._overlay.clear()
         self._last_append = None
         self._answers.fail_uncommitted("leadership was lost meanwhile")

@@ -36,7 +36,9 @@ class Decision(NamedTuple):
     on_appended: Callable[[Offset], None] = _nothing
     """Called with the log's end when `records` are appended."""
     on_done: Callable[[Offset], None] = _nothing
-    """Called with the log's end when the last page is appended."""
+    """Called with the log's end when the last page is appended, or the pages have refused to go on."""
+    in_background: bool = False
+    """Whether the pages of other decisions go first: these look at all partitions, and nobody stands still for them."""
 
 
 @dataclass(frozen=True, slots=True)

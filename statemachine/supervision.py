@@ -15,7 +15,7 @@ from raft.runtime import Timer
 from statemachine.broker_lifecycle import NO_LEADER, fence_silent, left_behind
 from statemachine.decisions import Context, Decision
 from statemachine.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
-from statemachine.pages import PAGE_PARTITIONS, PartitionPages, all_of, led_by
+from statemachine.pages import PAGE_PARTITIONS, Pages, PartitionPages, all_of, led_by
 from statemachine.state import MetadataState
 
 ELECTIONS_PER_PASS_MAX = 1_000
@@ -52,12 +52,15 @@ class Supervision:
         self._controller = controller
         self._context = context
         self._timers: dict[str, Timer] = {}
+        self._under_way: set[str] = set()
+        """The tasks whose pages are not all taken up yet."""
         self._last_append_ms = 0.0
 
-    def start(self, end_offset: Offset) -> None:
-        """The controller is active, and the log ends at `end_offset`."""
+    def start(self) -> None:
+        """The controller is active."""
+        self.stop()
         state, context = self._controller.state, self._context
-        context.heartbeats.take_over(state.brokers().values(), end_offset, context.runtime.now_ms())
+        context.heartbeats.take_over(state.brokers().values(), context.runtime.now_ms())
         context.departing.clear()
         context.failed_directories.clear()
         for decision in left_behind(state, context):
@@ -75,6 +78,7 @@ class Supervision:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._under_way.clear()
 
     def appended(self) -> None:
         """Records were appended."""
@@ -121,14 +125,26 @@ class Supervision:
             left -= len(records)
             return records
 
-        self._controller.carry_out(Decision([], pages=PartitionPages([all_of(state)], decide)))
+        self._look_through("balance", PartitionPages([all_of(state)], decide))
 
     def _elect_unclean(self) -> None:
         state = self._controller.state
         pages = PartitionPages(
             [led_by(state, NO_LEADER)], lambda page: elect_unclean_where_allowed(state, page, PAGE_PARTITIONS)
         )
-        self._controller.carry_out(Decision([], pages=pages))
+        self._look_through("unclean", pages)
+
+    def _look_through(self, name: str, pages: Pages) -> None:
+        """Take up `pages` in the background, unless those of the time before are still under way."""
+        if name in self._under_way:
+            return
+
+        def on_done(end_offset: Offset) -> None:
+            self._under_way.discard(name)
+
+        self._under_way.add(name)
+        if not self._controller.carry_out(Decision([], pages=pages, on_done=on_done, in_background=True)):
+            self._under_way.discard(name)
 
     def _append_if_idle(self) -> None:
         idle_ms = self._context.runtime.now_ms() - self._last_append_ms

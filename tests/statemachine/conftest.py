@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode
-from raft.runtime import AsyncioRuntime
+from raft.runtime import AsyncioRuntime, Runtime
 from statemachine.controller import Controller
 from statemachine.controller_config import ControllerConfig
 from statemachine.machine import MetadataMachine
@@ -77,14 +77,20 @@ def errors(result: OperationResult) -> list[ErrorCode]:
 
 @asynccontextmanager
 async def memory_bench(
-    path: Path, *, auto_commit: bool = True, seed: int = 1, config: ControllerConfig | None = None
+    path: Path,
+    *,
+    auto_commit: bool = True,
+    seed: int = 1,
+    config: ControllerConfig | None = None,
+    runtime: Runtime | None = None,
 ) -> AsyncIterator[Bench]:
     """A controller over a log in memory that this node does not lead yet."""
     faults: list[BaseException] = []
     log = MemoryLog(faults.append, auto_commit=auto_commit)
     store = MetadataStore.open(path, CLUSTER_ID)
     machine = MetadataMachine(store)
-    controller = Controller(log, store, machine, runtime=AsyncioRuntime(), random=random.Random(seed), config=config)
+    runtime = runtime or AsyncioRuntime()
+    controller = Controller(log, store, machine, runtime=runtime, random=random.Random(seed), config=config)
     log.register(machine, start_offset=store.applied_end_offset)
     try:
         yield Bench(log, store, machine, controller, faults)

@@ -211,10 +211,10 @@ def test_a_controller_that_takes_over_gives_each_unfenced_broker_a_whole_session
     heartbeats.touch(8, 10, 0)
     heartbeats.expire(8)
     records = [broker(1), broker(2, fenced=True), broker(3, in_controlled_shutdown=True)]
-    heartbeats.take_over([record.register_broker for record in records], end_offset=77, now_ms=500)
+    heartbeats.take_over([record.register_broker for record in records], now_ms=500)
     assert [heartbeats.has_session(broker_id, 9_499) for broker_id in (1, 2, 3, 9)] == [True, False, True, False]
-    assert heartbeats.controlled_shutdown_offset(3) == 77
-    assert heartbeats.active_metadata_offsets() == {1: -1}  # nothing is known of it yet, so nobody may go
+    assert heartbeats.controlled_shutdown_offset(3) is None
+    assert heartbeats.active_metadata_offsets() == {1: -1, 3: -1}  # nothing is known of them yet, so nobody may go
     assert heartbeats.timeouts == 1
 
 

@@ -19,11 +19,14 @@ NONE, FENCE, UNFENCE, CONTROLLED_SHUTDOWN = Transition
 
 
 class Sessions(BrokerHeartbeats):
-    """Those of a controller that has just become active."""
+    """Those of a controller that has just become active, and finished what shutdowns had left."""
 
     def __init__(self, state: Metadata) -> None:
         super().__init__(9_000)
-        self.take_over(state.brokers().values(), state.end_offset, 0)
+        self.take_over(state.brokers().values(), 0)
+        for registration in state.brokers().values():
+            if registration.in_controlled_shutdown:
+                self.begin_controlled_shutdown(registration.broker_id, state.end_offset)
 
 
 def cluster(*, fenced: bool = False, in_controlled_shutdown: bool = False, leads: bool = False) -> Metadata:
@@ -173,7 +176,7 @@ def test_a_transition_of_none_changes_no_session() -> None:
 def test_a_broker_lives_from_its_registration_to_its_end() -> None:
     """The whole way: fenced, unfenced, controlled shutdown, told to end."""
     state, heartbeats = cluster(fenced=True, leads=True), BrokerHeartbeats(9_000)
-    heartbeats.take_over(state.brokers().values(), state.end_offset, 0)
+    heartbeats.take_over(state.brokers().values(), 0)
     records = {UNFENCE: unfence_record, FENCE: fence_record, CONTROLLED_SHUTDOWN: controlled_shutdown_record}
 
     def beat(request: BrokerHeartbeatRequest) -> Heartbeat:
