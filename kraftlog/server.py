@@ -34,6 +34,7 @@ from statemachine.service import AdminServicer
 from statemachine.snapshot_generator import SnapshotGenerator
 from statemachine.snapshot_service import SnapshotServicer
 from statemachine.store import MetadataStore
+from statemachine.watching import Watcher
 
 SERVICES: Final = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
@@ -47,18 +48,19 @@ async def serve(
     config: NodeConfig,
     *,
     extra_listeners: Sequence[Listener] = (),
+    watchers: Sequence[Watcher] = (),
     ready: Callable[[], None] | None = None,
 ) -> None:
     """Run the node until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
-    `ready` is called when the node answers. Raises DirectoryError, StorageError or ConfigurationError if it cannot
-    start; nothing is half-started then.
+    `watchers` are told what each commit changes in the metadata. `ready` is called when the node answers. Raises
+    DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running_node(config) as node:
+    async with running_node(config, watchers) as node:
         for listener in extra_listeners:
             RaftClient(node).register(listener)
         if ready is not None:
@@ -78,7 +80,7 @@ class _Metadata:
 
 
 @contextlib.asynccontextmanager
-async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
+async def running_node(config: NodeConfig, watchers: Sequence[Watcher] = ()) -> AsyncIterator[Node]:
     """A whole node, serving, for as long as the context lasts."""
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(
@@ -95,7 +97,7 @@ async def running_node(config: NodeConfig) -> AsyncIterator[Node]:
             log_config=config.log,
             log_start=config.log_start,
             state=_hosted_state(metadata, is_voter=config.is_voter),
-            add_services=partial(_add_metadata_services, config, metadata),
+            add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
             try:
@@ -148,7 +150,7 @@ def _on_listener_fault(machine: MetadataMachine, listener: Listener, error: Exce
 
 
 def _add_metadata_services(
-    config: NodeConfig, metadata: _Metadata, server: grpc.aio.Server, node: Node
+    config: NodeConfig, metadata: _Metadata, watchers: Sequence[Watcher], server: grpc.aio.Server, node: Node
 ) -> Sequence[str]:
     """Let the node have its controller, feed the state machine, and serve both; the services' full names."""
     client, machine = RaftClient(node), metadata.machine
@@ -162,6 +164,8 @@ def _add_metadata_services(
     )
     machine.subscribe(FetchVersionGate(metadata.store, client.allow_fetch_version))
     machine.report_state_digests_to(client.report_state_digest)
+    for watcher in watchers:
+        machine.watch(watcher)
     client.register(machine, start_offset=metadata.store.applied_end_offset or None)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)
     servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine)

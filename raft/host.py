@@ -25,7 +25,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ConfigurationError
-from raft.core.types import Endpoint, Offset, ReplicaKey, StateDigest
+from raft.core.types import Endpoint, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault, log_state_divergence
@@ -119,15 +119,7 @@ async def hosted_node(
         )
         with contextlib.closing(log):
             log.reserve(0)  # the room that control batches need is there before anybody needs it
-            logger.info("log opened", node=directory.identity.node_id, recovery=str(log.recovery))
-            if log.recovering is not None:
-                logger.error(
-                    "durable records were damaged; this replica neither votes nor counts until they are fetched again",
-                    node=directory.identity.node_id,
-                    reason=log.recovering.reason,
-                    from_offset=log.log_end_offset,
-                    until_offset=log.recovering.known_until_offset,
-                )
+            _say_opened(directory.identity.node_id, log)
             node = Node(
                 identity=Identity(
                     cluster_id=directory.identity.cluster_id,
@@ -150,6 +142,18 @@ async def hosted_node(
             )
             async with _serving(node, listen_on or endpoint, add_services, state.applied_end_offset):
                 yield node
+
+
+def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
+    logger.info("log opened", node=node_id, recovery=str(log.recovery))
+    if log.recovering is not None:
+        logger.error(
+            "durable records were damaged; this replica neither votes nor counts until they are fetched again",
+            node=node_id,
+            reason=log.recovering.reason,
+            from_offset=log.log_end_offset,
+            until_offset=log.recovering.known_until_offset,
+        )
 
 
 @contextlib.asynccontextmanager

@@ -107,10 +107,9 @@ class Shell:
         outlet: Outlet,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
     ) -> None:
-        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds.
+        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds; `Replica` has the rest.
 
         The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
-        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on.
         """
         self.config = config
         self.log = log
@@ -132,12 +131,7 @@ class Shell:
             endpoint=identity.endpoint,
             voters=identity.voters,
             bootstrap_endpoints=identity.bootstrap_endpoints,
-            log=LogState(
-                end_offset=log.log_end_offset,
-                flushed_end_offset=log.flushed_end_offset,
-                epochs=log.epochs.copy(),
-                latest_snapshot=self.snapshots.latest,
-            ),
+            log=_log_state(log, self.snapshots.latest),
             election_state=election_state,
             recovering=log.recovering,
             fetch_version_allowed=fetch_version_allowed,
@@ -451,6 +445,15 @@ class Shell:
 
     def _now_ms(self) -> int:
         return int(self._runtime.now_ms())
+
+
+def _log_state(log: SegmentedLog, latest_snapshot: OffsetAndEpoch | None) -> LogState:
+    return LogState(
+        end_offset=log.log_end_offset,
+        flushed_end_offset=log.flushed_end_offset,
+        epochs=log.epochs.copy(),
+        latest_snapshot=latest_snapshot,
+    )
 
 
 def _without_records(outcome: ResponseReceived) -> ResponseReceived:

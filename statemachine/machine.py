@@ -3,7 +3,7 @@
 - A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
 - Small runs of batches are applied on the event loop, which takes well under 10 ms; large ones in a thread, while reads
   go on and see the state before. Each run is one transaction.
-- Who waits and who subscribed hears of it after the transaction.
+- Who waits, subscribed or watches hears of it after the transaction.
 - At certain offsets the node is told what the state came to, for the quorum to compare. A state that differs from the
   others' is fenced: nothing more is applied or read, and the next start makes it anew.
 - No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
@@ -29,9 +30,10 @@ from snapshot.reader import SnapshotReader
 from statemachine.applied import Subscriber
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
+from statemachine.watching import Watcher, Watchers
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-"""Up to about 800 records: what is applied in a few milliseconds."""
+"""Up to about 800 records: what is applied in a few milliseconds. Half as much while somebody watches."""
 
 REMOVALS_ON_LOOP_MAX: Final = 0
 """So many topics may be removed on the loop; each takes up to 10,000 partitions along, 30 milliseconds' worth."""
@@ -52,6 +54,8 @@ class MetadataMachine(Listener):
         self._applied_end_offset = store.applied_end_offset
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-apply")
         self._subscribers: list[Subscriber] = []
+        self._watchers = Watchers()
+        self._is_applying = False
         self._waiters: list[tuple[Offset, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._checkpoint: asyncio.Future[None] | None = None
@@ -83,6 +87,21 @@ class MetadataMachine(Listener):
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
         self._subscribers.append(subscriber)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Let `watcher` look at the state, now or when the run that is being applied is done, then tell what changes.
+
+        Raises ValueError if it is watching already.
+        """
+        self._watchers.add(watcher)
+        self._store.is_watched = True
+        if not self._is_applying:
+            self._watchers.admit(self._applied_end_offset, self._store.reader)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell `watcher` nothing more; nothing happens if it is not watching."""
+        self._watchers.remove(watcher)
+        self._store.is_watched = bool(self._watchers)
 
     def report_state_digests_to(self, report: Callable[[StateDigest], None]) -> None:
         """Tell `report`, once the node runs, what the store came to last, and then each digest that is put by."""
@@ -151,22 +170,25 @@ class MetadataMachine(Listener):
 
     async def handle_commit(self, reader: BatchReader) -> None:
         """Apply the batches, then tell."""
-        with reader:
+        with reader, self._applying():
             await self._apply(tuple(reader))
             if self._fence is None:
                 self._publish(self._store.applied_end_offset)
+                self._tell_watchers()
                 self._report_state_digests()
                 self._checkpoint_if_due()
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
         """Let the snapshot take the database's place, then tell. Reads see the old one until then."""
-        with reader:
+        with reader, self._applying():
             logger.info("loading a snapshot", end_offset=reader.end_offset, applied=self._applied_end_offset)
             await self._load(reader.snapshot)
             if self._fence is None:
                 if self._store.state_digest is not None:
                     self._unreported.append(self._store.state_digest)
                 self._publish(self._store.applied_end_offset)
+                self._watchers.look_anew(self._applied_end_offset, self._store.reader)
+                self._tell_watchers()
                 self._report_state_digests()
                 logger.info("snapshot loaded", end_offset=reader.end_offset)
 
@@ -221,7 +243,8 @@ class MetadataMachine(Listener):
             )
 
     async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
-        is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX
+        on_loop_bytes_max = APPLY_ON_LOOP_BYTES_MAX // (2 if self._watchers else 1)
+        is_small = sum(batch.size_bytes for batch in batches) <= on_loop_bytes_max
         while self._fence is None:
             try:
                 if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX)):
@@ -241,6 +264,20 @@ class MetadataMachine(Listener):
             _, _, waiter = heappop(self._waiters)
             if not waiter.done():
                 waiter.set_result(None)
+
+    @contextmanager
+    def _applying(self) -> Iterator[None]:
+        """New watchers begin after what is done meanwhile."""
+        self._is_applying = True
+        try:
+            yield
+        finally:
+            self._is_applying = False
+
+    def _tell_watchers(self) -> None:
+        self._watchers.tell(self._store.take_deltas())
+        self._watchers.admit(self._applied_end_offset, self._store.reader)
+        self._store.is_watched = bool(self._watchers)  # one that failed is gone
 
     def _checkpoint_if_due(self) -> None:
         if self._store.is_checkpoint_due and (self._checkpoint is None or self._checkpoint.done()):

@@ -25,6 +25,7 @@ from raft.core.epochs import EpochCache
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
+from statemachine.deltas import MetadataDelta
 from statemachine.image import load_image
 from statemachine.query_lane import QueryLane
 from statemachine.schema import (
@@ -53,6 +54,8 @@ class MetadataStore:
     def __init__(self, path: Path, cluster_id: str, database: Database) -> None:
         self.path = path
         self.cluster_id = cluster_id
+        self.is_watched = False
+        """Whether each run that is applied leaves a delta to take."""
         self._writer_lock = threading.Lock()
         self._start_using(database)
         self._lanes = (QueryLane("kraftlog-query", path), QueryLane("kraftlog-leisure", path))
@@ -133,6 +136,10 @@ class MetadataStore:
         """Those that came up since the last call, in order."""
         return self._tables.take_state_digests()
 
+    def take_deltas(self) -> list[MetadataDelta]:
+        """What the runs changed that were applied since the last call while it `is_watched`; none is empty."""
+        return self._tables.take_deltas()
+
     def mark_diverged(self, reason: str) -> None:
         """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
         with self._writer_lock:
@@ -193,7 +200,7 @@ class MetadataStore:
     def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
         with self._writer_lock:
-            return self._tables.apply(batches, removals_max=removals_max)
+            return self._tables.apply(batches, removals_max=removals_max, note_delta=self.is_watched)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

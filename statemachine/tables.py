@@ -22,6 +22,7 @@ from raft.core.errors import KraftlogError
 from raft.core.types import Epoch, Offset, StateDigest
 from raft.listener import CommittedBatch
 from statemachine.changes import Changes
+from statemachine.deltas import MetadataDelta, delta_of
 from statemachine.replay import ReplayError
 from statemachine.transactions import CommittedRun, applied_together
 
@@ -92,6 +93,7 @@ class MetadataTables:
         self._applied = Applied(Offset(end_offset), Epoch(epoch), digest)
         self._state_digest = None if compared is None else StateDigest(Offset(compared_at), bytes.fromhex(compared))
         self._new_state_digests: list[StateDigest] = []
+        self._new_deltas: list[MetadataDelta] = []
         self._open_transaction: tuple[CommittedBatch, ...] = ()
 
     @property
@@ -115,6 +117,11 @@ class MetadataTables:
         taken, self._new_state_digests = self._new_state_digests, []
         return taken
 
+    def take_deltas(self) -> list[MetadataDelta]:
+        """Those that `apply` has noted since the last call, in order; none is empty."""
+        taken, self._new_deltas = self._new_deltas, []
+        return taken
+
     def mark_diverged(self, reason: str) -> None:
         """Have the database set aside, for `reason`, when it is opened the next time. Waits for the disk.
 
@@ -134,7 +141,9 @@ class MetadataTables:
         in_log = epochs.end_offset_for_epoch(epoch, log_end_offset)
         return in_log.epoch == epoch and end_offset <= in_log.offset
 
-    def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
+    def apply(
+        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, note_delta: bool = False
+    ) -> bool:
         """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
 
         Those of a metadata transaction that has not ended wait in memory for its end, and what is applied ends before
@@ -143,9 +152,10 @@ class MetadataTables:
         Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
         Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
-        its topic; with `removals_max` it returns False and does nothing if more topics than that would go.
+        its topic; with `removals_max` it returns False and does nothing if more topics than that would go. With
+        `note_delta` there is a delta of it to take, which costs 5 to 15 microseconds for each row.
         """
-        before = self._applied
+        before, delta = self._applied, None
         changes = Changes(self.connection)
         together = applied_together([*self._open_transaction, *self._new(batches)])
         after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, before, changes)
@@ -157,6 +167,7 @@ class MetadataTables:
         state_digest = state_digests[-1] if state_digests else self._state_digest
         try:
             with self._retryable_errors(), self._database.atomic():
+                delta = delta_of(changes, after.end_offset) if note_delta else None
                 changes.flush()
                 self._advance(before, Restored(after, timestamp_ms, state_digest))
         except ValueError as error:
@@ -164,6 +175,7 @@ class MetadataTables:
         self._applied, self._timestamp_ms, self._state_digest = after, timestamp_ms, state_digest
         self._open_transaction = together.open_transaction
         self._new_state_digests += state_digests
+        self._new_deltas += [delta] if delta is not None and not delta.is_empty else []
         self.written += 1 + size_bytes // 1024
         self.applied_bytes += size_bytes
         return True
