@@ -7,7 +7,7 @@
 - What was certainly not carried out (no leader, not the leader, not sent, throttled) is tried again until the timeout,
   with jitter. What may have been carried out is not: OutcomeUnknown says so, and the caller looks before trying again.
 - Reads are answered by the first of the given addresses that can be reached, from what that node has applied, at least
-  up to this client's own changes.
+  up to this client's own changes. `last_end_offset` says how far those go: others wait for that with `wait_for`.
 """
 
 from __future__ import annotations
@@ -290,6 +290,29 @@ class AdminClient:
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
+    @property
+    def last_end_offset(self) -> int:
+        """The offset after the last record of this client's own changes, or of what it has waited for; 0: none yet."""
+        return self._last_end_offset
+
+    async def wait_for(self, end_offset: int, *, at: Endpoint | None = None, timeout_ms: int | None = None) -> int:
+        """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
+
+        That is the node `at`, or whichever answers this client's reads; these are at least that new from then on. The
+        offset is an answered operation's `end_offset` (-1, nothing was written, is no wait), or another client's
+        `last_end_offset`. Raises ProtocolError: REQUEST_TIMED_OUT if the node has not come so far in time,
+        BROKER_NOT_AVAILABLE if it does not answer.
+        """
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        reader = self._reader if at is None else NodeReader([at])
+        try:
+            applied_end_offset = await _wait_at(reader, end_offset, timeout_ms)
+        finally:
+            if reader is not self._reader:
+                await reader.close()
+        self._last_end_offset = max(self._last_end_offset, end_offset)
+        return applied_end_offset
+
     async def list_topics(self, *, min_applied_end_offset: int = 0) -> ListedTopics:
         """All topics by name. Raises ProtocolError."""
         request = admin_pb2.ListTopicsRequest(consistency=self._consistency(min_applied_end_offset))
@@ -347,6 +370,22 @@ class AdminClient:
 
     def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
         return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))
+
+
+async def _wait_at(reader: NodeReader, end_offset: int, timeout_ms: int) -> int:
+    """Ask for something small that must be that new, again for as long as it takes: a single read waits seconds."""
+    now = asyncio.get_running_loop().time
+    deadline = now() + timeout_ms / 1000
+    while True:
+        request = admin_pb2.DescribeFeaturesRequest(
+            consistency=admin_pb2.ReadConsistency(min_applied_end_offset=max(0, end_offset))
+        )
+        remaining_ms = max(1, int((deadline - now()) * 1000))
+        try:
+            return (await reader.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)).applied_end_offset
+        except ProtocolError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT or now() >= deadline:
+                raise
 
 
 def _retrieve(search: asyncio.Task[OperationStream]) -> None:
