@@ -239,6 +239,7 @@ class Controller:
             self._log.resign(epoch)
             raise InvariantViolation("the overlay does not follow the log") from error
         self._last_append = prepared
+        self._context.written.note(records)
         self._supervision.appended()
         prepared.committed.add_done_callback(lambda committed: self._answers.answer_settled())
         return prepared.end_offset

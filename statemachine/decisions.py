@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -41,6 +41,19 @@ class Decision(NamedTuple):
     """Whether the pages of other decisions go first: these look at all partitions, and nobody stands still for them."""
 
 
+@dataclass(slots=True)
+class Written:
+    """What the controller has appended, as far as decisions that take several pages ask."""
+
+    into_directories: int = 0
+    """How many appends said in which log directories partitions are."""
+
+    def note(self, records: Iterable[MetadataRecord]) -> None:
+        """`records` are appended together."""
+        if any(record.partition.directories or record.partition_change.directories.ids for record in records):
+            self.into_directories += 1
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What decisions may use. Only `on_appended` and `on_done` may change it, and a heartbeat that notes contact."""
@@ -54,6 +67,7 @@ class Context:
     """How many times over a broker is being taken out of its partitions: it is not unfenced before that is done."""
     failed_directories: dict[int, frozenset[bytes]] = field(default_factory=dict)
     """The log directories of each broker that this controller has taken replicas out of, or is about to."""
+    written: Written = field(default_factory=Written)
     mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
 
     def charge_of(self, client_id: str) -> ChargeMutations:

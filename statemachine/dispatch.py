@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from kraftpb.v1.admin_pb2 import Operation, OperationResult, RemoteLogMetadataResponse
+from kraftpb.v1.admin_pb2 import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    Operation,
+    OperationResult,
+    RemoteLogMetadataResponse,
+)
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
-from statemachine import broker_lifecycle
+from statemachine import broker_lifecycle, feature_updates
 from statemachine.decisions import Context, Decision
 from statemachine.names import check_name_lengths
 from statemachine.operations.acls import create_acls, delete_acls
@@ -14,8 +20,7 @@ from statemachine.operations.brokers import register_controller
 from statemachine.operations.configs import alter_configs
 from statemachine.operations.create_partitions import create_partitions
 from statemachine.operations.directories import assign_replicas_to_dirs
-from statemachine.operations.elections import elect_leaders
-from statemachine.operations.features import update_features
+from statemachine.operations.elections import ElectionPages, elect_leaders
 from statemachine.operations.producer_ids import allocate_producer_ids
 from statemachine.operations.quotas import alter_client_quotas
 from statemachine.operations.reassignments import alter_partition_reassignments
@@ -36,6 +41,8 @@ def decide(state: MetadataState, operation: Operation, context: Context, next_of
             return broker_lifecycle.fence(state, operation.fence_broker, context)
         case "unregister_broker":
             return broker_lifecycle.unregister(state, operation.unregister_broker, context)
+        case "update_features":
+            return feature_updates.update(state, operation.update_features, context)
         case "create_topics" | "delete_topics" | "create_partitions":
             return _on_topics(state, operation, context)
         case "add_remote_log_segment" | "update_remote_log_segment" | "put_remote_partition_delete":
@@ -89,8 +96,7 @@ def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
             records, altered = alter_partition(state, operation.alter_partition)
             return Decision(records, OperationResult(alter_partition=altered))
         case "elect_leaders":
-            records, elected = elect_leaders(state, operation.elect_leaders)
-            return Decision(records, OperationResult(elect_leaders=elected))
+            return _elect(state, operation.elect_leaders)
         case "alter_partition_reassignments":
             records, moved = alter_partition_reassignments(state, operation.alter_partition_reassignments)
             return Decision(records, OperationResult(alter_partition_reassignments=moved))
@@ -103,9 +109,6 @@ def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
         case "alter_configs":
             records, configured = alter_configs(state, operation.alter_configs)
             return Decision(records, OperationResult(alter_configs=configured))
-        case "update_features":
-            records, updated = update_features(state, operation.update_features)
-            return Decision(records, OperationResult(update_features=updated))
         case "alter_client_quotas":
             records, limited = alter_client_quotas(state, operation.alter_client_quotas)
             return Decision(records, OperationResult(alter_client_quotas=limited))
@@ -116,3 +119,12 @@ def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
             records, registered = register_controller(state, operation.register_controller)
             return Decision(records, OperationResult(register_controller=registered))
     raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
+
+
+def _elect(state: MetadataState, request: ElectLeadersRequest) -> Decision:
+    """Elections where they are asked for, or in pages wherever they are needed."""
+    if request.HasField("partitions"):
+        records, elected = elect_leaders(state, request)
+        return Decision(records, OperationResult(elect_leaders=elected))
+    result = OperationResult(elect_leaders=ElectLeadersResponse())
+    return Decision([], result, ElectionPages(state, request, result.elect_leaders), in_background=True)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.state import MetadataState
-from statemachine.table import Key, Page
+from statemachine.table import Condition, Key, Page
 
 PAGE_PARTITIONS: Final = 200
 """Up to ten milliseconds' worth."""
@@ -83,9 +83,9 @@ def assigned_to(state: MetadataState, broker_id: int) -> FindPage:
     return lambda after, limit: state.partitions_on(broker_id, after, limit)
 
 
-def all_of(state: MetadataState) -> FindPage:
-    """All partitions."""
-    return lambda after, limit: _page(state.all_partitions(after, limit), limit)
+def where(state: MetadataState, condition: Condition[PartitionRecord]) -> FindPage:
+    """Partitions that meet a condition."""
+    return lambda after, limit: state.partitions_where(condition, after, limit)
 
 
 def _page(partitions: Sequence[PartitionRecord], limit: int) -> Page[PartitionRecord]:

@@ -116,9 +116,9 @@ def _put_partition(view: View, before: PartitionRecord | None, after: PartitionR
     if before is not None and before.leader != after.leader:
         view.remove(PARTITIONS_BY_LEADER, PARTITIONS_BY_LEADER.key_of(before))
     view.put(PARTITIONS_BY_LEADER, after)
-    if after.eligible_leader_replicas:
+    if after.eligible_leader_replicas or after.last_known_elr:
         view.put(PARTITIONS_WITH_ELR, after)
-    elif before is not None and before.eligible_leader_replicas:
+    elif before is not None and (before.eligible_leader_replicas or before.last_known_elr):
         view.remove(PARTITIONS_WITH_ELR, PARTITIONS_WITH_ELR.key_of(before))
 
 

@@ -22,7 +22,7 @@ from statemachine.features import METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.names import collision_key, may_collide
 from statemachine.remote_log_tables import REMOTE_PARTITION_DELETES, REMOTE_SEGMENTS
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
-from statemachine.table import Key, Page
+from statemachine.table import Condition, Key, Page
 from statemachine.topic_tables import (
     PARTITIONS,
     PARTITIONS_BY_LEADER,
@@ -81,9 +81,9 @@ class MetadataState:
         key = None if after is None else (broker_id, *after)
         return [partition for _, partition in self._view.find(PARTITIONS_BY_LEADER, (broker_id,), key, limit)]
 
-    def partitions_with_elr(self) -> list[PartitionRecord]:
-        """Partitions with replicas that may lead though not in sync (KIP-966), by topic id and partition id."""
-        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR)]
+    def partitions_with_elr(self, limit: int = -1) -> list[PartitionRecord]:
+        """Partitions with replicas that may lead though not in sync, or did last (KIP-966), by topic and partition."""
+        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR, limit=limit)]
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether a broker leads a partition."""
@@ -96,6 +96,12 @@ class MetadataState:
         rows for its brokers.
         """
         return self._view.scan(PARTITIONS, holding(broker_id), after, limit)
+
+    def partitions_where(
+        self, condition: Condition[PartitionRecord], after: Key | None, limit: int
+    ) -> Page[PartitionRecord]:
+        """A page of the partitions that meet a condition, as `partitions_on`."""
+        return self._view.scan(PARTITIONS, condition, after, limit)
 
     # --- brokers and controllers --------------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from raft.runtime import Timer
 from statemachine.broker_lifecycle import NO_LEADER, fence_silent, left_behind
 from statemachine.decisions import Context, Decision
 from statemachine.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
-from statemachine.pages import PAGE_PARTITIONS, Pages, PartitionPages, all_of, led_by
+from statemachine.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
 from statemachine.state import MetadataState
+from statemachine.topic_tables import NOT_LED_BY_PREFERRED
 
 ELECTIONS_PER_PASS_MAX = 1_000
 """So many leaders go back to their preferred replica at a time (CT-19)."""
@@ -125,7 +126,7 @@ class Supervision:
             left -= len(records)
             return records
 
-        self._look_through("balance", PartitionPages([all_of(state)], decide))
+        self._look_through("balance", PartitionPages([where(state, NOT_LED_BY_PREFERRED)], decide))
 
     def _elect_unclean(self) -> None:
         state = self._controller.state

@@ -35,7 +35,10 @@ TABLE_STATEMENTS: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX partitions_by_leader ON partitions (leader, topic_id, partition_id)",
-    "CREATE INDEX partitions_with_elr ON partitions (topic_id, partition_id) WHERE eligible_leader_replicas != '[]'",
+    """
+    CREATE INDEX partitions_with_elr ON partitions (topic_id, partition_id)
+        WHERE eligible_leader_replicas || last_known_elr != '[][]'
+    """,
     """
     CREATE TABLE brokers (
         broker_id INTEGER PRIMARY KEY,

@@ -113,10 +113,10 @@ PARTITIONS_WITH_ELR: Final = Table[PartitionRecord](
     to_row=_partition_to_row,
     from_row=_partition_from_row,
     is_index=True,
-    where="eligible_leader_replicas != '[]'",
+    where="eligible_leader_replicas || last_known_elr != '[][]'",
     partition_of=lambda record: (record.topic_id, record.partition_id),
 )
-"""Those with replicas that may lead though not in sync: few."""
+"""Those with replicas that may lead though not in sync, or did last: few."""
 
 
 def holding(broker_id: int) -> Condition[PartitionRecord]:
@@ -126,3 +126,14 @@ def holding(broker_id: int) -> Condition[PartitionRecord]:
         (broker_id,),
         lambda partition: broker_id in partition.replicas,
     )
+
+
+NOT_LED_BY_PREFERRED: Final = Condition[PartitionRecord](
+    "leader != json_extract(replicas, '$[0]')", (), lambda partition: partition.leader != partition.replicas[0]
+)
+"""Of partitions: the first replica does not lead."""
+
+IN_DIRECTORIES: Final = Condition[PartitionRecord](
+    "directories != '[]'", (), lambda partition: bool(partition.directories)
+)
+"""Of partitions: they say in which log directories their replicas are."""

@@ -5,8 +5,7 @@ From a request or a page of partitions and the latest metadata to records. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
@@ -15,37 +14,83 @@ from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths
 from statemachine.operations.finding import find_partition_by_name, partition_name
 from statemachine.operations.topics import repeats
+from statemachine.pages import PartitionPages, led_by, where
 from statemachine.partition_change import NO_LEADER, Election, Target
 from statemachine.partition_context import PartitionChanges
 from statemachine.replay import changed_partition
 from statemachine.state import MetadataState
-from statemachine.table import Key
-
-PARTITIONS_PER_PAGE: Final = 1_000
-"""How many partitions are read at a time when all are meant."""
+from statemachine.topic_tables import NOT_LED_BY_PREFERRED
 
 
 def elect_leaders(
     state: MetadataState, request: ElectLeadersRequest
 ) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
-    """The records of the elections that are asked for, and an answer for each partition, in their order.
+    """The records of the elections of the partitions that are named, and an answer for each, in their order.
 
-    Of all partitions only those are answered for which something was done or failed. Raises
-    ProtocolError(INVALID_REQUEST) if there is no such kind of election or a name is far too long,
-    RECORD_LIST_TOO_LARGE if the elections are too many for one batch (CT-12).
+    If none are named all are meant: that is for `ElectionPages`. Raises ProtocolError(INVALID_REQUEST) if there is no
+    such kind of election or a name is far too long, RECORD_LIST_TOO_LARGE if the elections are too many for one batch
+    (CT-12).
     """
+    voting = _Voting(PartitionChanges(state), _election(request))
+    _elect_named(state, request.partitions.partitions, voting)
+    return voting.records, ElectLeadersResponse(partitions=voting.results)
+
+
+class ElectionPages:
+    """Elections wherever they are needed, page by page, each page decided on the state as it is then (CT-12)."""
+
+    def __init__(self, state: MetadataState, request: ElectLeadersRequest, response: ElectLeadersResponse) -> None:
+        """`response` fills with answers for the partitions for which something was done or failed.
+
+        Raises ProtocolError(INVALID_REQUEST) if there is no such kind of election.
+        """
+        self._state = state
+        self._election = _election(request)
+        self._response = response
+        self._of_page: list[PartitionResult] = []
+        is_unclean = self._election is Election.UNCLEAN
+        source = led_by(state, NO_LEADER) if is_unclean else where(state, NOT_LED_BY_PREFERRED)
+        self._pages = PartitionPages([source], self._decide)
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The records of the next page."""
+        records = self._pages.take()
+        if not records:
+            self._answer_page()
+        return records
+
+    def appended(self) -> None:
+        """Go on behind the page, whose elections are held."""
+        self._pages.appended()
+        self._answer_page()
+
+    def _decide(self, page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
+        voting = _Voting(PartitionChanges(self._state), self._election)
+        for partition in page:
+            topic_name = self._state.topic_name(partition.topic_id) or ""
+            error = None
+            try:
+                voting.elect(topic_name, partition)
+            except ProtocolError as refused:
+                error = refused
+            voting.answer(topic_name, partition.partition_id, error)
+        self._of_page = voting.results
+        return voting.records
+
+    def _answer_page(self) -> None:
+        self._response.partitions.extend(self._of_page)
+        self._of_page = []
+
+
+def _election(request: ElectLeadersRequest) -> Election:
+    """The kind that is asked for; raises ProtocolError(INVALID_REQUEST)."""
     if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST,
             f"{request.election_type} is no type of election; use 0 (preferred) or 1 (unclean)",
         )
     is_unclean = request.election_type == ElectLeadersRequest.UNCLEAN
-    voting = _Voting(PartitionChanges(state), Election.UNCLEAN if is_unclean else Election.PREFERRED)
-    if request.HasField("partitions"):
-        _elect_named(state, request.partitions.partitions, voting)
-    else:
-        _elect_everywhere(state, voting)
-    return voting.records, ElectLeadersResponse(partitions=voting.results)
+    return Election.UNCLEAN if is_unclean else Election.PREFERRED
 
 
 class _Voting:
@@ -69,7 +114,6 @@ class _Voting:
         record = _elected(self._changes, partition, self._election)
         if record is not None:
             self.records.append(record)
-            check_record_count(len(self.records))
             return
         what = partition_name(topic_name, partition.partition_id)
         if self.is_unclean:
@@ -119,29 +163,6 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
         except ProtocolError as refused:
             error = refused
         voting.answer(reference.topic, reference.partition_id, error)
-
-
-def _elect_everywhere(state: MetadataState, voting: _Voting) -> None:
-    after: Key | None = None
-    while True:
-        if voting.is_unclean:
-            page = state.partitions_led_by(NO_LEADER, after, PARTITIONS_PER_PAGE)
-        else:
-            page = state.all_partitions(after, PARTITIONS_PER_PAGE)
-        for partition in page:
-            if voting.is_needed(partition):
-                topic_name = state.topic_name(partition.topic_id) or ""
-                error = None
-                try:
-                    voting.elect(topic_name, partition)
-                except ProtocolError as refused:
-                    if refused.code is ErrorCode.RECORD_LIST_TOO_LARGE:
-                        raise
-                    error = refused
-                voting.answer(topic_name, partition.partition_id, error)
-        if len(page) < PARTITIONS_PER_PAGE:
-            return
-        after = (page[-1].topic_id, page[-1].partition_id)
 
 
 # --- the controller's own ---------------------------------------------------------------------------------------------

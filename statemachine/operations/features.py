@@ -19,7 +19,6 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import (
     FeatureLevelRecord,
     MetadataRecord,
-    PartitionRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
@@ -38,11 +37,8 @@ from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.topics import repeats
 from statemachine.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
 from statemachine.state import MetadataState
-from statemachine.table import Key
 
 OFF: Final = 0
-
-PARTITIONS_AT_A_TIME: Final = 1_000
 
 REQUIRED_METADATA_VERSION: Final[dict[str, int]] = {ELIGIBLE_LEADER_REPLICAS: METADATA_VERSION_ELR}
 """The metadata.version without which a feature cannot be on: records have no place for what it does."""
@@ -54,10 +50,11 @@ NEVER_OFF: Final = (METADATA_VERSION,)
 
 
 def update_features(
-    state: MetadataState, request: UpdateFeaturesRequest
+    state: MetadataState, request: UpdateFeaturesRequest, *, partitions_in_directories: bool = False
 ) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
     """The records that set the levels that change, and an answer for each update, in their order (CT-61).
 
+    `partitions_in_directories` is whether any are: to be looked up before if the request `may_lose_directories`.
     All updates are made or none: one that is refused has the error INVALID_UPDATE_VERSION, and so have all others with
     it. A feature that has the level already makes no record. Raises ProtocolError(INVALID_REQUEST) if a feature is
     named more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates for one batch.
@@ -68,7 +65,9 @@ def update_features(
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"feature {quoted(name)} is updated more than once; do it once")
     present = state.features() | {METADATA_VERSION: state.metadata_version}
     proposed = present | {update.name: update.level for update in request.updates}
-    refusals = {update.name: _refusal(state, update, present, proposed) for update in request.updates}
+    refusals = {
+        update.name: _refusal(state, update, present, proposed, partitions_in_directories) for update in request.updates
+    }
     first_refused = next((name for name, refusal in refusals.items() if refusal is not None), None)
     if first_refused is not None:
         with_it = f"it was not updated: {quoted(first_refused)} is refused, and all are updated or none"
@@ -88,7 +87,11 @@ def _refused(name: str, reason: str) -> FeatureResult:
 
 
 def _refusal(
-    state: MetadataState, update: FeatureUpdate, present: Mapping[str, int], proposed: Mapping[str, int]
+    state: MetadataState,
+    update: FeatureUpdate,
+    present: Mapping[str, int],
+    proposed: Mapping[str, int],
+    partitions_in_directories: bool,
 ) -> str | None:
     """Why the update cannot be made, if it cannot."""
     return (
@@ -96,7 +99,7 @@ def _refusal(
         or _wrong_direction(update, present.get(update.name, OFF))
         or _unsupported(state, update)
         or _contradiction(proposed)
-        or _loss(state, update, present.get(update.name, OFF))
+        or _loss(state, update, present.get(update.name, OFF), partitions_in_directories)
     )
 
 
@@ -164,14 +167,30 @@ def _shown(name: str, level: int) -> str:
 # --- what a downgrade would lose --------------------------------------------------------------------------------------
 
 
-def _loss(state: MetadataState, update: FeatureUpdate, present_level: int) -> str | None:
+def _loss(
+    state: MetadataState, update: FeatureUpdate, present_level: int, partitions_in_directories: bool
+) -> str | None:
     """What is there that records at the lower level have no place for, if anything."""
     for name, level, what, is_in_use in _LOSSES:
         if update.name == name and update.level < level <= present_level and is_in_use(state):
-            return (
-                f"{_shown(name, update.level)} would lose metadata: {what}; that needs {_shown(name, level)} or above"
-            )
+            return _would_lose(update, what, level)
+    if partitions_in_directories and _gives_up_directories(update, present_level):
+        return _would_lose(update, "partitions are in log directories", METADATA_VERSION_DIRECTORIES)
     return None
+
+
+def _would_lose(update: FeatureUpdate, what: str, level: int) -> str:
+    lost = f"{_shown(update.name, update.level)} would lose metadata: {what}"
+    return f"{lost}; that needs {_shown(update.name, level)} or above"
+
+
+def _gives_up_directories(update: FeatureUpdate, present_level: int) -> bool:
+    return update.name == METADATA_VERSION and update.level < METADATA_VERSION_DIRECTORIES <= present_level
+
+
+def may_lose_directories(state: MetadataState, request: UpdateFeaturesRequest) -> bool:
+    """Whether it depends on all partitions if the updates can be made: those may be in log directories (CT-61)."""
+    return any(_gives_up_directories(update, state.metadata_version) for update in request.updates)
 
 
 def _has_controllers(state: MetadataState) -> bool:
@@ -182,34 +201,22 @@ def _has_log_dirs(state: MetadataState) -> bool:
     return any(broker.log_dirs for broker in state.brokers().values())
 
 
-def _has_directories(state: MetadataState) -> bool:
-    return any(partition.directories for partition in _all_partitions(state))
-
-
 def _has_eligible_leaders(state: MetadataState) -> bool:
-    return any(partition.eligible_leader_replicas or partition.last_known_elr for partition in _all_partitions(state))
+    return bool(state.partitions_with_elr(limit=1))
 
 
 _LOSSES: Final[tuple[tuple[str, int, str, Callable[[MetadataState], bool]], ...]] = (
     (METADATA_VERSION, CONTROLLER_REGISTRATION, "controllers are registered", _has_controllers),
     (METADATA_VERSION, METADATA_VERSION_DIRECTORIES, "brokers have log directories", _has_log_dirs),
-    (METADATA_VERSION, METADATA_VERSION_DIRECTORIES, "partitions are in log directories", _has_directories),
     (METADATA_VERSION, METADATA_VERSION_ELR, "partitions have eligible leader replicas", _has_eligible_leaders),
     # Who is eligible has all that is committed, though not in the ISR: forgotten, it could be lost with the ISR.
     (ELIGIBLE_LEADER_REPLICAS, 1, "partitions have eligible leader replicas", _has_eligible_leaders),
 )
 """A feature, the level that brought a kind of record or a field, what that is, and whether it is in use (CT-61).
 
+Whether partitions are in log directories takes a look at all of them, and so is an argument.
 What came with other levels leaves nothing behind: transactions end, and fetches are not metadata.
 """
-
-
-def _all_partitions(state: MetadataState) -> Iterator[PartitionRecord]:
-    """All partitions, never many at a time in memory."""
-    after: Key | None = None
-    while page := state.all_partitions(after, PARTITIONS_AT_A_TIME):
-        yield from page
-        after = (page[-1].topic_id, page[-1].partition_id)
 
 
 # --- DescribeFeatures -------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from kraftpb.v1.admin_pb2 import (
     ElectLeadersRequest,
     IsrMember,
     PartitionReassignment,
+    PartitionReference,
+    PartitionReferences,
 )
 from kraftpb.v1.metadata_pb2 import BrokerIds, BrokerRegistrationChangeRecord, MetadataRecord, PartitionRecord
 from statemachine.operations.alter_partition import alter_partition
@@ -260,7 +262,9 @@ class Life:
         self.state.append(alter_partition_reassignments(self.state, request)[0])
 
     def elect(self, kind: ElectLeadersRequest.ElectionType.ValueType) -> None:
-        self.state.append(elect_leaders(self.state, ElectLeadersRequest(election_type=kind))[0])
+        named = PartitionReferences(partitions=[PartitionReference(topic=TOPIC, partition_id=0)])
+        request = ElectLeadersRequest(election_type=kind, partitions=named)
+        self.state.append(elect_leaders(self.state, request)[0])
 
     def write(self) -> None:
         """The leader takes a record; if enough are in sync, it is committed."""

@@ -16,8 +16,8 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.names import NAME_LENGTH_TAKEN_MAX
-from statemachine.operations import elections
 from statemachine.operations.elections import (
+    ElectionPages,
     elect_leaders,
     elect_preferred_where_needed,
     elect_unclean_where_allowed,
@@ -35,8 +35,22 @@ def run(
     state: Metadata, kind: ElectLeadersRequest.ElectionType.ValueType, *named: tuple[str, int]
 ) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     references = [PartitionReference(topic=topic, partition_id=partition_id) for topic, partition_id in named]
-    partitions = PartitionReferences(partitions=references) if named else None
+    partitions = PartitionReferences(partitions=references)
     return elect_leaders(state, ElectLeadersRequest(election_type=kind, partitions=partitions))
+
+
+def run_everywhere(
+    state: Metadata, kind: ElectLeadersRequest.ElectionType.ValueType
+) -> tuple[list[list[MetadataRecord]], ElectLeadersResponse]:
+    """The pages with elections, all of them appended, and the answer to all."""
+    response = ElectLeadersResponse()
+    pages = ElectionPages(state, ElectLeadersRequest(election_type=kind), response)
+    found = []
+    while (records := pages.take()) is not None:
+        if records:
+            found.append(records)
+            pages.appended()
+    return found, response
 
 
 def refused(
@@ -137,6 +151,8 @@ def test_a_request_that_cannot_be_is_refused_as_a_whole() -> None:
     with pytest.raises(ProtocolError, match="7 is no type of election") as raised:
         elect_leaders(state, ElectLeadersRequest(election_type=7))  # type: ignore[arg-type]
     assert raised.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(ProtocolError, match="7 is no type of election"):
+        ElectionPages(state, ElectLeadersRequest(election_type=7), ElectLeadersResponse())  # type: ignore[arg-type]
     with pytest.raises(ProtocolError, match="at most 1000 are taken"):
         run(state, PREFERRED, ("x" * (NAME_LENGTH_TAKEN_MAX + 1), 0))
     with pytest.raises(ProtocolError, match="divide it") as raised:
@@ -167,22 +183,34 @@ def five() -> Metadata:
 def test_all_partitions_are_answered_only_where_something_was_done_or_failed(
     five: Metadata, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(elections, "PARTITIONS_PER_PAGE", page)
-    records, response = run(five, PREFERRED)
-    assert leaders(records) == {1: 1, 3: 4}
+    monkeypatch.setattr("statemachine.pages.PAGE_PARTITIONS", page)
+    pages, response = run_everywhere(five, PREFERRED)
+    assert leaders([record for records in pages for record in records]) == {1: 1, 3: 4}
     unavailable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     answers = [(answer.topic, answer.partition_id, answer.error_code) for answer in response.partitions]
     assert answers == [(TOPIC, 1, 0), (TOPIC, 2, unavailable), (TOPIC, 3, 0), (TOPIC, 4, unavailable)]
-    records, response = run(five, UNCLEAN)
-    assert leaders(records) == {4: 4}
+    pages, response = run_everywhere(five, UNCLEAN)
+    assert [leaders(records) for records in pages] == [{4: 4}]
     assert [(answer.partition_id, answer.error_code) for answer in response.partitions] == [(4, 0)]
 
 
-def test_ct12_more_elections_than_one_batch_holds(five: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.limits.RECORDS_PER_BATCH_MAX", 1)
-    with pytest.raises(ProtocolError, match="comes to 2 records") as raised:
-        run(five, PREFERRED)
-    assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+def test_ct12_elections_of_all_partitions_come_in_pages(five: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.pages.PAGE_PARTITIONS", 1)
+    pages, _ = run_everywhere(five, PREFERRED)
+    assert [leaders(records) for records in pages] == [{1: 1}, {3: 4}]
+
+
+def test_ct12_a_page_that_the_log_did_not_take_is_decided_anew_and_answered_once() -> None:
+    state = a_cluster(a_partition((1, 2), (2, 1)), a_partition((1, 2), (2, 1), partition_id=1))
+    response = ElectLeadersResponse()
+    pages = ElectionPages(state, ElectLeadersRequest(election_type=PREFERRED), response)
+    assert leaders(pages.take() or []) == {0: 1, 1: 1}
+    assert list(response.partitions) == []
+    state.append([MetadataRecord(partition=a_partition((1, 2), (2,), partition_id=1))])  # broker 1 falls behind there
+    assert leaders(pages.take() or []) == {0: 1}
+    pages.appended()
+    answers = [(answer.partition_id, answer.error_code) for answer in response.partitions]
+    assert answers == [(0, 0), (1, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
 
 
 def test_ct19_balancing_elects_the_preferred_where_that_is_possible(five: Metadata) -> None:

@@ -26,9 +26,9 @@ from statemachine.features import (
 )
 from statemachine.ids import UNASSIGNED_DIRECTORY
 from statemachine.limits import RECORDS_PER_BATCH_MAX
-from statemachine.operations import features
-from statemachine.operations.features import describe_features, update_features
+from statemachine.operations.features import describe_features, may_lose_directories, update_features
 from statemachine.record_versions import in_version
+from statemachine.topic_tables import IN_DIRECTORIES
 from tests.statemachine.builders import an_id, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -83,7 +83,9 @@ def decided(
     state: Metadata, *updates: FeatureUpdate, validate_only: bool = False
 ) -> tuple[list[tuple[str, int]], list[FeatureResult]]:
     """The levels that the records set, and the answers."""
-    records, response = update_features(state, UpdateFeaturesRequest(updates=updates, validate_only=validate_only))
+    request = UpdateFeaturesRequest(updates=updates, validate_only=validate_only)
+    in_directories = bool(state.partitions_where(IN_DIRECTORIES, None, 1).found)
+    records, response = update_features(state, request, partitions_in_directories=in_directories)
     assert all(record.WhichOneof("record") == "feature_level" for record in records)
     return [(of.feature_level.name, of.feature_level.level) for of in records], list(response.features)
 
@@ -238,8 +240,6 @@ def test_metadata_version_stays_where_a_feature_that_is_on_needs_it() -> None:
     [
         ([a_controller(1)], 15, "controllers are registered; that needs metadata.version=15"),
         ([a_broker(1, log_dirs=[an_id(901)])], 17, "brokers have log directories; that needs metadata.version=17"),
-        ([topic("t", 1), a_partition(directories=[an_id(901)])], 17, "partitions are in log directories"),
-        ([topic("t", 1), a_partition(directories=[UNASSIGNED_DIRECTORY])], 17, "partitions are in log directories"),
         ([topic("t", 1), a_partition(eligible_leader_replicas=[2])], 23, "eligible leader replicas"),
         ([topic("t", 1), a_partition(last_known_elr=[2])], 23, "eligible leader replicas"),
     ],
@@ -251,6 +251,31 @@ def test_ct61_a_downgrade_that_would_lose_metadata_is_refused(
     message = refusal(state, update(METADATA_VERSION, lowest - 1, SAFE))
     assert f"metadata.version={lowest - 1}" in message and "would lose metadata" in message and words in message
     assert written(state, update(METADATA_VERSION, lowest, SAFE)) == [(METADATA_VERSION, lowest)]
+
+
+@pytest.mark.parametrize("directory", [an_id(901), UNASSIGNED_DIRECTORY])
+def test_ct61_a_downgrade_that_would_lose_directories_of_partitions_is_refused(directory: bytes) -> None:
+    state = metadata(topic("t", 1), a_partition(), a_partition(1, directories=[directory]), version=25)
+    request = UpdateFeaturesRequest(updates=[update(METADATA_VERSION, 16, SAFE)])
+    assert may_lose_directories(state, request)
+    assert len(state.partitions_where(IN_DIRECTORIES, None, 10).found) == 1
+    records, response = update_features(state, request, partitions_in_directories=True)
+    assert records == []
+    message = response.features[0].error_message
+    assert "metadata.version=16" in message and "would lose metadata: partitions are in log directories" in message
+    assert len(update_features(state, request, partitions_in_directories=False)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "version"),
+    [
+        (update(METADATA_VERSION, 17, SAFE), 25),
+        (update(METADATA_VERSION, 15, SAFE), 16),
+        (update(ELIGIBLE_LEADER_REPLICAS, 0, SAFE), 25),
+    ],
+)
+def test_updates_that_lose_no_directories_take_no_look_at_partitions(given: FeatureUpdate, version: int) -> None:
+    assert not may_lose_directories(metadata(version=version), UpdateFeaturesRequest(updates=[given]))
 
 
 def test_a_downgrade_that_loses_nothing_is_made() -> None:
@@ -270,12 +295,12 @@ def test_eligible_leaders_must_not_be_forgotten() -> None:
     assert "partitions have eligible leader replicas" in message
 
 
-def test_all_partitions_are_looked_at_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "PARTITIONS_AT_A_TIME", 3)
+def test_eligible_leaders_are_found_among_many_partitions_and_forgotten_when_they_are_none() -> None:
     partitions = [a_partition(number) for number in range(7)]
     state = metadata(topic("t", 1), *partitions, a_partition(7, last_known_elr=[2]))
     assert "would lose" in refusal(state, update(METADATA_VERSION, 22, SAFE))
-    assert written(metadata(topic("t", 1), *partitions), update(METADATA_VERSION, 22, SAFE))
+    state.append([a_partition(7)])
+    assert written(state, update(METADATA_VERSION, 22, SAFE)) == [(METADATA_VERSION, 22)]
 
 
 def test_uncommitted_metadata_counts() -> None:
