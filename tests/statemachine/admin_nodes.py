@@ -12,6 +12,7 @@ import grpc.aio
 
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.client import RaftClient
+from raft.core.config import QuorumConfig
 from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
@@ -21,6 +22,7 @@ from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
 from statemachine.controller import Controller
+from statemachine.controller_config import ControllerConfig
 from statemachine.machine import MetadataMachine
 from statemachine.service import AdminServicer
 from statemachine.store import MetadataStore
@@ -41,8 +43,17 @@ class AdminNode:
 class AdminCluster:
     """Voters 1 to `voter_count`, and observers above."""
 
-    def __init__(self, base: Path, voter_count: int) -> None:
+    def __init__(
+        self,
+        base: Path,
+        voter_count: int,
+        *,
+        config: ControllerConfig | None = None,
+        quorum_config: QuorumConfig = QUICK,
+    ) -> None:
         self.base = base
+        self.config = config
+        self.quorum_config = quorum_config
         self.cluster_id = random_cluster_id()
         self.voters = VoterSet(
             Voter(ReplicaKey(NodeId(node_id)), Endpoint("127.0.0.1", free_port()))
@@ -67,7 +78,14 @@ class AdminCluster:
         def add_services(server: grpc.aio.Server, node: Node) -> Sequence[str]:
             client = RaftClient(node)
             controllers.append(
-                Controller(client, store, machine, runtime=AsyncioRuntime(), random=random.Random(node_id))
+                Controller(
+                    client,
+                    store,
+                    machine,
+                    runtime=AsyncioRuntime(),
+                    random=random.Random(node_id),
+                    config=self.config,
+                )
             )
             client.register(machine, start_offset=store.applied_end_offset)
             servicer = AdminServicer(controllers[0], store, machine)
@@ -79,7 +97,7 @@ class AdminCluster:
                 directory,
                 endpoint=endpoint,
                 voters=self.voters,
-                config=QUICK,
+                config=self.quorum_config,
                 add_services=add_services,
                 state=HostedState(applied_end_offset=lambda: machine.applied_end_offset),
             )
@@ -102,8 +120,15 @@ class AdminCluster:
 
 
 @contextlib.asynccontextmanager
-async def admin_cluster(base: Path, *, voter_count: int = 1, observer_count: int = 0) -> AsyncIterator[AdminCluster]:
-    cluster = AdminCluster(base, voter_count)
+async def admin_cluster(
+    base: Path,
+    *,
+    voter_count: int = 1,
+    observer_count: int = 0,
+    config: ControllerConfig | None = None,
+    quorum_config: QuorumConfig = QUICK,
+) -> AsyncIterator[AdminCluster]:
+    cluster = AdminCluster(base, voter_count, config=config, quorum_config=quorum_config)
     try:
         for node_id in range(1, voter_count + observer_count + 1):
             await cluster.start(node_id)

@@ -1,0 +1,97 @@
+"""What AlterConfigs refuses (CT-60)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kraftpb.v1.admin_pb2 import AlterConfigsRequest, ConfigAlteration, Operation
+from raft.core.errors import ErrorCode
+from tests.statemachine.builders import BROKER, TOPIC, create
+from tests.statemachine.errors.cases import Case, refused
+from tests.statemachine.errors.world import World, running_world
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SET, DELETE, APPEND, SUBTRACT = (
+    ConfigAlteration.SET,
+    ConfigAlteration.DELETE,
+    ConfigAlteration.APPEND,
+    ConfigAlteration.SUBTRACT,
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """Broker 1 and the topic "clicks"."""
+    async with running_world(tmp_path_factory.mktemp("configs")) as world:
+        await world.with_brokers(1)
+        await world.done(create("clicks"))
+        await world.settle()
+        yield world
+
+
+def altering(
+    kind: Any, name: str, value: str = "", *, on: str = "clicks", of: int = TOPIC, repeated: int = 1
+) -> Operation:
+    alteration = ConfigAlteration(resource_type=of, resource_name=on, name=name, kind=kind, value=value)
+    return Operation(alter_configs=AlterConfigsRequest(alterations=[alteration] * repeated))
+
+
+def tiered_and_compacted() -> Operation:
+    operation = altering(SET, "remote.storage.enable", "true")
+    operation.alter_configs.alterations.extend(altering(SET, "cleanup.policy", "compact").alter_configs.alterations)
+    return operation
+
+
+C = "CT-60: "
+E = ErrorCode
+CLICKS = "topic 'clicks'"
+
+CASES = [
+    *[
+        Case(C + what, E.INVALID_CONFIG, operation, CLICKS, *words)
+        for what, operation, *words in (
+            ("APPEND to no list", altering(APPEND, "retention.ms", "5"), "retention.ms", "'5'", "appended"),
+            ("SUBTRACT from no list", altering(SUBTRACT, "retention.ms", "5"), "retention.ms", "'5'", "subtracted"),
+            ("unknown config", altering(SET, "no.such", "5"), "'no.such'"),
+            ("unknown config", altering(DELETE, "no.such"), "'no.such'"),
+            ("unknown config", altering(APPEND, "no.such", "5"), "'no.such'"),
+            ("bad value", altering(SET, "retention.ms", "soon"), "retention.ms", "'soon'"),
+            ("bad value", altering(APPEND, "cleanup.policy", "shred"), "cleanup.policy", "'delete,shred'"),
+            ("bad value", altering(SUBTRACT, "cleanup.policy", "delete"), "cleanup.policy", "''"),
+            ("configs that exclude each other", tiered_and_compacted(), "remote.storage.enable", "cleanup.policy"),
+        )
+    ],
+    Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.io.threads", "0", on="1", of=BROKER), "broker 1", "'0'"),
+    Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.partitions", "0", on="", of=BROKER), "default", "'0'"),
+    Case(C + "unknown topic", E.UNKNOWN_TOPIC_OR_PARTITION, altering(SET, "retention.ms", "5", on="none"), "'none'"),
+    Case(
+        C + "unknown broker",
+        E.BROKER_ID_NOT_REGISTERED,
+        altering(SET, "num.io.threads", "1", on="9", of=BROKER),
+        "broker 9",
+    ),
+    Case(C + "no broker", E.INVALID_REQUEST, altering(SET, "num.io.threads", "1", on="01", of=BROKER), "'01'"),
+    Case(C + "resource type", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", of=3), "type 3"),
+    Case(C + "resource type", E.INVALID_REQUEST, altering(SET, "x", "5", of=16), "client metrics", "type 16"),
+    Case(C + "kind", E.INVALID_REQUEST, altering(9, "retention.ms", "5"), CLICKS, "9 is no kind"),
+    Case(C + "repeated", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", repeated=2), CLICKS, "'retention.ms'"),
+]
+
+
+@refused(CASES)
+async def test_ct60_a_config_that_cannot_be_is_refused(world: World, case: Case) -> None:
+    await world.refuses(case)
+
+
+def only_validate(operation: Operation) -> None:
+    operation.alter_configs.validate_only = True
+
+
+@refused(CASES)
+async def test_ct60_who_only_asks_gets_the_same_answer(world: World, case: Case) -> None:
+    await world.refuses(case, spoil=only_validate)

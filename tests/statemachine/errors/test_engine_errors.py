@@ -1,0 +1,120 @@
+"""What any operation may be answered: by a node that does not lead, and by one that stops leading (5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kraftpb.v1 import admin_pb2_grpc
+from kraftpb.v1.admin_pb2 import Operation, OperationBatch, OperationResult
+from raft.core.config import QuorumConfig
+from raft.core.errors import ErrorCode
+from raft.rpc.codec import endpoint_to_proto
+from statemachine.channels import open_channel
+from statemachine.limits import NOTHING_WRITTEN, OPERATION_TIMEOUT_MS_MAX
+from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
+from tests.statemachine.builders import register
+from tests.statemachine.errors.cases import Case, provokes, refused
+from tests.statemachine.errors.world import World, running_world
+from tests.statemachine.waiting import until
+
+PATIENT = QuorumConfig(
+    election_timeout_ms=150, fetch_timeout_ms=600_000, fetch_max_wait_ms=200, request_timeout_ms=1_000
+)
+"""A leader that hears of nobody goes on leading."""
+
+KINDS = [field.name for field in Operation.DESCRIPTOR.oneofs_by_name["operation"].fields]
+
+
+async def asked(cluster: AdminCluster, node_id: int, operation: Operation) -> OperationResult:
+    """The answer of that node."""
+    async with open_channel(cluster.endpoints[node_id]) as channel:
+        call = admin_pb2_grpc.AdminServiceStub(channel).Execute()
+        await call.write(OperationBatch(operations=[operation]))
+        await call.done_writing()
+        (result,) = [result async for message in call for result in message.results]
+        return result
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AdminCluster]:
+    """Node 1 leads, node 2 observes and knows that."""
+    async with admin_cluster(tmp_path_factory.mktemp("observed"), observer_count=1) as cluster:
+        await until(lambda: cluster.nodes[2].machine.applied_end_offset > 0)
+        yield cluster
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with running_world(tmp_path_factory.mktemp("engine")) as world:
+        yield world
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("kind", KINDS)
+@provokes("CT-13: not active", ErrorCode.NOT_CONTROLLER)
+async def test_ct13_who_does_not_lead_refuses_every_operation_and_says_who_leads(
+    observed: AdminCluster, kind: str
+) -> None:
+    operation = Operation(correlation_id=5)
+    getattr(operation, kind).SetInParent()
+    before = observed.nodes[1].machine.applied_end_offset
+    result = await asked(observed, 2, operation)
+    assert ErrorCode(result.error_code) is ErrorCode.NOT_CONTROLLER
+    assert (result.correlation_id, result.end_offset) == (5, NOTHING_WRITTEN)
+    assert "not the active controller" in result.error_message
+    assert result.current_leader.leader_id == 1
+    assert result.current_leader.leader_endpoint == endpoint_to_proto(observed.endpoints[1])
+    assert observed.nodes[1].machine.applied_end_offset == before
+
+
+def with_timeout(timeout_ms: int) -> Operation:
+    return Operation(timeout_ms=timeout_ms, register_broker=register(1).register_broker)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("timeout_ms", [-1, OPERATION_TIMEOUT_MS_MAX + 1])
+@provokes("any operation: timeout", ErrorCode.INVALID_REQUEST)
+async def test_a_time_that_nobody_waits_is_refused(observed: AdminCluster, timeout_ms: int) -> None:
+    before = observed.nodes[1].machine.applied_end_offset
+    result = await asked(observed, 1, with_timeout(timeout_ms))
+    assert ErrorCode(result.error_code) is ErrorCode.INVALID_REQUEST
+    assert str(timeout_ms) in result.error_message
+    assert result.end_offset == NOTHING_WRITTEN
+    assert observed.nodes[1].machine.applied_end_offset == before
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@refused([Case("any operation: says nothing", ErrorCode.INVALID_REQUEST, Operation(), "nothing to do")])
+async def test_an_operation_that_says_nothing_is_refused(world: World, case: Case) -> None:
+    await world.refuses(case)
+
+
+async def without_a_majority(cluster: AdminCluster) -> int:
+    """Stop the one of two voters that follows; the id of the one that leads."""
+    leader = await cluster.leader()
+    await cluster.stop(3 - leader)
+    return leader
+
+
+@provokes("CT-15: leadership lost while it waits", ErrorCode.NOT_CONTROLLER)
+async def test_ct15_who_waits_when_leadership_is_lost_is_told_that_it_may_yet_be_done(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path, voter_count=2) as cluster:
+        result = await asked(cluster, await without_a_majority(cluster), register(1))
+        assert ErrorCode(result.error_code) is ErrorCode.NOT_CONTROLLER
+        assert "leadership was lost meanwhile" in result.error_message
+        assert "may or may not be carried out" in result.error_message
+        assert result.end_offset != NOTHING_WRITTEN
+
+
+@provokes("CT-19: time is up", ErrorCode.REQUEST_TIMED_OUT)
+async def test_ct19_who_is_not_done_in_time_is_told_that_it_may_yet_be_done(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path, voter_count=2, quorum_config=PATIENT) as cluster:
+        result = await asked(cluster, await without_a_majority(cluster), with_timeout(1))
+        assert ErrorCode(result.error_code) is ErrorCode.REQUEST_TIMED_OUT
+        assert "not done in time" in result.error_message
+        assert "may or may not be carried out" in result.error_message
+        assert result.end_offset != NOTHING_WRITTEN
