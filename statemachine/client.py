@@ -70,11 +70,17 @@ Part = admin_pb2.CreatedTopic | admin_pb2.DeletedTopic | admin_pb2.AlteredResour
 class AdminClient:
     """A client of one cluster, for one event loop. Use it as `async with AdminClient(...) as client`."""
 
-    def __init__(self, bootstrap: Sequence[Endpoint], *, timeout_ms: int = TIMEOUT_MS_DEFAULT) -> None:
-        """`bootstrap` names one node or more; `timeout_ms` is how long each call may take, retries and all."""
+    def __init__(
+        self, bootstrap: Sequence[Endpoint], *, timeout_ms: int = TIMEOUT_MS_DEFAULT, client_id: str = ""
+    ) -> None:
+        """`bootstrap` names one node or more; `timeout_ms` is how long each call may take, retries and all.
+
+        `client_id` is whose mutation quota its changes count against (CT-20).
+        """
         if timeout_ms <= 0:
             raise ValueError(f"timeout_ms is {timeout_ms}; it must be above 0")
         self._timeout_ms = timeout_ms
+        self._client_id = client_id
         self._finder = LeaderFinder(bootstrap)
         self._stream: OperationStream | None = None
         self._retired: set[OperationStream] = set()
@@ -265,7 +271,7 @@ class AdminClient:
         self._retire_stream()
         try:
             endpoint = await self._finder.find()
-            self._stream = await OperationStream.open(endpoint, open_channel(endpoint))
+            self._stream = await OperationStream.open(endpoint, open_channel(endpoint), self._client_id)
         except NotSent as error:
             self._last_failure = error
             raise

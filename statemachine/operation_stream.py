@@ -46,8 +46,9 @@ class NotSent(ProtocolError):
 class OperationStream:
     """An open stream. Use it on one event loop; close it."""
 
-    def __init__(self, endpoint: Endpoint, channel: grpc.aio.Channel, call: Call) -> None:
+    def __init__(self, endpoint: Endpoint, channel: grpc.aio.Channel, call: Call, client_id: str) -> None:
         self.endpoint = endpoint
+        self._client_id = client_id
         self._channel = channel
         self._call = call
         self._next_id = 0
@@ -64,8 +65,11 @@ class OperationStream:
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
-    async def open(cls, endpoint: Endpoint, channel: grpc.aio.Channel) -> OperationStream:
-        """Connect over `channel`, which the stream closes in the end; raises NotSent if that cannot be done."""
+    async def open(cls, endpoint: Endpoint, channel: grpc.aio.Channel, client_id: str = "") -> OperationStream:
+        """Connect over `channel`, which the stream closes in the end; raises NotSent if that cannot be done.
+
+        Operations that name no client count against the mutation quota of `client_id`.
+        """
         stub = admin_pb2_grpc.AdminServiceStub(channel)
         call: Call = stub.Execute()
         try:
@@ -79,7 +83,7 @@ class OperationStream:
             call.cancel()
             await channel.close()
             raise
-        return cls(endpoint, channel, call)
+        return cls(endpoint, channel, call, client_id)
 
     @property
     def is_open(self) -> bool:
@@ -123,6 +127,7 @@ class OperationStream:
         numbered.CopyFrom(operation)
         numbered.correlation_id = correlation_id
         numbered.timeout_ms = timeout_ms
+        numbered.client_id = operation.client_id or self._client_id
         answer: asyncio.Future[admin_pb2.OperationResult] = asyncio.get_running_loop().create_future()
         self._pending[correlation_id] = answer
         self._unsent.append(numbered)

@@ -11,6 +11,7 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset, StateDigest
 from raft.storage.identifiers import random_uuid, uuid_to_text
 from statemachine.client import AdminClient, Alteration, BrokerListener, NewTopic
+from statemachine.controller_config import ControllerConfig
 from statemachine.descriptions import ConfigValue
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import BROKER, TOPIC, create
@@ -98,6 +99,19 @@ async def test_configs_are_set_removed_and_described(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError) as failure:
             await client.alter_configs([Alteration(TOPIC, "t", "retention.ms", "soon")])
         assert failure.value.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_ct20_each_client_has_a_mutation_quota_of_its_own(tmp_path: Path) -> None:
+    config = ControllerConfig(controller_mutation_rate=0.001, controller_mutation_burst=1)
+    async with admin_cluster(tmp_path, config=config) as cluster:
+        endpoints = [cluster.endpoints[1]]
+        async with AdminClient(endpoints, client_id="busy") as busy, AdminClient(endpoints, client_id="idle") as idle:
+            await unfenced_broker(busy)
+            await busy.create_topics([NewTopic("a", num_partitions=5)])
+            with pytest.raises(ProtocolError, match="'b'") as failure:
+                await busy.create_topics([NewTopic("b")])
+            assert failure.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            await idle.create_topics([NewTopic("c")])
 
 
 async def test_a_client_of_an_observer_reads_its_own_writes_there(tmp_path: Path) -> None:
