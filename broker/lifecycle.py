@@ -11,6 +11,7 @@ partitions get other leaders before it goes, as far as there are any.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -34,6 +35,9 @@ SHUTDOWN_TIMEOUT_MS: Final = 10_000
 PORT_BASE: Final = 9_092
 """Where `living_brokers` say that they listen: one port each, above this one."""
 
+_NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
+"""Of the ids of log directories that brokers have which keep no data."""
+
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 logger = structlog.get_logger(__name__)
@@ -54,12 +58,15 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
         """`metadata_offset` tells the end offset of the metadata that the broker has applied; without one, the broker
-        has none of its own and goes by the node that answers the client's reads. The client stays the caller's."""
+        has none of its own and goes by the node that answers the client's reads. `log_dirs` are the ids of its log
+        directories; without them it has one, which is the same whenever a broker of that id starts: its partitions are
+        assigned to it, and a broker that came back with another one could not lead them. The client stays the
+        caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
         self._rack = rack
-        self._log_dirs = log_dirs or [uuid_to_text(random_uuid())]
+        self._log_dirs = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._metadata_offset = metadata_offset or client.applied_end_offset
         self._incarnation_id = uuid_to_text(random_uuid())
@@ -68,6 +75,7 @@ class BrokerLifecycle:
         self._may_go = asyncio.Event()
         self._wakes = asyncio.Event()
         self._is_leaving = False
+        self._was_registered = False
         self.broker_epoch: int = -1
         """The epoch of its registration; -1 before the first."""
         self.is_fenced = True
@@ -139,7 +147,7 @@ class BrokerLifecycle:
                 if error.code in _REGISTER_ANEW:
                     self.broker_epoch = -1
                     self._incarnation_id = uuid_to_text(random_uuid())
-                elif not _is_passing(error):
+                elif not _is_passing(error, was_registered=self._was_registered):
                     raise
                 logger.info("broker not heard", broker_id=self.broker_id, reason=str(error))
                 await asyncio.sleep(RETRY_MS / 1000)
@@ -154,6 +162,7 @@ class BrokerLifecycle:
             incarnation_id=self._incarnation_id,
             log_dirs=self._log_dirs,
         )
+        self._was_registered = True
 
     async def _heartbeat(self) -> None:
         answer = await self._client.broker_heartbeat(
@@ -194,8 +203,13 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
             await life.stop()
 
 
-def _is_passing(error: ProtocolError) -> bool:
-    """Whether another attempt may go better: there is no controller now, or another incarnation still has a session."""
+def _is_passing(error: ProtocolError, *, was_registered: bool) -> bool:
+    """Whether another attempt may go better: there is no controller now, or another incarnation still has a session.
+
+    That nobody is there at all means a wrong address before it has registered, and that all are down after it.
+    """
+    if error.code is ErrorCode.BROKER_NOT_AVAILABLE:
+        return was_registered
     return error.code in (
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
         ErrorCode.KAFKA_STORAGE_ERROR,

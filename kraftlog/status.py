@@ -1,43 +1,50 @@
-"""What `kraftlog up` shows while it runs: the nodes, who leads, and how far each is."""
+"""What `kraftlog up` shows while it runs: the nodes, who leads, how far each is, and the brokers beside them."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from broker.lifecycle import BrokerLifecycle
 from kraftlog.cluster import LocalCluster
+from kraftlog.up_brokers import add_broker_rows, local_brokers
 from kraftpb.v1 import log_pb2
 from raft.core.errors import ProtocolError
 from raft.core.types import NodeId
+from statemachine.client import AdminClient
 
 REFRESH_SECONDS: Final = 1.0
 
 Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
 
-async def watch_cluster(cluster: LocalCluster) -> None:
-    """Run the cluster and show it until Ctrl-C or SIGTERM; a node that ends meanwhile is told of.
+async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
+    """Run the cluster, and brokers beside it, and show it until Ctrl-C or SIGTERM; a node that ends is told of.
 
-    Raises NodeDied when one cannot start, or none is left.
+    The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
+    ProtocolError when a broker is refused.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     console = Console()
-    console.print(f"Starting {len(cluster.node_ids)} nodes in {cluster.directory.path} ...", highlight=False)
-    async with cluster.running():
-        tasks = [
-            asyncio.create_task(work)
-            for work in (stop.wait(), _show(cluster, console), _tell_of_deaths(cluster, console))
-        ]
+    beside = f" and {broker_count} brokers" if broker_count else ""
+    console.print(f"Starting {len(cluster.node_ids)} nodes{beside} in {cluster.directory.path} ...", highlight=False)
+    async with (
+        cluster.running(),
+        AdminClient(cluster.bootstrap_servers) as client,
+        local_brokers(client, broker_count) as brokers,
+    ):
+        works = (stop.wait(), _show(cluster, brokers, console), _tell_of_deaths(cluster, console))
+        tasks = [asyncio.create_task(work) for work in (*works, *(life.ended() for life in brokers))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -56,19 +63,27 @@ async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
             raise death
 
 
-async def _show(cluster: LocalCluster, console: Console) -> None:
+async def _show(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle], console: Console) -> None:
+    for life in brokers:
+        await life.unfenced()
     addresses = ",".join(map(str, cluster.bootstrap_servers))
     console.print(f"Cluster {cluster.cluster_id} is up. Ctrl-C stops it. In another terminal:", highlight=False)
     console.print(f"  export KRAFTLOG_BOOTSTRAP_SERVER={addresses}", highlight=False, soft_wrap=True)
     console.print("  kraftlog quorum describe --status", highlight=False)
     if not sys.stdout.isatty():
         await cluster.wait_for_leader()
-        console.print(status_table(cluster, await describe_all(cluster)))
+        console.print(await _whole_table(cluster, brokers))
         await asyncio.get_running_loop().create_future()
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            live.update(status_table(cluster, await describe_all(cluster)), refresh=True)
+            live.update(await _whole_table(cluster, brokers), refresh=True)
             await asyncio.sleep(REFRESH_SECONDS)
+
+
+async def _whole_table(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle]) -> Table:
+    table = status_table(cluster, await describe_all(cluster))
+    add_broker_rows(table, brokers)
+    return table
 
 
 async def describe_all(cluster: LocalCluster) -> Descriptions:

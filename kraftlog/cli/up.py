@@ -30,6 +30,7 @@ def up(
     directory: DirectoryOption = Path("kraftlog-data"),
     voters: Annotated[int | None, typer.Option("--voters", help="Of a new cluster; 3 if not given.")] = None,
     observers: Annotated[int | None, typer.Option("--observers", help="Of a new cluster; 0 if not given.")] = None,
+    brokers: Annotated[int, typer.Option("--brokers", help="That live beside the nodes; they keep no data yet.")] = 0,
 ) -> None:
     """Run a local cluster until Ctrl-C.
 
@@ -38,9 +39,11 @@ def up(
     from kraftlog.cluster import LocalCluster
     from kraftlog.cluster_directory import open_or_create
     from kraftlog.status import watch_cluster
+    from kraftlog.up_brokers import check_broker_count
 
+    check_broker_count(brokers)
     cluster = LocalCluster(open_or_create(directory, voters=voters, observers=observers))
-    run_async(watch_cluster(cluster))
+    run_async(watch_cluster(cluster, brokers))
 
 
 def demo(directory: TemporaryDirectoryOption = None) -> None:

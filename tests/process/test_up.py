@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kraftlog.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
+from kraftlog.up_brokers import BROKERS_MAX, FIRST_BROKER_ID
 from raft.core.errors import ErrorCode
 from tests.kraftlog.commands import Run, command, environment, kraftlog
 
@@ -50,9 +54,8 @@ def _addresses(process: subprocess.Popen[str]) -> str:
 
 def test_up_resumes_with_all_data_after_ctrl_c(tmp_path: Path, run: Run) -> None:
     directory = tmp_path / "cluster"
-    with up(directory, "--voters", 3) as (process, addresses):
+    with up(directory, "--voters", 3, "--brokers", 1) as (process, addresses):
         at = ("--bootstrap-server", addresses)
-        assert run("brokers", "register", *at, "--id", 1, "--endpoint", "PLAINTEXT://localhost:9092").code == 0
         assert run("topics", "create", "kept", *at).code == 0
         cluster_id = run("quorum", "describe", "--status", *at, "--output", "json").json()["ClusterId"]
         process.send_signal(signal.SIGINT)
@@ -65,6 +68,40 @@ def test_up_resumes_with_all_data_after_ctrl_c(tmp_path: Path, run: Run) -> None
         assert run("quorum", "describe", "--status", *at, "--output", "json").json()["ClusterId"] == cluster_id
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+def test_its_brokers_live_when_it_is_ready_hand_over_when_it_ends_and_lead_again_when_it_resumes(
+    tmp_path: Path, run: Run
+) -> None:
+    directory = tmp_path / "cluster"
+    for attempt, end in enumerate((signal.SIGINT, signal.SIGTERM)):
+        with up(directory, "--voters", 1, "--observers", 1, "--brokers", 3) as (process, addresses):
+            at = ("--bootstrap-server", addresses, "--output", "json")
+            brokers = run("brokers", "list", *at).json()
+            assert [(broker["BrokerId"], broker["Fenced"]) for broker in brokers] == [
+                (FIRST_BROKER_ID + number, False) for number in range(3)
+            ]
+            rows = [process.stdout.readline().split() for _ in range(4)][1:]  # an observer, then the brokers
+            assert rows == [[str(broker["BrokerId"]), _address(broker), "broker"] for broker in brokers]
+            if attempt == 0:
+                created = run("topics", "create", "led", *at[:2], "--partitions", 6, "--replication-factor", 3)
+                assert created.code == 0
+            (topic,) = run("topics", "describe", "led", *at).json()
+            led_by = {partition["Leader"] for partition in topic["Partitions"]}
+            assert led_by <= {broker["BrokerId"] for broker in brokers}
+            process.send_signal(end)
+            assert process.wait(30) == 0
+            assert process.stderr.read() == ""
+        assert _fenced(directory) == {FIRST_BROKER_ID + number: True for number in range(3)}
+
+
+def test_a_number_of_brokers_that_cannot_be_is_refused_before_anything_is_made(tmp_path: Path, run: Run) -> None:
+    directory = tmp_path / "cluster"
+    for count in (-1, BROKERS_MAX + 1):
+        said = run("up", "--dir", directory, "--brokers", count)
+        assert said.is_error(ErrorCode.INVALID_CONFIG, f"{count} brokers", f"from 0 to {BROKERS_MAX}")
+    assert not directory.exists()
+    assert VOTERS_MAX + OBSERVERS_MAX < FIRST_BROKER_ID
 
 
 def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> None:
@@ -105,6 +142,19 @@ def test_a_second_up_on_the_same_directory_is_one_line(tmp_path: Path) -> None:
         assert second.errors.startswith(f"error: {ErrorCode.KAFKA_STORAGE_ERROR.name}: node 1 ended: ")
         assert "in use" in second.errors
         assert second.errors.count("\n") == 1
+
+
+def _address(broker: dict[str, Any]) -> str:
+    (endpoint,) = broker["Endpoints"]
+    return str(endpoint.removeprefix("PLAINTEXT://"))
+
+
+def _fenced(directory: Path) -> dict[int, bool]:
+    """Whether each broker was fenced when the nodes stopped: one that just falls silent is not, for some seconds."""
+    with closing(sqlite3.connect(directory / "node-1" / "metadata.db")) as database:
+        return {
+            broker_id: bool(fenced) for broker_id, fenced in database.execute("SELECT broker_id, fenced FROM brokers")
+        }
 
 
 def _children(pid: int) -> list[int]:
