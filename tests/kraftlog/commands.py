@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -68,6 +69,28 @@ def kraftlog(*arguments: object, timeout: float = 60) -> Finished:
         env=environment(),
     )
     return Finished(finished.returncode, finished.stdout, finished.stderr)
+
+
+@contextmanager
+def running_brokers(addresses: object, *broker_ids: int, options: tuple[object, ...] = ()) -> Iterator[None]:
+    """`kraftlog brokers run` for each, one after the other: unfenced in the block, shut down at its end."""
+    with ExitStack() as stack:
+        for broker_id in broker_ids:
+            stack.enter_context(_running_broker(addresses, broker_id, options))
+        yield
+
+
+@contextmanager
+def _running_broker(addresses: object, broker_id: int, options: tuple[object, ...]) -> Iterator[None]:
+    who = ("--id", broker_id, "--endpoint", f"PLAINTEXT://localhost:{9092 + broker_id}", *options)
+    line = command("brokers", "run", *who, "--bootstrap-server", addresses)
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment(PYTHONUNBUFFERED="1")) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(f"Broker {broker_id} is unfenced")
+            yield
+        finally:
+            process.terminate()
 
 
 @pytest.fixture

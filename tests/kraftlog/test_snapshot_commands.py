@@ -18,7 +18,7 @@ from kraftlog.cluster_directory import open_or_create
 from raft.core.errors import ErrorCode
 from raft.core.types import Endpoint, Epoch, Offset, OffsetAndEpoch
 from snapshot.names import snapshot_name
-from tests.kraftlog.commands import Finished, Run, command, environment
+from tests.kraftlog.commands import Finished, Run, command, environment, running_brokers
 from tests.kraftlog.node_directories import contents, flip
 
 NOWHERE = Endpoint("127.0.0.1", 1)
@@ -48,13 +48,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def broker(cluster: LocalCluster) -> Iterator[None]:
     """A broker that lives, so that topics can be placed."""
-    arguments = ("--id", 1, "--endpoint", "PLAINTEXT://localhost:9092")
-    line = command("brokers", "run", *arguments, "--bootstrap-server", cluster.bootstrap_servers[0])
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment(PYTHONUNBUFFERED="1")) as process:
-        assert process.stdout is not None
-        assert "is unfenced" in process.stdout.readline()
+    with running_brokers(cluster.bootstrap_servers[0], 1):
         yield
-        process.terminate()
 
 
 @pytest.fixture

@@ -13,26 +13,21 @@ import pytest
 
 from kraftlog.cluster import LocalCluster
 from kraftlog.cluster_directory import open_or_create
-from tests.kraftlog.commands import Finished, Run, kraftlog, run
+from tests.kraftlog.commands import Finished, Run, run, running_brokers
 
 __all__ = ["run"]
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Running, with a leader and three registered brokers."""
+    """Running, with a leader and three brokers that live."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     cluster = LocalCluster(open_or_create(directory, voters=3, observers=2))
     try:
         asyncio.run(cluster.start())
         asyncio.run(cluster.wait_for_leader())
-        for broker_id in (1, 2, 3):
-            registered = kraftlog(
-                *("brokers", "register", "--bootstrap-server", addresses(cluster)),
-                *("--id", broker_id, "--endpoint", f"PLAINTEXT://localhost:{9092 + broker_id}"),
-            )
-            assert registered.code == 0, registered
-        yield cluster
+        with running_brokers(addresses(cluster), 1, 2, 3):
+            yield cluster
     finally:
         asyncio.run(cluster.stop())
 

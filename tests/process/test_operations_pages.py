@@ -41,9 +41,8 @@ def shell(block: str, directory: Path, addresses: str, cluster: Path) -> str:
 def test_snapshots(tmp_path: Path, run: Run) -> None:
     cluster, directory = tmp_path / "cluster", tmp_path / "elsewhere"
     directory.mkdir()
-    with up(cluster, "--voters", 1) as (_, addresses):
+    with up(cluster, "--voters", 1, "--brokers", 1) as (_, addresses):
         at = ("--bootstrap-server", addresses)
-        assert run("brokers", "register", *at, "--id", 1, "--endpoint", "PLAINTEXT://localhost:9092").code == 0
         assert run("topics", "create", "orders", *at, "--config", "retention.ms=5").code == 0
         created, described, saved, verified, looked, live, present, checked, restored = (
             shell(block, directory, addresses, cluster) for block in BLOCKS[:9]
