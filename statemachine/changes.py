@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.all_tables import TABLES
+from statemachine.remote_log_tables import REMOTE_SEGMENTS
 from statemachine.replay import replay
 from statemachine.table import Condition, Key, Page, Table, key_to_sql
 from statemachine.topic_tables import (
@@ -62,9 +63,9 @@ class Changes:
         effects, self._effects = self._effects, []
         return b"".join((pack(f">{len(effects) + 1}I", len(effects), *map(len, effects)), *effects))
 
-    def removed_topics(self) -> int:
-        """How many topics go, with all their partitions."""
-        return len(self._removed.get(PARTITIONS, ()))
+    def removals(self) -> int:
+        """How many topics go, with all their partitions, and of how many partitions the remote data, all segments."""
+        return sum(len(self._removed.get(table, ())) for table in (PARTITIONS, REMOTE_SEGMENTS))
 
     # --- the view -----------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,8 @@ APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
 """Up to about 800 records: what is applied in a few milliseconds. Half as much while somebody watches."""
 
 REMOVALS_ON_LOOP_MAX: Final = 0
-"""So many topics may be removed on the loop; each takes up to 10,000 partitions along, 30 milliseconds' worth."""
+"""Of so many topics, or partitions with remote data, all rows may be removed on the loop: a topic takes up to 10,000
+partitions along, 30 milliseconds' worth, and a partition has any number of remote segments."""
 
 UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 """How long to wait before a transaction that found no room or a lock is tried again."""

@@ -81,9 +81,10 @@ class MetadataState:
         key = None if after is None else (broker_id, *after)
         return [partition for _, partition in self._view.find(PARTITIONS_BY_LEADER, (broker_id,), key, limit)]
 
-    def partitions_with_elr(self, limit: int = -1) -> list[PartitionRecord]:
-        """Partitions with replicas that may lead though not in sync, or did last (KIP-966), by topic and partition."""
-        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR, limit=limit)]
+    def partitions_with_elr(self, topic_id: bytes | None = None, limit: int = -1) -> list[PartitionRecord]:
+        """Partitions with replicas that may lead though not in sync, or did last (KIP-966); of one topic or of all."""
+        prefix = () if topic_id is None else (topic_id,)
+        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR, prefix, limit=limit)]
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether a broker leads a partition."""

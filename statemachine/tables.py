@@ -152,7 +152,7 @@ class MetadataTables:
         Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
         Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
-        its topic; with `removals_max` it returns False and does nothing if more topics than that would go. With
+        its topic; with `removals_max` it returns False and does nothing if there are more `Changes.removals`. With
         `note_delta` there is a delta of it to take, which costs 5 to 15 microseconds for each row.
         """
         before, delta = self._applied, None
@@ -162,7 +162,7 @@ class MetadataTables:
         if after == before:
             self._open_transaction = together.open_transaction
             return True
-        if removals_max is not None and changes.removed_topics() > removals_max:
+        if removals_max is not None and changes.removals() > removals_max:
             return False
         state_digest = state_digests[-1] if state_digests else self._state_digest
         try:

@@ -67,6 +67,21 @@ def check_resource(state: MetadataState, resource_type: int, resource_name: str)
     return known_type
 
 
+def _check_alterable(
+    state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
+) -> ResourceType:
+    """As `check_resource`; but what a broker has left behind that was unregistered may be deleted.
+
+    Its configs stay, as in Kafka, for it may come back. Unlike in Kafka, they can be got rid of if it does not.
+    """
+    resource_type = check_resource_type(type_number)
+    if resource_type is ResourceType.BROKER and all(given.kind == ConfigAlteration.DELETE for given in alterations):
+        present = state.configs(resource_type, resource_name)
+        if all(given.name in present for given in alterations):
+            return resource_type
+    return check_resource(state, type_number, resource_name)
+
+
 def check_resource_type(resource_type: int) -> ResourceType:
     """The type of that number; raises ProtocolError(INVALID_REQUEST) unless such resources have configs here."""
     if resource_type in KAFKAS_OTHER_TYPES:
@@ -93,7 +108,7 @@ def parse_broker_name(resource_name: str) -> int:
 def _alter_resource(
     state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
 ) -> list[MetadataRecord]:
-    resource_type = check_resource(state, type_number, resource_name)
+    resource_type = _check_alterable(state, type_number, resource_name, alterations)
     with about(_shown(resource_type, resource_name)):
         records = _config_records(
             resource_type, resource_name, alterations, state.configs(resource_type, resource_name)
@@ -142,7 +157,7 @@ def _forget_eligible(state: MetadataState, resource_type: ResourceType, resource
     if resource_type is ResourceType.BROKER:
         return without_eligible(state, state.partitions_with_elr()) if resource_name == CLUSTER_DEFAULT else []
     topic_id = state.topic_id(resource_name)
-    return [] if topic_id is None else without_eligible(state, state.partitions(topic_id))
+    return [] if topic_id is None else without_eligible(state, state.partitions_with_elr(topic_id))
 
 
 def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, present: Mapping[str, str]) -> str | None:

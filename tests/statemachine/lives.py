@@ -68,7 +68,7 @@ async def with_topic(bench: Bench, replicas: dict[int, list[int]], *, min_isr: i
     await bench.done(create(assigned("clicks", replicas)))
 
 
-def written(bench: Bench, *, since: int = 0) -> list[MetadataRecord]:
+def appended_records(bench: Bench, *, since: int = 0) -> list[MetadataRecord]:
     """The records that were appended at `since` or later, committed or not."""
     batches = [CommittedBatch(batch) for batch in bench.log.batches if batch.base_offset >= since]
     bodies = [batch.body for batch in batches if not batch.is_control]

@@ -11,8 +11,20 @@ from kraftpb.v1.metadata_pb2 import ConfigRecord
 from raft.core.errors import ErrorCode
 from statemachine import queries
 from statemachine.operations.configs import alter_configs
-from tests.statemachine.builders import BROKER, TOPIC, alter, alteration, broker, config, create, delete, topic
+from tests.statemachine.builders import (
+    BROKER,
+    TOPIC,
+    alter,
+    alteration,
+    broker,
+    config,
+    create,
+    delete,
+    register,
+    topic,
+)
 from tests.statemachine.conftest import Bench, errors
+from tests.statemachine.lives import appended_records, beat, fence, partitions, quiet, unregister, with_topic
 from tests.statemachine.states import Metadata, metadata
 
 
@@ -94,6 +106,51 @@ async def test_each_error_has_kafkas_name_and_writes_nothing(
     assert errors(result) == [error]
     assert result.alter_configs.resources[0].error_message
     assert bench.log.log_end_offset == end
+
+
+async def test_what_a_broker_leaves_behind_that_is_unregistered_can_be_deleted_and_nothing_else(bench: Bench) -> None:
+    """Its configs stay, as in Kafka: it may come back."""
+    await bench.with_brokers(1, 2)
+    left = [alteration("1", "log.retention.ms", "5", BROKER), alteration("1", "num.io.threads", "3", BROKER)]
+    await bench.done(alter(*left))
+    await bench.done(unregister(1))
+    assert configs(bench, BROKER, "1") == {"log.retention.ms": "5", "num.io.threads": "3"}
+    for refused in (
+        [alteration("1", "log.retention.ms", "6", BROKER)],
+        [alteration("1", "log.retention.ms", None, BROKER), alteration("1", "num.io.threads", "4", BROKER)],
+        [alteration("1", "log.segment.bytes", None, BROKER)],  # it has none
+        [alteration("3", "log.retention.ms", None, BROKER)],
+    ):
+        assert errors(await bench.run(alter(*refused))) == [ErrorCode.BROKER_ID_NOT_REGISTERED]
+    await bench.done(alter(alteration("1", "log.retention.ms", None, BROKER)))
+    assert configs(bench, BROKER, "1") == {"num.io.threads": "3"}
+    await bench.done(register(1))
+    await bench.done(alter(alteration("1", "num.io.threads", "4", BROKER)))
+
+
+async def test_ct56_the_eligible_are_forgotten_with_the_default_that_is_lowered_and_not_behind_it(bench: Bench) -> None:
+    """KIP-966: from the record on that lowers it, an ISR that was too small may commit what they do not have."""
+    await with_topic(bench, {0: [1, 2]}, min_isr=2)
+    await bench.done(fence(1))
+    assert list(partitions(bench)[0].eligible_leader_replicas) == [1]
+    bench.log.auto_commit = False
+    since = bench.log.next_append_offset
+    await bench.submit(alter(alteration("", "min.insync.replicas", "1", BROKER)))
+    assert not bench.controller.has_pages
+    assert [record.WhichOneof("record") for record in appended_records(bench, since=since)] == [
+        "partition_change",
+        "config",
+    ]
+    assert len([batch for batch in bench.log.batches if batch.base_offset >= since]) == 1
+    # What is decided from now on makes nobody eligible again.
+    (before,) = bench.controller.state.all_partitions()
+    assert list(before.eligible_leader_replicas) == []
+    await bench.submit(fence(2), beat(bench, 1))
+    (after,) = bench.controller.state.all_partitions()
+    assert (list(after.isr), list(after.eligible_leader_replicas)) == ([], [2])
+    bench.log.auto_commit = True
+    bench.log.commit()
+    await quiet(bench)
 
 
 async def test_a_resource_is_altered_whole_or_not_at_all(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from raft.core.errors import ErrorCode
 from tests.statemachine.builders import alter, alteration, heartbeat, register, registration
 from tests.statemachine.conftest import Bench
 from tests.statemachine.lives import (
+    appended_records,
     beat,
     brokers,
     fence,
@@ -17,7 +18,6 @@ from tests.statemachine.lives import (
     quiet,
     unregister,
     with_topic,
-    written,
 )
 from tests.statemachine.waiting import until
 
@@ -97,7 +97,7 @@ async def test_ct50_an_arrival_elects_nobody_who_is_gone_again(bench: Bench, mon
         await bench.submit(fence(1))
         await bench.submit(register(1, incarnation=77))
     await quiet(bench)
-    changes = [record.partition_change for record in written(bench, since=before)]
+    changes = [record.partition_change for record in appended_records(bench, since=before)]
     elected = [change.leader for change in changes if change.HasField("leader")]
     assert 1 not in elected
     assert partitions(bench)[0].leader == -1

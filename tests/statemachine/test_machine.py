@@ -17,6 +17,7 @@ from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, 
 from statemachine.replay import ReplayError
 from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
+from tests.statemachine.remote_logs import FINISHED, MARKED, STARTED, added, deleting, segment
 from tests.statemachine.waiting import until
 
 LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
@@ -99,6 +100,21 @@ async def test_the_loop_runs_on_while_many_topics_are_removed(store: MetadataSto
         assert turns > 1
         assert machine.applied_end_offset == 3 * count
         assert store.reader.execute("SELECT count(*) FROM partitions").fetchone()[0] == 0
+
+
+async def test_the_loop_runs_on_while_the_remote_data_of_a_partition_is_removed(store: MetadataStore) -> None:
+    segments = [added(segment(number, number * 10, number * 10 + 9)) for number in range(20)]
+    store.apply([batch(0, [topic("tiered", 1), partition(1), *segments, deleting(MARKED), deleting(STARTED)])])
+    end_offset = store.applied_end_offset
+    async with running(store) as machine:
+        turns = 0
+        delivering = asyncio.create_task(deliver(machine, batch(end_offset, [deleting(FINISHED)])))
+        while not delivering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 1
+        assert machine.applied_end_offset == end_offset + 1
+        assert store.reader.execute("SELECT count(*) FROM remote_segments").fetchone()[0] == 0
 
 
 async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: MetadataStore) -> None:

@@ -17,6 +17,7 @@ from tests.statemachine.builders import an_id, topic
 from tests.statemachine.conftest import Bench, memory_bench
 from tests.statemachine.hand_time import HandTime
 from tests.statemachine.lives import (
+    appended_records,
     beat,
     brokers,
     fence,
@@ -24,7 +25,6 @@ from tests.statemachine.lives import (
     partitions,
     quiet,
     with_topic,
-    written,
 )
 from tests.statemachine.waiting import until
 
@@ -190,7 +190,7 @@ async def test_partitions_that_stand_still_do_not_wait_for_a_look_at_all_of_them
         bench.controller._next_page(bench.controller._background)
         await bench.submit(fence(2))
     await quiet(bench)
-    changes = [record.partition_change for record in written(bench, since=since)]
+    changes = [record.partition_change for record in appended_records(bench, since=since)]
     moved = [change.partition_id for change in changes if change.HasField("leader")]
     left = [change.partition_id for change in changes if change.HasField("isr")]
     assert (moved, left) == (list(range(7)), [1, 2, 3, 4, 5, 6, 0])

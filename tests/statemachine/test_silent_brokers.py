@@ -13,7 +13,7 @@ from statemachine.controller_config import ControllerConfig
 from statemachine.supervision import REFUSED_PAUSE_MS
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.hand_time import HandTime
-from tests.statemachine.lives import beat, brokers, quiet, written
+from tests.statemachine.lives import appended_records, beat, brokers, quiet
 from tests.statemachine.waiting import until
 
 SESSION_MS = 1_000
@@ -108,7 +108,7 @@ async def test_ct15_a_controller_that_leads_again_does_everything_once(database:
         since = bench.log.next_append_offset
         for _ in range(4):
             time.advance(IDLE_MS)
-        assert [record.WhichOneof("record") for record in written(bench, since=since)] == ["no_op"] * 4
+        assert [record.WhichOneof("record") for record in appended_records(bench, since=since)] == ["no_op"] * 4
 
 
 async def test_starting_supervision_anew_calls_off_what_was_started_before(short: Bench, time: HandTime) -> None:
