@@ -204,6 +204,7 @@ class Controller:
                 ErrorCode.INVALID_REQUEST,
                 f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
             )
+        operation.DiscardUnknownFields()  # rows do not keep them, and digests must not depend on them
         if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
             note_contact(self.state, operation.broker_heartbeat, self._context)
         self._machine.refuse_if_fenced()
@@ -226,8 +227,6 @@ class Controller:
         check_record_count(len(records))
         version = self.state.metadata_version
         records = [in_version(record, version) for record in records]
-        for record in records:
-            record.DiscardUnknownFields()  # a client's: rows do not keep them, and digests must not depend on them
         base_offset = self._log.next_append_offset
         prepared = self._log.prepare_append(epoch, MetadataBatch(records=records).SerializeToString(), len(records))
         try:

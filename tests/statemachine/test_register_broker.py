@@ -7,9 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from kraftpb.v1.admin_pb2 import RegisterBrokerRequest
-from kraftpb.v1.metadata_pb2 import BrokerEndpoint, FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord
+from kraftpb.v1.metadata_pb2 import (
+    BrokerEndpoint,
+    FeatureLevelRecord,
+    MetadataBatch,
+    MetadataRecord,
+    RegisterBrokerRecord,
+)
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
+from raft.listener import CommittedBatch
 from statemachine.cluster_tables import FEATURES
 from statemachine.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.ids import id_to_text
@@ -318,3 +325,20 @@ async def test_brokers_registered_together_are_told_the_offsets_of_their_records
     epochs = [result.register_broker.broker_epoch for result in results]
     assert epochs == [result.end_offset - 1 for result in results]
     assert len(set(epochs)) == 3
+
+
+async def test_what_a_client_says_that_no_row_keeps_is_not_written(bench: Bench) -> None:
+    """Digests are over what is written; rows would not have it, and snapshots neither."""
+    await bench.lead()
+    operation = register(1)
+    (end_point,) = operation.register_broker.listeners
+    end_point.MergeFromString(b"\xf8\x3e\x01")  # field 1007, which there is not
+    await bench.done(operation)
+    bodies = [
+        MetadataBatch.FromString(CommittedBatch(batch).body) for batch in bench.log.batches if not batch.is_control
+    ]
+    assert any(record.HasField("register_broker") for body in bodies for record in body.records)
+    for body in bodies:
+        written = body.SerializeToString()
+        body.DiscardUnknownFields()
+        assert body.SerializeToString() == written
