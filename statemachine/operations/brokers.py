@@ -148,7 +148,7 @@ def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[Registe
     for log_dir in repeats(log_dirs):
         raise _invalid(f"log directory {id_to_text(log_dir)} of {who} is in the list more than once")
     for broker in registered:
-        for log_dir in set(log_dirs) & set(broker.log_dirs) if broker.broker_id != request.broker_id else ():
+        for log_dir in sorted(set(log_dirs) & set(broker.log_dirs)) if broker.broker_id != request.broker_id else ():
             raise _invalid(
                 f"{who} cannot have log directory {id_to_text(log_dir)}, which is broker {broker.broker_id}'s; each has"
                 " its own"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
@@ -364,6 +364,6 @@ def repeated_topic(name: str) -> ProtocolError:
 T = TypeVar("T")
 
 
-def repeats(values: Iterable[T]) -> set[T]:
-    """The values that occur more than once."""
-    return {value for value, occurrences in Counter(values).items() if occurrences > 1}
+def repeats(values: Iterable[T]) -> KeysView[T]:
+    """The values that occur more than once, each where it came first: answers must not depend on hashes."""
+    return {value: occurrences for value, occurrences in Counter(values).items() if occurrences > 1}.keys()

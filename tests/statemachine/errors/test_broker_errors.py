@@ -127,6 +127,8 @@ REGISTRATIONS = [
             (registering(listeners=[BrokerEndpoint(host="h", port=1)]), "0 characters"),
             (registering(features=[*all_features(), *all_features()]), "'metadata.version'"),
             (registering(features=[*all_features(), feature("f", 3, 2)]), "'f'", "3 to 2"),
+            (registering(features=[*all_features(), feature("", 1, 2)]), "0 characters"),
+            (registering(features=[feature(f"f{number}", 1, 1) for number in range(101)]), "101 features", "100"),
         )
     ],
     *[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from raft.core.config import QuorumConfig
 from raft.core.errors import ErrorCode
 from raft.rpc.codec import endpoint_to_proto
 from statemachine.channels import open_channel
-from statemachine.limits import NOTHING_WRITTEN, OPERATION_TIMEOUT_MS_MAX
+from statemachine.limits import NOTHING_WRITTEN, OPERATION_TIMEOUT_MS_MAX, RECORDS_PER_BATCH_MAX
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import register
 from tests.statemachine.errors.cases import Case, provokes, refused
@@ -49,7 +49,9 @@ async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ad
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """Broker 1, alive."""
     async with running_world(tmp_path_factory.mktemp("engine")) as world:
+        await world.with_brokers(1)
         yield world
 
 
@@ -69,6 +71,57 @@ async def test_ct13_who_does_not_lead_refuses_every_operation_and_says_who_leads
     assert result.current_leader.leader_id == 1
     assert result.current_leader.leader_endpoint == endpoint_to_proto(observed.endpoints[1])
     assert observed.nodes[1].machine.applied_end_offset == before
+
+
+MANY = RECORDS_PER_BATCH_MAX + 1
+
+
+def in_parts(kind: str, parts: str, count: int = MANY) -> Callable[[World], Operation]:
+    """An operation of broker 1, if it is a broker's, about so many things."""
+
+    def make(world: World) -> Operation:
+        operation = Operation()
+        request = getattr(operation, kind)
+        if "broker_epoch" in request.DESCRIPTOR.fields_by_name:
+            request.broker_id, request.broker_epoch = 1, world.epochs[1]
+        container = request
+        *path, name = parts.split(".")
+        for step in path:
+            container = getattr(container, step)
+        for _ in range(count):
+            getattr(container, name).add()
+        return operation
+
+    return make
+
+
+TOO_LARGE = [
+    Case("CT-12: too many records", ErrorCode.RECORD_LIST_TOO_LARGE, make, str(count), str(RECORDS_PER_BATCH_MAX))
+    for make, count in (
+        (in_parts("create_topics", "topics", 5_001), 10_002),  # a topic has a partition
+        *[
+            (in_parts(kind, parts), MANY)
+            for kind, parts in (
+                ("delete_topics", "topics"),
+                ("create_partitions", "topics"),
+                ("alter_partition", "partitions"),
+                ("elect_leaders", "partitions.partitions"),
+                ("alter_partition_reassignments", "partitions"),
+                ("assign_replicas_to_dirs", "assignments"),
+                ("alter_configs", "alterations"),
+                ("update_features", "updates"),
+                ("alter_client_quotas", "alterations"),
+                ("create_acls", "entries"),
+            )
+        ],
+    )
+]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@refused(TOO_LARGE)
+async def test_ct12_what_may_come_to_more_records_than_one_batch_holds_is_refused(world: World, case: Case) -> None:
+    await world.refuses(case)
 
 
 def with_timeout(timeout_ms: int) -> Operation:
