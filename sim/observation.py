@@ -6,10 +6,11 @@ the node says of itself. Only what changed since the last look is decoded again.
 
 from __future__ import annotations
 
+import sqlite3
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from raft.core.actions import Action
 from raft.core.election import ElectionState
@@ -27,9 +28,14 @@ from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from sim.history import Operation
+from sim.plain_metadata import Change, PlainMetadata, TakenBatch
 from snapshot.log_start import LogStartConfig
 from snapshot.names import parse_snapshot_name, snapshot_name
 from snapshot.reader import SnapshotReader
+
+if TYPE_CHECKING:
+    from sim.brokers import Broker
+    from sim.calls import Call
 
 
 class _SeenFrame(NamedTuple):
@@ -212,6 +218,8 @@ class NodeView:
     log: SegmentedLog | None = None
     applied: AppliedState | None = None
     """None while no process runs."""
+    tables: sqlite3.Connection | None = None
+    """The database of its state machine; None while no process runs."""
     is_behind: bool = False
     """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica thinks."""
     is_paused: bool = False
@@ -315,6 +323,16 @@ class Observed:
         Kept by the invariant CommittedImmutable, which runs first."""
         self.acknowledged_end_offsets: list[Offset] = []
         """Of every operation that a client was told is done: where its record ends."""
+        self.metadata = PlainMetadata()
+        """What the committed log says, if this run has brokers. Kept by the invariant MetadataMakesSense."""
+        self.metadata_log: list[TakenBatch] = []
+        """The batches that it has taken in."""
+        self.metadata_changes: list[Change] = []
+        """What the last step made it change."""
+        self.calls: list[Call] = []
+        """Every operation that brokers and the administrator asked the controller for."""
+        self.brokers: list[Broker] = []
+        """All there are; none in most runs."""
         self.operations: list[Operation] = []
         """Every operation that clients began, with what they were told."""
         self.cut_since_us: Mapping[tuple[int, int], int] = {}

@@ -8,12 +8,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from raft.core.config import QuorumConfig
 from raft.storage.segmented_log import LogConfig
 from sim.network import NetworkConditions
 from snapshot.log_start import LogStartConfig, LogStartPolicy
+
+BROKERS_ONE_IN: Final = 6
+"""One seed in so many has brokers and controllers: 3, 9, 15 and so on."""
+
+BROKERS_SECONDS_MAX: Final = 120
+"""Those runs are short: heartbeats make many steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParameters:
+    """The brokers of a run, and what their controllers are told."""
+
+    count: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    alter_interval_ms: int
+    """How long a leader waits between new ISRs, on average."""
+    outage_interval_ms: int
+    """How much time passes between two outages of one broker, on average."""
+    admin_interval_ms: int
+    """How long the administrator waits between operations, on average."""
+    topics_max: int
+    """How many topics there are at a time."""
+    balance_interval_seconds: int
+    unclean_interval_ms: int
+    idle_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +72,8 @@ class Parameters:
     snapshot_interval: int
     """After so many batches a node takes a snapshot; 0: never."""
     log_start: LogStartConfig
+    brokers: BrokerParameters | None = None
+    """None: there are none, and no controllers."""
     may_lose_quorum: bool = False
     """Whether faults may destroy more than a minority can: then the cluster must halt, not lie."""
 
@@ -62,6 +90,8 @@ class Overrides:
     without_faults: Sequence[str] = field(default_factory=tuple)
     voters: int | None = None
     observers: int | None = None
+    brokers: int | None = None
+    """So many brokers; 0: none."""
 
 
 def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = None) -> Parameters:
@@ -101,11 +131,33 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     )
     chunk_bytes = random.choice([30, 60, 500, 1_000_000])
     parameters = replace(parameters, quorum=replace(parameters.quorum, fetch_snapshot_max_bytes=chunk_bytes))
+    # From a source of its own: the rest of a seed's run does not depend on whether it has brokers.
+    parameters = _with_brokers(parameters, Random(f"brokers {seed}"), overrides.brokers)
     without = set(overrides.without_faults)
     changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
     if overrides.safety_seconds is not None:
         changes["safety_seconds"] = overrides.safety_seconds
     return replace(parameters, **changes)
+
+
+def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> Parameters:
+    has_brokers = parameters.seed % BROKERS_ONE_IN == 3
+    brokers = BrokerParameters(
+        count=random.choice([1, 3, 3, 4, 5]),
+        session_timeout_ms=random.choice([2_000, 4_000, 9_000]),
+        heartbeat_interval_ms=random.choice([400, 1_000, 1_500]),
+        alter_interval_ms=random.choice([300, 1_000, 4_000]),
+        outage_interval_ms=random.choice([5_000, 15_000, 40_000]),
+        admin_interval_ms=random.choice([300, 1_000, 3_000]),
+        topics_max=random.choice([1, 3, 6]),
+        balance_interval_seconds=random.choice([5, 20, 300]),
+        unclean_interval_ms=random.choice([2_000, 10_000]),
+        idle_interval_ms=random.choice([0, 0, 0, 2_000]),
+    )
+    if count == 0 or (count is None and not has_brokers):
+        return parameters
+    safety_seconds = min(parameters.safety_seconds, BROKERS_SECONDS_MAX)
+    return replace(parameters, brokers=replace(brokers, count=count or brokers.count), safety_seconds=safety_seconds)
 
 
 def _draw_network(random: Random) -> NetworkConditions:

@@ -33,6 +33,7 @@ from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from sim.agenda import Appointment
+from sim.controlling import Controlling
 from sim.database import take_snapshot
 from sim.disk import DIRECTORY, Crash
 from sim.observation import STATE_MACHINE, AppliedState, Delivery, Step
@@ -111,7 +112,8 @@ class Process:
         self._waiting: dict[int, _Waiting] = {}
         self._delivery_scheduled = False
         self._is_leaving = False
-        self._is_fenced = False
+        self.is_fenced = False
+        """Its state machine differs from the quorum's."""
         self._is_loading = False
         self._is_snapshotting = False
         self._applied_since_snapshot = 0
@@ -209,6 +211,7 @@ class Process:
         self._slow_listener = SlowListener(self)
         self.runtime = SimulatedRuntime(self)
         self.service = Service(self)
+        self.controlling = Controlling(self)
         self.shell = ObservedShell(
             self,
             identity=Identity(
@@ -263,7 +266,7 @@ class Process:
         self.machine.disk.crash(crash)
         self.machine.database.crash(crash)
         view = self.machine.view
-        view.replica, view.log, view.applied = None, None, None
+        view.replica, view.log, view.applied, view.tables = None, None, None, None
         view.positions = ()
         view.is_paused = view.is_behind = False
         for waiting in self._waiting.values():
@@ -331,8 +334,9 @@ class Process:
     # --- what the shell says (raft.shell.Outlet) ----------------------------------------------------------------------
 
     def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
-        """An append of the service's is settled."""
-        self.service.append_settled(append_id, error)
+        """An append of the controller's or the service's is settled."""
+        if not self.controlling.append_settled(append_id, error):
+            self.service.append_settled(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
         """More is committed."""
@@ -351,7 +355,11 @@ class Process:
         """It has handed over and ends, not from within its own shell."""
         if self._is_leaving:
             self._is_leaving = False
-            self.after(0, "end", lambda: self.end("shut down", Crash.KILLED))
+            self.after(0, "end", self._end_in_good_order)
+
+    def _end_in_good_order(self) -> None:
+        self.controlling.shut_down()
+        self.end("shut down", Crash.KILLED)
 
     def listener_positions(self) -> list[ListenerPosition]:
         """How far the listeners have read."""
@@ -373,7 +381,7 @@ class Process:
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """The state machine came to something else than the quorum's: it stops, and is made anew at the next start."""
-        self._is_fenced = True
+        self.is_fenced = True
         self.machine.database.is_set_aside = True
         self.world.state_diverged(self, expected, own)
 
@@ -400,7 +408,7 @@ class Process:
 
     def _deliver(self) -> None:
         self._delivery_scheduled = False
-        if self._is_fenced or self._is_loading:
+        if self.is_fenced or self._is_loading:
             return
         if self._cursor.needs_snapshot(self.committed_end_offset, self.shell.snapshots.latest):
             self._is_loading = True
@@ -417,6 +425,7 @@ class Process:
             for digest in self.tables.take_state_digests():
                 self.shell.step(StateDigestReported(digest))
             self.service.applied(batches[-1].end_offset)
+            self.controlling.applied(batches[-1].end_offset)
             self._applied_since_snapshot += len(batches)
             self._announce_leader()
         self._announce_leader()
@@ -425,7 +434,7 @@ class Process:
     def _load(self, reader: SnapshotReader | None) -> None:
         """A snapshot takes the place of what the tables hold; a kill leaves the old ones or the new ones."""
         self._is_loading = False
-        if reader is None or self._is_fenced:
+        if reader is None or self.is_fenced:
             self._schedule_delivery()
             return
         with reader:
@@ -440,6 +449,7 @@ class Process:
         if self.tables.state_digest is not None:
             self.shell.step(StateDigestReported(self.tables.state_digest))
         self.service.applied(self.tables.applied.end_offset)
+        self.controlling.applied(self.tables.applied.end_offset)
         self._schedule_delivery()
 
     def _snapshot_if_due(self) -> None:
@@ -470,10 +480,12 @@ class Process:
         if announced is not None:
             self.step.deliveries.append(Delivery(leader=announced, epoch_start_offset=epoch_start_offset))
             self.service.leader_changed(announced)
+            self.controlling.leader_changed(announced)
 
     def _note_applied(self) -> None:
         applied = self.tables.applied
-        self.machine.view.applied = AppliedState(applied.end_offset, applied.digest)
+        view = self.machine.view
+        view.applied, view.tables = AppliedState(applied.end_offset, applied.digest), self.tables.connection
 
     def note_positions(self) -> None:
         """Let the checkers see how far the listeners are."""

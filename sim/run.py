@@ -11,6 +11,7 @@ from typing import Any, Final
 from raft.core.errors import FlushFailed, InvariantViolation
 from raft.core.types import Batch, Offset
 from sim.agenda import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND
+from sim.controlling import watching_controllers
 from sim.disk import Crash
 from sim.faults import network_faults
 from sim.faults.catalogue import KINDS
@@ -115,7 +116,7 @@ def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
         undecided = 0
         violation: str | None = None
         try:
-            with watching_work(world):
+            with watching_work(world), watching_controllers(world):
                 _safety_phase(world)
                 _liveness_phase(world)
             world.checker.at_end()
@@ -141,8 +142,7 @@ def _safety_phase(world: World) -> None:
     world.start_all()
     faults = FaultSchedule(world)
     faults.start()
-    for client in world.clients:
-        client.start()
+    world.start_users()
     world.let_pass(world.parameters.safety_seconds * MICROSECONDS_PER_SECOND)
     faults.stop()
 
@@ -220,8 +220,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
             if machine.view.is_paused:
                 machine.view.is_paused = False
                 process.resume()
-    for client in world.clients:
-        client.stop()
+    world.calm_users()
 
 
 def _obstacle(core: Sequence[Machine], has_probed: bool) -> str | None:

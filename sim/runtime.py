@@ -34,6 +34,8 @@ class SimulatedRuntime:
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms` of the machine's time."""
         delay_us = self._process.machine.clock.world_delay_us(delay_ms)
+        if delay_ms > 0:
+            delay_us = max(1, delay_us)  # a wait that takes no time would be asked for again and again
         return self._process.after(delay_us + self._process.stalled_us, "timer", callback)
 
     def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:

@@ -171,5 +171,5 @@ def committed_writes(batch: Batch) -> Iterator[CommittedWrite]:
     if batch.is_control:
         return
     for offset, record in enumerate(MetadataBatch.FromString(bytes(batch_body(batch))).records, batch.base_offset):
-        if record.WhichOneof("record") == "config":
+        if record.WhichOneof("record") == "config" and record.config.name == CONFIG_NAME:
             yield CommittedWrite(offset, record.config.resource_name, record.config.value)

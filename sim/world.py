@@ -21,8 +21,10 @@ from raft.core.types import Endpoint, NodeId, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.storage.directory import SNAPSHOTS_NAME
 from raft.storage.identifiers import uuid_to_text
+from sim.administrator import Administrator
 from sim.agenda import MICROSECONDS_PER_MS, Agenda
 from sim.atlas import Atlas
+from sim.brokers import FIRST_BROKER_ID, Broker
 from sim.client import Client
 from sim.disk import DIRECTORY, Crash
 from sim.history import History
@@ -91,6 +93,15 @@ class World(Observed):
         self.clients = [
             Client(self, FIRST_CLIENT_ID + number, Random(random.random())) for number in range(parameters.clients)
         ]
+        self.brokers: list[Broker] = []
+        self.administrator: Administrator | None = None
+        if parameters.brokers is not None:
+            others = Random(f"brokers {parameters.seed}")
+            self.brokers = [
+                Broker(self, FIRST_BROKER_ID + number, Random(others.random()))
+                for number in range(parameters.brokers.count)
+            ]
+            self.administrator = Administrator(self, Random(others.random()))
         self._seen_versions: dict[int, tuple[int, int]] = {}
 
     def _voter_key(self, node_id: int) -> ReplicaKey:
@@ -162,6 +173,24 @@ class World(Observed):
         for machine in self.machines.values():
             self.start(machine)
 
+    def start_users(self) -> None:
+        """Let clients, brokers and the administrator begin."""
+        for client in self.clients:
+            client.start()
+        for broker in self.brokers:
+            broker.start()
+        if self.administrator is not None:
+            self.administrator.start()
+
+    def calm_users(self) -> None:
+        """Let nobody begin anything new; brokers live on."""
+        for client in self.clients:
+            client.stop()
+        for broker in self.brokers:
+            broker.calm_down()
+        if self.administrator is not None:
+            self.administrator.stop()
+
     def kill(self, machine: Machine, crash: Crash, *, restart_after_us: int | None) -> None:
         """End the process of a machine now; start another one later, unless None is said."""
         process = machine.process
@@ -217,6 +246,11 @@ class World(Observed):
         if not is_expected and self.violation is None:
             self.violation = Violation(f"node {machine.node_id} stopped itself: {type(error).__name__}: {error}")
             self.violation.__cause__ = error
+
+    def complain(self, message: str) -> None:
+        """Something that must not be was seen outside of a step."""
+        if self.violation is None:
+            self.violation = Violation(message)
 
     def state_diverged(self, process: Process, expected: StateDigest, own: StateDigest) -> None:
         """A node found out that its state machine differs: somebody sees that and starts it again."""

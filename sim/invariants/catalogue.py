@@ -19,6 +19,9 @@ from sim.invariants.leader_completeness import LeaderCompleteness
 from sim.invariants.listener_contract import ListenerContract
 from sim.invariants.log_matching import LogMatching
 from sim.invariants.log_start import LogStart, LogStartWaits
+from sim.invariants.maximal_isr import LeadersKnowTheirIsr
+from sim.invariants.metadata_log import MetadataMakesSense
+from sim.invariants.metadata_rows import RowsAreTheLog
 from sim.invariants.monotonic_epoch import MonotonicEpoch
 from sim.invariants.monotonic_high_watermark import MonotonicHighWatermark
 from sim.invariants.not_to_oneself import NotToOneself
@@ -27,6 +30,7 @@ from sim.invariants.one_fetch import OneFetch
 from sim.invariants.one_vote import OneVote
 from sim.invariants.own_epoch import OwnEpoch
 from sim.invariants.pair_rule import PairRule
+from sim.invariants.partition_states import BrokerEpochs, PartitionEpochs, PartitionStates
 from sim.invariants.persist_first import PersistFirst
 from sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
 from sim.invariants.recovering import RecoveringStaysOut
@@ -76,6 +80,12 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     SnapshotsAreEqual,
     SnapshotsAreWhole,
     TransfersGoOn,
+    MetadataMakesSense,
+    PartitionStates,
+    PartitionEpochs,
+    BrokerEpochs,
+    LeadersKnowTheirIsr,
+    RowsAreTheLog,
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 
