@@ -66,13 +66,13 @@ class Overlay:
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
         layer = self._layers.get(table) or _NOTHING
-        own = list(layer.behind(prefix, after))
-        # All at once: a statement that is not finished would keep the database from moving its write-ahead log.
-        stored = self._stored(table, layer, prefix, after, limit if limit < 0 else limit + len(own))
+        # All at once: a statement that is not finished would keep the database from moving its write-ahead log, and the
+        # layer may be changed before somebody asks for the next one.
+        stored = self._stored(table, layer, prefix, after, limit)
         partitions = self._partitions_removed(table)
-        found = merged(stored, own, layer.entries)
+        found = merged(stored, layer.behind(prefix, after), layer.entries)
         left = found if partitions is None else (entry for entry in found if not partitions(entry[1]))
-        return left if limit < 0 else islice(left, limit)
+        return iter(list(left if limit < 0 else islice(left, limit)))
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
         """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
@@ -89,7 +89,7 @@ class Overlay:
     def _stored(
         self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int
     ) -> list[tuple[Key, R]]:
-        """The committed rows that are not removed: at least `wanted` of them, if there are so many; -1: all."""
+        """The committed rows that are as they were: at least `wanted` of them, if there are so many; -1: all."""
         is_gone = self._partitions_removed(table)
         found: list[tuple[Key, R]] = []
         while True:
@@ -97,7 +97,9 @@ class Overlay:
             found += [
                 (key, record)
                 for key, record in some
-                if not layer.is_removed(key) and not (is_gone is not None and is_gone(record))
+                if key not in layer.entries
+                and not layer.is_removed(key)
+                and not (is_gone is not None and is_gone(record))
             ]
             if wanted < 0 or len(some) < wanted or len(found) >= wanted:
                 return found

@@ -31,6 +31,21 @@ async def test_it_is_unfenced_and_shuts_down_controlled(tmp_path: Path) -> None:
         assert (await the_broker(client)).fenced
 
 
+async def test_one_that_was_let_go_may_start_again(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=20)
+        epochs = []
+        for _ in range(2):
+            life.start()
+            await life.unfenced()
+            epochs.append((await the_broker(client)).broker_epoch)
+            assert not (await the_broker(client)).fenced
+            assert await life.shut_down()
+            await life.ended()
+            assert (await the_broker(client)).fenced
+        assert epochs[0] < epochs[1] == life.broker_epoch
+
+
 async def test_partitions_go_to_another_broker_when_one_shuts_down(tmp_path: Path) -> None:
     async with (
         admin_cluster(tmp_path) as cluster,

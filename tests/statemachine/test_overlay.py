@@ -127,7 +127,7 @@ REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True)
 PARTITIONS_OF_TOPICS = st.lists(st.lists(REPLICAS, max_size=5), min_size=1, max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PARTITIONS_OF_TOPICS, PARTITIONS_OF_TOPICS, st.sets(st.integers(0, 4)), st.integers(1, 4), st.integers(1, 6))
 def test_ct31_the_partitions_of_a_broker_are_found_page_by_page(
     tmp_path: Path,
