@@ -35,11 +35,12 @@ from rich.status import Status
 from rich.table import Table
 
 from bench.figures import summary, times_table, write_json
-from bench.filling import BROKER_IDS, fill
+from bench.filling import fill
 from bench.machine import machine
 from bench.observation import NodeLog, Observation, snapshot_sizes
 from bench.slow_listener import GO_ON, STOP, Tally, slow_listener_command
 from bench.workload import (
+    BROKER_IDS,
     OBSERVERS,
     TOPIC,
     VOTERS,

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.figures import summary, times_table, write_json
-from bench.filling import BROKER_IDS, TIMEOUT_SECONDS, fill
+from bench.filling import TIMEOUT_SECONDS, fill
 from bench.machine import machine
 from bench.targets import Target, targets_table
 from bench.throughput import single_operation
 from bench.transfer import measure_transfer
-from bench.workload import NO_SNAPSHOTS, TOPIC, bench_cluster, execute_once
+from bench.workload import BROKER_IDS, NO_SNAPSHOTS, TOPIC, bench_cluster, execute_once
 from broker.lifecycle import living_brokers
 from kraftlog.cluster import LocalCluster
 from kraftlog.connection import connect

@@ -19,6 +19,7 @@ from statemachine.resources import ResourceType
 VOTERS: Final = 3
 OBSERVERS: Final = 2
 BROKER_ID: Final = 1
+BROKER_IDS: Final = (1, 2, 3)
 TOPIC: Final = "bench"
 NO_SNAPSHOTS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": 2**50,

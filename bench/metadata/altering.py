@@ -14,8 +14,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bench.creation import create_all, operations, shared_topics
 from bench.figures import summary
-from bench.metadata.creation import create_all, operations, shared_topics
 from bench.metadata.stage import LivingBroker, Measured, Stage
 from bench.targets import Target
 from kraftpb.v1 import admin_pb2

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from bench.creation import OPERATIONS_IN_FLIGHT, create_all, operations, placed_topics
 from bench.figures import summary
 from bench.latency import WARM_UP_OPERATIONS
-from bench.metadata.creation import OPERATIONS_IN_FLIGHT, create_all, operations, placed_topics
 from bench.metadata.stage import Measured, Stage
 from bench.targets import Target
 from bench.workload import execute_once

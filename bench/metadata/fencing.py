@@ -13,11 +13,10 @@ import asyncio
 import time
 from typing import Final
 
-from bench.filling import BROKER_IDS
-from bench.metadata.creation import create_all, operations, shared_topics
+from bench.creation import create_all, operations, shared_topics
 from bench.metadata.stage import TIMEOUT_SECONDS, Measured, Stage
 from bench.targets import Target
-from bench.workload import execute_once
+from bench.workload import BROKER_IDS, execute_once
 from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.client import AdminClient

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from bench.creation import create_all, operations, placed_topics
 from bench.figures import summary
 from bench.filling import PARTITIONS_PER_TOPIC, fill, filling_topic
 from bench.latency import WARM_UP_OPERATIONS, time_operations
 from bench.metadata.create import LATENCY_MS_MAX
-from bench.metadata.creation import create_all, operations, placed_topics
 from bench.metadata.stage import Measured, Stage
 from bench.probe import Visibility
 from bench.targets import Target

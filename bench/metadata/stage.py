@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.filling import BROKER_IDS
 from bench.targets import Target
-from bench.workload import VOTERS, bench_cluster
+from bench.workload import BROKER_IDS, VOTERS, bench_cluster
 from broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog.cluster import Command, LocalCluster, start_command
 from raft.core.errors import ErrorCode, ProtocolError

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench.filling import BROKER_IDS
+from bench.creation import TOPICS_PER_OPERATION, create_all, operations, placed_topics, shared_topics
 from bench.metadata.altering import AlteringBroker, Led
-from bench.metadata.creation import TOPICS_PER_OPERATION, create_all, operations, placed_topics, shared_topics
 from bench.metadata.run import PARTS
+from bench.workload import BROKER_IDS
 from kraftlog.cli.bench import METADATA_PARTS
 from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from bench.filling import BROKER_IDS
-from bench.workload import execute_once
+from bench.workload import BROKER_IDS, execute_once
 from kraftpb.v1 import admin_pb2
 from statemachine.client import AdminClient
 
 TOPICS_PER_OPERATION: Final = 10
+"""With 100 partitions each about a thousand records, a tenth of what one operation may have."""
 OPERATIONS_IN_FLIGHT: Final = 8
 
 
@@ -47,14 +47,20 @@ def operations(topics: Iterable[admin_pb2.CreatableTopic]) -> list[admin_pb2.Ope
     return made
 
 
-async def create_all(client: AdminClient, made: Iterable[admin_pb2.Operation]) -> int:
-    """Carry out the operations; the end offset of the last. Raises ProtocolError for the first that failed."""
+async def create_all(
+    client: AdminClient, made: Iterable[admin_pb2.Operation], progress: Callable[[], object] = lambda: None
+) -> int:
+    """Carry out the operations; the end offset of the last. Raises ProtocolError for the first that failed.
+
+    `progress` is told of each that is done.
+    """
     remaining = iter(made)
 
     async def create() -> int:
         end_offset = 0
         for operation in remaining:
             end_offset = (await execute_once(client, operation)).end_offset
+            progress()
         return end_offset
 
     return max(await asyncio.gather(*(create() for _ in range(OPERATIONS_IN_FLIGHT))))
