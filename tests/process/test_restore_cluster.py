@@ -21,7 +21,7 @@ from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint, Epoch, NodeId, Offset, OffsetAndEpoch
 from snapshot.names import snapshot_name
-from tests.kraftlog.commands import Run, command, environment
+from tests.kraftlog.commands import Run, command, environment, running_brokers
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process
@@ -61,17 +61,17 @@ def running(cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def old(tmp_path: Path, run: Run) -> Old:
-    """Topics, some deleted, brokers, one registered twice, and configs; then a snapshot, and more that is not in it."""
+    """Topics, some deleted, brokers that have shut down, one registered twice, and configs; a snapshot, and more."""
     cluster = LocalCluster(open_or_create(tmp_path / "old", voters=3))
     with running(cluster):
         at = ("--bootstrap-server", addresses(cluster))
-        for broker_id in (1, 2, 3, 1):
-            listener = f"PLAINTEXT://localhost:{9092 + broker_id}"
-            assert run("brokers", "register", *at, "--id", broker_id, "--endpoint", listener, "--rack", "r").code == 0
-        for name in ("orders", "gone", "payments"):
-            of_three = ("--partitions", 3, "--replication-factor", 3, "--config", "retention.ms=5")
-            assert run("topics", "create", name, *at, *of_three).code == 0
-        assert run("topics", "delete", "gone", *at).code == 0
+        with running_brokers(addresses(cluster), 1, options=("--rack", "r")):
+            pass
+        with running_brokers(addresses(cluster), 1, 2, 3, options=("--rack", "r")):
+            for name in ("orders", "gone", "payments"):
+                of_three = ("--partitions", 3, "--replication-factor", 3, "--config", "retention.ms=5")
+                assert run("topics", "create", name, *at, *of_three).code == 0
+            assert run("topics", "delete", "gone", *at).code == 0
         for name in ("1", ""):
             change = (
                 "--entity-type",
@@ -86,7 +86,8 @@ def old(tmp_path: Path, run: Run) -> Old:
         saved = run("snapshot", "save", *at, "--to", tmp_path, "--output", "json").json()
         assert saved["EndOffset"] == created["EndOffset"]
         found = answers(run, cluster)
-        assert run("topics", "create", "later", *at).code == 0
+        later = ("--entity-type", "brokers", "--entity-name", "", "--add-config", "background.threads=9")
+        assert run("configs", "alter", *at, *later).code == 0
     snapshot_id = OffsetAndEpoch(epoch=Epoch(saved["Epoch"]), offset=Offset(saved["EndOffset"]))
     return Old(cluster, Path(saved["Path"]), snapshot_id, found)
 
@@ -126,12 +127,13 @@ def test_a_restored_cluster_has_the_metadata_and_goes_on(run: Run, old: Old, tmp
 
         at = ("--bootstrap-server", addresses(cluster))
         registered = run("brokers", "register", *at, "--id", 4, "--endpoint", "PLAINTEXT://localhost:9099").lines()
-        broker_epoch = int(registered[0].split()[-1].rstrip("."))
+        broker_epoch = int(registered[0].partition(" with epoch ")[2].partition(";")[0])
         assert broker_epoch > max(broker["BrokerEpoch"] for broker in old.answers[1])
         assert broker_epoch > old.snapshot_id.offset
-        assert run("topics", "create", "new", *at, "--replication-factor", 3).code == 0
-        assert run("topics", "delete", "orders", *at).code == 0
-        assert run("topics", "create", "payments", *at).is_error(ErrorCode.TOPIC_ALREADY_EXISTS, "payments")
+        with running_brokers(addresses(cluster), 1, 2, 3):
+            assert run("topics", "create", "new", *at, "--replication-factor", 3).code == 0
+            assert run("topics", "delete", "orders", *at).code == 0
+            assert run("topics", "create", "payments", *at).is_error(ErrorCode.TOPIC_ALREADY_EXISTS, "payments")
         assert run("snapshot", "create", *at).code == 0
         asyncio.run(cluster.wait_until_applied(status(run, cluster)["HighWatermark"]))
         found = answers(run, cluster)
@@ -233,7 +235,8 @@ def test_a_node_of_the_old_cluster_is_refused(run: Run, old: Old, tmp_path: Path
             answer = asyncio.run(_vote_for_an_old_node(cluster, leader_id, old))
             assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
             assert not answer.vote_granted
-            assert run("topics", "create", "meanwhile", "--bootstrap-server", addresses(cluster)).code == 0
+            with running_brokers(addresses(cluster), 1):
+                assert run("topics", "create", "meanwhile", "--bootstrap-server", addresses(cluster)).code == 0
             during = status(run, cluster)
             assert (during["LeaderId"], during["LeaderEpoch"]) == (leader_id, before["LeaderEpoch"])
             node = asyncio.run(cluster.describe(follower_id))
