@@ -101,8 +101,9 @@ class Supervision:
         broker_id = context.heartbeats.stale_broker(context.runtime.now_ms())
         is_done = True
         if broker_id is not None:
-            logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id)
             is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
+            if is_done:
+                logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id)
         self.watch_sessions(0.0 if is_done else REFUSED_PAUSE_MS)
 
     # --- from time to time --------------------------------------------------------------------------------------------
@@ -118,15 +119,7 @@ class Supervision:
         self._timers[name] = self._context.runtime.call_later(interval_ms, run)
 
     def _balance(self) -> None:
-        state, left = self._controller.state, ELECTIONS_PER_PASS_MAX
-
-        def decide(page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
-            nonlocal left
-            records = elect_preferred_where_needed(state, page, min(left, PAGE_PARTITIONS))
-            left -= len(records)
-            return records
-
-        self._look_through("balance", PartitionPages([where(state, NOT_LED_BY_PREFERRED)], decide))
+        self._look_through("balance", _Balancing(self._controller.state, ELECTIONS_PER_PASS_MAX))
 
     def _elect_unclean(self) -> None:
         state = self._controller.state
@@ -151,3 +144,27 @@ class Supervision:
         idle_ms = self._context.runtime.now_ms() - self._last_append_ms
         if idle_ms >= self._context.config.metadata_max_idle_interval_ms:
             self._controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))
+
+
+class _Balancing:
+    """Elections that bring leadership back to the preferred replicas, page by page, until so many are held."""
+
+    def __init__(self, state: MetadataState, limit: int) -> None:
+        self._state = state
+        self._left = limit
+        self._on_page = 0
+        self._pages = PartitionPages([where(state, NOT_LED_BY_PREFERRED)], self._decide)
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The records of the next page."""
+        return self._pages.take() if self._left > 0 else None
+
+    def appended(self) -> None:
+        """Go on behind the page, whose elections are held."""
+        self._pages.appended()
+        self._left -= self._on_page
+
+    def _decide(self, page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
+        records = elect_preferred_where_needed(self._state, page, self._left)
+        self._on_page = len(records)
+        return records

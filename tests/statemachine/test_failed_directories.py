@@ -8,7 +8,7 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from tests.statemachine.builders import an_id, assigned, create, register
 from tests.statemachine.conftest import Bench
-from tests.statemachine.lives import beat, brokers, fence, partitions, quiet
+from tests.statemachine.lives import beat, brokers, fence, pages_held, partitions, quiet
 
 FIRST, SECOND = an_id(901), an_id(951)
 
@@ -46,13 +46,16 @@ async def test_a_failed_directory_leaves_the_registration_and_its_replicas_lead_
     assert partitions(bench)[0].leader == -1  # and not broker 1, though it was in sync once
 
 
-async def test_a_failed_directory_that_is_named_again_takes_no_work(bench: Bench, directories: list[int]) -> None:
+async def test_a_failed_directory_that_is_named_again_takes_no_work(
+    bench: Bench, directories: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     await with_two_directories(bench, directories, fails=SECOND)
     await bench.done(beat(bench, 1, offline=[SECOND]))
     await quiet(bench)
     end_offset = bench.log.next_append_offset
-    bench.controller.take(beat(bench, 1, offline=[SECOND]), lambda result: None)
-    assert not bench.controller.has_pages
+    with pages_held(monkeypatch):
+        await bench.submit(beat(bench, 1, offline=[SECOND]))
+        assert not bench.controller.has_pages
     assert bench.log.next_append_offset == end_offset
 
 
