@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from structlog.testing import capture_logs
+
 from broker.lifecycle import BrokerLifecycle, living_brokers
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Endpoint
 from statemachine.client import AdminClient, NewTopic
 from statemachine.descriptions import BrokerDescription
+from tests.raft.nodes import free_port
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.waiting import until
 
@@ -81,3 +87,41 @@ async def test_it_lives_on_when_the_leader_changes(tmp_path: Path) -> None:
         await cluster.leader()
         await client.create_topics([NewTopic("clicks")])
         assert not life.is_fenced
+
+
+async def test_one_that_starts_again_leads_what_it_led(tmp_path: Path) -> None:
+    """Its log directory has the same id as before: replicas that are assigned to another are not online."""
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        for attempt in range(2):
+            async with BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=50) as life:
+                await life.unfenced()
+                if attempt == 0:
+                    await client.create_topics([NewTopic("clicks")])
+                (topic,) = (await client.describe_topics(["clicks"])).topics
+                assert [partition.leader for partition in topic.partitions] == [1]
+
+
+async def test_it_outlives_that_all_nodes_are_down(tmp_path: Path) -> None:
+    async with (
+        admin_cluster(tmp_path) as cluster,
+        AdminClient(list(cluster.endpoints.values()), timeout_ms=100) as client,
+        BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=20) as life,
+    ):
+        await life.unfenced()
+        await cluster.stop(1)
+        with capture_logs() as lines:
+            await until(lambda: any("nobody answers" in line.get("reason", "") for line in lines))
+        await cluster.start(1)
+        async with client_of(cluster) as patient:
+            await patient.create_topics([NewTopic("clicks")])
+        assert await life.shut_down()
+
+
+async def test_a_wrong_address_ends_it(tmp_path: Path) -> None:
+    async with AdminClient([Endpoint("127.0.0.1", free_port())], timeout_ms=100) as client:
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS)
+        life.start()
+        with pytest.raises(ProtocolError) as refused:
+            await life.unfenced()
+        await life.stop()
+    assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
