@@ -86,7 +86,7 @@ def test_a_segment_is_added_in_copy_started_only(state: int) -> None:
         (-1, 9, {0: -1}, "from offset -1 to 9"),
         (9, 8, {0: 9}, "from offset 9 to 8"),
         (0, 9, {}, "has 0 leader epochs"),
-        (0, 9, {epoch: epoch for epoch in range(10_001)}, "has 10001 leader epochs"),
+        (0, 999, {epoch: epoch for epoch in range(501)}, "has 501 leader epochs; give those of its offsets, 1 to 500"),
         (0, 9, {-1: 0}, "first leader epoch -1 begins at 0"),
         (5, 9, {0: 4}, "first leader epoch 0 begins at 4"),
         (5, 9, {0: 6}, "first leader epoch 0 begins at 6"),
@@ -102,6 +102,10 @@ def test_offsets_and_epochs_that_cannot_be_are_refused(
     with pytest.raises(ProtocolError, match=words) as refused:
         add_segment(tiered(), segment(1, start, end, epochs))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_segment_may_have_500_leader_epochs() -> None:
+    assert add_segment(tiered(), segment(1, 0, 999, {epoch: epoch for epoch in range(500)}))
 
 
 def test_a_segment_of_one_offset_may_be_added() -> None:
