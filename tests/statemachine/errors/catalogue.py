@@ -201,6 +201,7 @@ BEYOND: Final[Rules] = frozenset(
         ("CT-63: entry with a bad operation", E.INVALID_REQUEST),
         ("CT-63: entry with a bad permission type", E.INVALID_REQUEST),
         ("CT-63: bad filter", E.INVALID_REQUEST),
+        ("CT-63: too many filters", E.INVALID_REQUEST),
         ("7.5: ids", E.INVALID_REQUEST),
         ("7.5: offsets", E.INVALID_REQUEST),
         ("7.5: size", E.INVALID_REQUEST),

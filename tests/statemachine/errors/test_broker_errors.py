@@ -159,6 +159,14 @@ HEARTBEATS = [
         "broker 1",
         b"short".hex(),
     ),
+    Case(
+        "BrokerHeartbeat: what it says",
+        ErrorCode.INVALID_REQUEST,
+        lambda world: beating(1, world.epochs[1], 0, *map(an_id, range(1_001))),
+        "broker 1",
+        "1001 failed log directories",
+        "1000",
+    ),
 ]
 
 DEPARTURES = [
