@@ -156,8 +156,15 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
     )
     if count == 0 or (count is None and not has_brokers):
         return parameters
-    safety_seconds = min(parameters.safety_seconds, BROKERS_SECONDS_MAX)
-    return replace(parameters, brokers=replace(brokers, count=count or brokers.count), safety_seconds=safety_seconds)
+    return replace(
+        parameters,
+        brokers=replace(brokers, count=count or brokers.count),
+        safety_seconds=min(parameters.safety_seconds, BROKERS_SECONDS_MAX),
+        # A registration must fit.
+        quorum=replace(
+            parameters.quorum, pending_append_bytes_max=max(2_000, parameters.quorum.pending_append_bytes_max)
+        ),
+    )
 
 
 def _draw_network(random: Random) -> NetworkConditions:

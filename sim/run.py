@@ -23,6 +23,7 @@ from sim.marks import Marks, marking_edges
 from sim.observation import NodeView
 from sim.oracle import HistoryViolation
 from sim.parameters import Overrides, Parameters, draw
+from sim.settling import unsettled
 from sim.silence import silenced
 from sim.trace import describe
 from sim.work import watching_work
@@ -158,7 +159,7 @@ def _liveness_phase(world: World) -> None:
     probe = world.clients[0]
     probe.start_probing()
     end_us = world.agenda.now_us + CONVERGENCE_SECONDS * MICROSECONDS_PER_SECOND
-    while (obstacle := _obstacle(core, probe.has_probed)) is not None:
+    while (obstacle := _obstacle(core, probe.has_probed) or unsettled(world.metadata, world.brokers)) is not None:
         if world.agenda.now_us >= end_us:
             if world.parameters.may_lose_quorum and _stands_still(world):
                 world.marks.hit("halt: a cluster without a healthy majority stands still")

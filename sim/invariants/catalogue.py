@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sim.invariants.acknowledged_metadata import AcknowledgedMetadata
 from sim.invariants.bounds import Bounds
 from sim.invariants.check_quorum import CheckQuorum
 from sim.invariants.committed_immutable import CommittedImmutable
@@ -86,6 +87,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     BrokerEpochs,
     LeadersKnowTheirIsr,
     RowsAreTheLog,
+    AcknowledgedMetadata,
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 
