@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from kraftpb.v1.metadata_pb2 import (
     BrokerIds,
@@ -76,17 +76,27 @@ class Conditions:
 
 @dataclass(slots=True)
 class _Plan:
-    """The partition as it will be."""
+    """A partition as it is, or as it will be."""
 
     replicas: list[int]
-    removing: list[int]
-    adding: list[int]
     isr: list[int]
-    elr: list[int]
-    last_known: list[int]
+    removing_replicas: list[int]
+    adding_replicas: list[int]
+    eligible_leader_replicas: list[int]
+    last_known_elr: list[int]
     leader: int
-    recovery_state: int
+    leader_recovery_state: int
     is_unclean: bool = False
+
+
+_LISTS: Final = (
+    "isr",
+    "replicas",
+    "removing_replicas",
+    "adding_replicas",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
 
 
 def change_partition(
@@ -96,64 +106,77 @@ def change_partition(
 
     The ISR and the eligible replicas are always replicas, and no broker is in both.
     """
-    plan = _planned(partition, target)
+    before = _as_it_is(partition)
+    plan = _planned(before, target)
     _complete_reassignment(plan)
-    _find_eligible(plan, partition, target.lost_data, conditions)
+    _find_eligible(plan, before, target.lost_data, conditions)
     _elect(plan, target.election, conditions)
-    _settle(plan, partition, conditions)
-    needs_epoch = plan.leader != partition.leader or plan.is_unclean or _needs_leader_epoch(plan, partition, conditions)
-    change = PartitionChangeRecord(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        isr=_changed(partition.isr, plan.isr),
-        leader=plan.leader if needs_epoch else None,
-        replicas=_changed(partition.replicas, plan.replicas),
-        removing_replicas=_changed(partition.removing_replicas, plan.removing),
-        adding_replicas=_changed(partition.adding_replicas, plan.adding),
-        leader_recovery_state=(plan.recovery_state if plan.recovery_state != partition.leader_recovery_state else None),
-        eligible_leader_replicas=_changed(partition.eligible_leader_replicas, plan.elr),
-        last_known_elr=_changed(partition.last_known_elr, plan.last_known),
-        directories=_changed_directories(partition, plan, target, conditions),
+    _settle(plan, before, conditions)
+    changes: dict[str, Any] = {}
+    for name in _LISTS:
+        after: list[int] = getattr(plan, name)
+        if after != getattr(before, name):
+            changes[name] = BrokerIds(ids=after)
+    if plan.leader != before.leader or plan.is_unclean or _needs_leader_epoch(plan, before, conditions):
+        changes["leader"] = plan.leader
+    if plan.leader_recovery_state != before.leader_recovery_state:
+        changes["leader_recovery_state"] = plan.leader_recovery_state
+    if target.directories or "replicas" in changes:
+        directories = _directories(partition, plan, target, conditions)
+        if directories != list(partition.directories):
+            changes["directories"] = DirectoryIds(ids=directories)
+    if not changes:
+        return None
+    return PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.partition_id, **changes)
+
+
+def _as_it_is(partition: PartitionRecord) -> _Plan:
+    return _Plan(
+        replicas=[*partition.replicas],
+        isr=[*partition.isr],
+        removing_replicas=[*partition.removing_replicas],
+        adding_replicas=[*partition.adding_replicas],
+        eligible_leader_replicas=[*partition.eligible_leader_replicas],
+        last_known_elr=[*partition.last_known_elr],
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
     )
-    nothing = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.partition_id)
-    return None if change == nothing else change
 
 
-def _planned(partition: PartitionRecord, target: Target) -> _Plan:
-    replicas = list(_given(target.replicas, partition.replicas))
-    isr = [
-        broker_id
-        for broker_id in _given(target.isr, partition.isr)
-        if broker_id in replicas and broker_id not in target.lost_data
-    ]
+def _planned(before: _Plan, target: Target) -> _Plan:
+    replicas = _given(target.replicas, before.replicas)
     recovery_state = target.leader_recovery_state
     return _Plan(
         replicas=replicas,
-        removing=list(_given(target.removing, partition.removing_replicas)),
-        adding=list(_given(target.adding, partition.adding_replicas)),
-        isr=isr,
-        elr=list(partition.eligible_leader_replicas),
-        last_known=list(partition.last_known_elr),
-        leader=partition.leader,
-        recovery_state=partition.leader_recovery_state if recovery_state is None else recovery_state,
+        isr=[
+            broker_id
+            for broker_id in _given(target.isr, before.isr)
+            if broker_id in replicas and broker_id not in target.lost_data
+        ],
+        removing_replicas=_given(target.removing, before.removing_replicas),
+        adding_replicas=_given(target.adding, before.adding_replicas),
+        eligible_leader_replicas=before.eligible_leader_replicas,
+        last_known_elr=before.last_known_elr,
+        leader=before.leader,
+        leader_recovery_state=before.leader_recovery_state if recovery_state is None else recovery_state,
     )
 
 
-def _given(target: Sequence[int] | None, present: Sequence[int]) -> Sequence[int]:
-    return present if target is None else target
+def _given(target: Sequence[int] | None, present: list[int]) -> list[int]:
+    return present if target is None else list(target)
 
 
 def _complete_reassignment(plan: _Plan) -> None:
     """Let the replicas go that are being removed, once all that shall stay are in sync (CT-54)."""
-    staying = [broker_id for broker_id in plan.replicas if broker_id not in plan.removing]
-    if (plan.removing or plan.adding) and staying and set(staying) <= set(plan.isr):
+    staying = [broker_id for broker_id in plan.replicas if broker_id not in plan.removing_replicas]
+    if (plan.removing_replicas or plan.adding_replicas) and staying and set(staying) <= set(plan.isr):
         plan.replicas = staying
         plan.isr = [broker_id for broker_id in plan.isr if broker_id in staying]
-        plan.removing = []
-        plan.adding = []
+        plan.removing_replicas = []
+        plan.adding_replicas = []
 
 
-def _find_eligible(plan: _Plan, before: PartitionRecord, lost_data: Collection[int], conditions: Conditions) -> None:
+def _find_eligible(plan: _Plan, before: _Plan, lost_data: Collection[int], conditions: Conditions) -> None:
     """Who left the ISR still has all that is committed, as long as it is too small to commit more (CT-56).
 
     Whether it is too small is only known after the election: `_settle` forgets them if not.
@@ -162,18 +185,20 @@ def _find_eligible(plan: _Plan, before: PartitionRecord, lost_data: Collection[i
         if not before.isr:
             # The feature was turned off while the ISR was empty: those that were eligible take its place, or the
             # partition could only be had back uncleanly.
-            plan.isr = plan.isr or [broker_id for broker_id in plan.elr if broker_id in plan.replicas]
-        plan.elr = []
-        plan.last_known = []
+            plan.isr = plan.isr or [
+                broker_id for broker_id in plan.eligible_leader_replicas if broker_id in plan.replicas
+            ]
+        plan.eligible_leader_replicas = []
+        plan.last_known_elr = []
         return
-    eligible = {*plan.elr, *before.isr} - {*plan.isr, *lost_data}
-    if eligible != set(plan.elr) or not eligible <= set(plan.replicas):
-        plan.elr = [broker_id for broker_id in plan.replicas if broker_id in eligible]
+    eligible = {*plan.eligible_leader_replicas, *before.isr} - {*plan.isr, *lost_data}
+    if eligible != set(plan.eligible_leader_replicas) or not eligible <= set(plan.replicas):
+        plan.eligible_leader_replicas = [broker_id for broker_id in plan.replicas if broker_id in eligible]
 
 
 def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
     """Find the leader (CT-50, CT-51). Who is elected from outside the ISR is alone in it."""
-    in_sync = plan.isr or plan.elr
+    in_sync = plan.isr or plan.eligible_leader_replicas
     order = [plan.leader, *plan.replicas]
     if election is Election.PREFERRED:
         order.insert(0, plan.replicas[0])
@@ -182,7 +207,9 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
         plan.leader = clean
         if clean not in plan.isr:
             plan.isr = [clean]
-            plan.elr = [broker_id for broker_id in plan.elr if broker_id != clean]
+            plan.eligible_leader_replicas = [
+                broker_id for broker_id in plan.eligible_leader_replicas if broker_id != clean
+            ]
         return
     unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election)), None)
     if unclean is None:
@@ -191,36 +218,39 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
     plan.leader = unclean
     plan.is_unclean = True
     plan.isr = [unclean]
-    plan.elr = []
-    plan.recovery_state = RECOVERING
+    plan.eligible_leader_replicas = []
+    plan.leader_recovery_state = RECOVERING
 
 
 def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
     """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica."""
-    if not plan.isr and not plan.elr and len(plan.last_known) == 1:
+    if not plan.isr and not plan.eligible_leader_replicas and len(plan.last_known_elr) == 1:
         # Nobody is known to have everything. The last leader has most; that it is there is asked like of any other
         # (CT-57: Kafka's own check of that was the wrong way around).
-        yield from (broker_id for broker_id in plan.last_known if broker_id in plan.replicas)
+        yield from (broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas)
     if election is Election.UNCLEAN:
         yield from plan.replicas
 
 
-def _settle(plan: _Plan, before: PartitionRecord, conditions: Conditions) -> None:
+def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
     """What follows from the election: who led last, and who stays in an ISR that would be empty."""
     if not conditions.elr_enabled:
         # Nothing else would say who has the data when they come back (CT-52).
         plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
         return
     if len(plan.isr) >= conditions.min_isr:
-        plan.elr = []
+        plan.eligible_leader_replicas = []
     if plan.leader != NO_LEADER:
-        plan.last_known = []
+        plan.last_known_elr = []
     elif not plan.isr and before.leader != NO_LEADER:
-        plan.last_known = [before.leader]
-    plan.last_known = [broker_id for broker_id in plan.last_known if broker_id in plan.replicas]
+        plan.last_known_elr = [before.leader]
+    elif not plan.isr and before.isr:
+        # It lost its leader while another was still in sync, on a broker that is fenced too and leaves only now.
+        plan.last_known_elr = list(before.isr[:1])
+    plan.last_known_elr = [broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas]
 
 
-def _needs_leader_epoch(plan: _Plan, before: PartitionRecord, conditions: Conditions) -> bool:
+def _needs_leader_epoch(plan: _Plan, before: _Plan, conditions: Conditions) -> bool:
     """Whether even the same leader gets a new epoch (CT-53): then the record names it again."""
     if not set(before.replicas) <= set(plan.replicas):
         return True
@@ -228,18 +258,11 @@ def _needs_leader_epoch(plan: _Plan, before: PartitionRecord, conditions: Condit
     return shrinks and conditions.metadata_version < METADATA_VERSION_SHRINK_KEEPS_EPOCH
 
 
-def _changed(before: Sequence[int], after: Sequence[int]) -> BrokerIds | None:
-    return None if list(before) == list(after) else BrokerIds(ids=after)
-
-
-def _changed_directories(
-    partition: PartitionRecord, plan: _Plan, target: Target, conditions: Conditions
-) -> DirectoryIds | None:
+def _directories(partition: PartitionRecord, plan: _Plan, target: Target, conditions: Conditions) -> list[bytes]:
+    """The directory of each replica as it will be."""
     if conditions.metadata_version < METADATA_VERSION_DIRECTORIES:
-        return None
-    if not target.directories and plan.replicas == list(partition.replicas):
-        return None
-    directories = [
+        return list(partition.directories)
+    return [
         target.directories.get(broker_id)
         or (
             directory_of(partition, broker_id)
@@ -248,7 +271,6 @@ def _changed_directories(
         )
         for broker_id in plan.replicas
     ]
-    return None if directories == list(partition.directories) else DirectoryIds(ids=directories)
 
 
 def directory_of(partition: PartitionRecord, broker_id: int) -> bytes:

@@ -268,9 +268,12 @@ def test_ct56_the_last_leader_is_known_while_nobody_is_in_sync() -> None:
     )
 
 
-def test_ct56_a_partition_that_nobody_led_has_no_last_leader() -> None:
+def test_ct56_of_a_partition_that_nobody_led_the_last_in_sync_is_known() -> None:
     after = changed(a_partition((1, 2), (1,), leader=NO_LEADER), active=(), isr=[])
-    assert (list(after.isr), list(after.last_known_elr)) == ([], [])
+    assert (list(after.isr), list(after.last_known_elr)) == ([], [1])
+    gone = changed(after, active=(2,), lost_data=(1,))
+    assert (list(gone.last_known_elr), list(gone.eligible_leader_replicas)) == ([1], [])
+    assert changed(gone, active=(1, 2)).leader == 1
 
 
 def test_ct57_a_last_known_leader_that_is_not_there_is_not_elected() -> None:
