@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from kraftpb.v1.metadata_pb2 import MetadataRecord
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.checks import check
 from raft.core.types import Offset
 from statemachine.applied import CommittedMetadata
@@ -25,6 +25,7 @@ R = TypeVar("R")
 
 
 _NOTHING: Final = Layer()
+_Partitions = Iterable[tuple[Key, PartitionRecord]]
 
 
 class Overlay:
@@ -36,6 +37,8 @@ class Overlay:
         self.last_end_offset = Offset(0)
         """The end of the last append that entered."""
         self._entering = Offset(0)
+        self._page: dict[Key, Any] = {}
+        """Committed partitions of the page that was found last: who asks for a page mostly changes all of it."""
 
     def __len__(self) -> int:
         """How many uncommitted records and removals it holds."""
@@ -53,6 +56,8 @@ class Overlay:
                 return found
             if layer.is_removed(key) or (table is PARTITIONS and self._is_new_topic(key[0])):
                 return None
+        if table is PARTITIONS and key in self._page:
+            return cast(R, self._page[key])
         return table.get(self._store.reader, key)
 
     def _is_new_topic(self, topic_id: bytes) -> bool:
@@ -69,6 +74,8 @@ class Overlay:
         # All at once: a statement that is not finished would keep the database from moving its write-ahead log, and the
         # layer may be changed before somebody asks for the next one.
         stored = self._stored(table, layer, prefix, after, limit)
+        if limit >= 0:
+            self._keep_page(table, stored)
         partitions = self._partitions_removed(table)
         found = merged(stored, layer.behind(prefix, after), layer.entries)
         left = found if partitions is None else (entry for entry in found if not partitions(entry[1]))
@@ -78,6 +85,7 @@ class Overlay:
         """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
         layer = self._layers.get(table) or _NOTHING
         stored = table.scan(self._store.reader, condition, after, limit)
+        self._keep_page(table, stored.found)
         own = (
             (key, record if record is not None and condition.holds(record) else None)
             for key, record in layer.behind((), after, stored.end)
@@ -85,6 +93,11 @@ class Overlay:
         kept = (entry for entry in stored.found if not layer.is_removed(entry[0]))
         found = list(islice(merged(kept, own, layer.entries), limit + 1))
         return Page(found, stored.end) if len(found) <= limit else Page(found[:limit], found[limit - 1][0])
+
+    def _keep_page(self, table: Table[R], stored: Iterable[tuple[Key, R]]) -> None:
+        """Until something changes. What is changed and not committed is looked up before this."""
+        if table.name == PARTITIONS.name:
+            self._page = {(record.topic_id, record.partition_id): record for _, record in cast(_Partitions, stored)}
 
     def _stored(
         self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int
@@ -142,14 +155,17 @@ class Overlay:
         self._entering = end_offset
         records = list(records)
         replay(self, records, end_offset - len(records))
+        self._page = {}
         self.last_end_offset = end_offset
 
     def drain(self, applied_end_offset: Offset) -> None:
         """Forget what the store has applied."""
+        self._page = {}
         for layer in self._layers.values():
             layer.drain(applied_end_offset)
 
     def clear(self) -> None:
         """Forget everything: it will not be committed by this controller."""
         self._layers.clear()
+        self._page = {}
         self.last_end_offset = Offset(0)

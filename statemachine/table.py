@@ -144,4 +144,4 @@ def _marks(count: int) -> str:
 
 def key_to_sql(key: Key) -> Key:
     """A key as SQLite has it: ids are text there."""
-    return tuple(id_to_text(part) if type(part) is bytes else part for part in key)
+    return tuple([id_to_text(part) if type(part) is bytes else part for part in key])

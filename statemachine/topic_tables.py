@@ -48,6 +48,10 @@ _PARTITION_COLUMNS: Final = (
 )
 
 
+_NO_LISTS: Final = ("[]", "[]")
+"""As most partitions have it."""
+
+
 def _partition_to_row(record: PartitionRecord) -> Row:
     return (
         id_to_text(record.topic_id),
@@ -67,7 +71,7 @@ def _partition_to_row(record: PartitionRecord) -> Row:
 
 
 def _partition_from_row(row: Row) -> PartitionRecord:
-    return PartitionRecord(
+    record = PartitionRecord(
         topic_id=id_to_bytes(row[0]),
         partition_id=row[1],
         leader=row[2],
@@ -76,12 +80,15 @@ def _partition_from_row(row: Row) -> PartitionRecord:
         leader_recovery_state=row[5],
         replicas=numbers_from_json(row[6]),
         isr=numbers_from_json(row[7]),
-        removing_replicas=numbers_from_json(row[8]),
-        adding_replicas=numbers_from_json(row[9]),
         directories=ids_from_json(row[10]),
-        eligible_leader_replicas=numbers_from_json(row[11]),
-        last_known_elr=numbers_from_json(row[12]),
     )
+    if row[8:10] != _NO_LISTS:
+        record.removing_replicas.extend(numbers_from_json(row[8]))
+        record.adding_replicas.extend(numbers_from_json(row[9]))
+    if row[11:13] != _NO_LISTS:
+        record.eligible_leader_replicas.extend(numbers_from_json(row[11]))
+        record.last_known_elr.extend(numbers_from_json(row[12]))
+    return record
 
 
 PARTITIONS: Final = Table[PartitionRecord](
