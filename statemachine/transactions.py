@@ -1,23 +1,26 @@
 """Which committed batches take effect together: metadata transactions (KIP-868; CT-16).
 
-A transaction begins with the first record of a batch and ends, or is aborted, with the last record of that batch or of
-a later one. Everything between takes effect at once with the end, and not at all if it is aborted.
+A transaction begins with one record and ends, or is aborted, with a later one of the same batch or of another; the log
+joins appends into batches as they come, so others' records may stand before and behind in the same batch. Everything
+between takes effect at once with the end, and not at all if it is aborted. Whole batches wait for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
+from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
 from raft.listener import CommittedBatch
 from statemachine.replay import ReplayError
 
+_MARKERS: Final = frozenset(("begin_transaction", "end_transaction", "abort_transaction"))
+
 
 class CommittedRun(NamedTuple):
-    """A committed batch and the records of it that take effect."""
+    """A committed batch and its records, with NoOps in the place of those that take no effect."""
 
     batch: CommittedBatch
     records: Sequence[MetadataRecord]
@@ -34,34 +37,36 @@ def applied_together(batches: Iterable[CommittedBatch]) -> AppliedTogether:
     """Sort out `batches`, of which the first is in no transaction or begins one. Raises ReplayError."""
     runs: list[CommittedRun] = []
     waiting: list[CommittedRun] = []
+    is_open, begun = False, (0, 0)
     for batch in batches:
-        records = [] if batch.is_control else _records(batch)
-        kinds = [record.WhichOneof("record") for record in records]
-        _check_markers(batch, kinds, is_open=bool(waiting))
-        if not waiting and (not kinds or kinds[0] != "begin_transaction"):
-            runs.append(CommittedRun(batch, records))
-            continue
-        waiting.append(CommittedRun(batch, records))
-        last = kinds[-1] if kinds else None
-        if last == "end_transaction":
+        waiting.append(CommittedRun(batch, [] if batch.is_control else _records(batch)))
+        for index, kind in enumerate([record.WhichOneof("record") for record in waiting[-1].records]):
+            if kind not in _MARKERS:
+                continue
+            if is_open == (kind == "begin_transaction"):
+                raise ReplayError(
+                    f"the committed record at offset {batch.base_offset + index} is a {kind} where none may be"
+                )
+            is_open = not is_open
+            if is_open:
+                begun = (len(waiting) - 1, index)
+            elif kind == "abort_transaction":
+                _forget(waiting, begun, index)
+        if not is_open:
             runs += waiting
-            waiting = []
-        elif last == "abort_transaction":
-            runs += [run._replace(records=()) for run in waiting]
             waiting = []
     return AppliedTogether(runs, tuple(run.batch for run in waiting))
 
 
-def _check_markers(batch: CommittedBatch, kinds: Sequence[str | None], *, is_open: bool) -> None:
-    """Nested transactions, ends without a beginning and markers in the middle of a batch are illegal."""
-    for index, kind in enumerate(kinds):
-        begins = kind == "begin_transaction"
-        ends = kind in ("end_transaction", "abort_transaction")
-        if (begins and (is_open or index > 0)) or (ends and (not is_open or index + 1 < len(kinds))):
-            raise ReplayError(
-                f"the committed record at offset {batch.base_offset + index} is a {kind} where none may be"
-            )
-        is_open |= begins
+def _forget(waiting: list[CommittedRun], begun: tuple[int, int], end: int) -> None:
+    """Let nothing take effect from the record `begun`, by run and index, to the one at `end` in the last run."""
+    first_run, first = begun
+    for number in range(first_run, len(waiting)):
+        records = list(waiting[number].records)
+        start = first if number == first_run else 0
+        stop = end if number == len(waiting) - 1 else len(records)
+        records[start:stop] = [MetadataRecord(no_op=NoOpRecord())] * (stop - start)  # the others keep their offsets
+        waiting[number] = waiting[number]._replace(records=records)
 
 
 def _records(batch: CommittedBatch) -> Sequence[MetadataRecord]:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from kraftpb.v1.admin_pb2 import OperationResult
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     MetadataRecord,
 )
+from raft.core.types import LeaderAndEpoch, Offset
 from raft.listener import CommittedBatch
+from statemachine.controller import Controller
 from statemachine.replay import ReplayError
 from statemachine.schema import create_in
 from statemachine.tables import MetadataTables
 from statemachine.topic_tables import TOPICS
-from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, topic
+from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, register, topic
+from tests.statemachine.conftest import node_bench
+from tests.statemachine.waiting import until
 
 BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))
 END = MetadataRecord(end_transaction=EndTransactionRecord())
@@ -59,6 +66,29 @@ def test_a_transaction_in_one_batch() -> None:
     made = tables()
     made.apply(log_of([[BEGIN, topic("b", 2), END], [BEGIN, topic("c", 3), ABORT]]))
     assert (topics(made), made.applied.end_offset) == (["b"], 6)
+
+
+JOINED = [topic("a", 1), BEGIN, topic("b", 2), ABORT, topic("c", 3), BEGIN, topic("d", 4), END, topic("e", 5)]
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2], [3], [4], [2, 6], [1, 3, 5, 7], [2, 3, 6, 7], list(range(1, 9))])
+def test_others_records_may_stand_before_and_behind_in_the_same_batch(cuts: list[int]) -> None:
+    made = tables()
+    bounds = [0, *cuts, len(JOINED)]
+    for one in log_of([JOINED[start:end] for start, end in pairwise(bounds)]):
+        made.apply([one])
+    assert (topics(made), made.applied.end_offset) == (["a", "c", "d", "e"], len(JOINED))
+    assert not made.has_open_transaction
+
+
+def test_a_batch_in_which_one_ends_and_the_next_begins_waits_for_that() -> None:
+    made = tables()
+    begun, both, aborted = log_of([[BEGIN, topic("a", 1)], [END, BEGIN, topic("b", 2)], [topic("c", 3), ABORT]])
+    made.apply([begun])
+    made.apply([both])
+    assert (topics(made), made.applied.end_offset, made.has_open_transaction) == ([], 0, True)
+    made.apply([aborted])
+    assert (topics(made), made.applied.end_offset) == (["a"], 7)
 
 
 @pytest.mark.parametrize("aborts", [False, True])
@@ -122,10 +152,11 @@ def test_batches_of_an_open_transaction_that_come_twice_are_passed_over() -> Non
     [
         ([[BEGIN, topic("a", 1)], [BEGIN]], "begin_transaction"),
         ([[BEGIN, BEGIN]], "begin_transaction"),
-        ([[topic("a", 1), BEGIN]], "begin_transaction"),
+        ([[BEGIN, topic("a", 1), END, BEGIN, BEGIN]], "begin_transaction"),
         ([[END]], "end_transaction"),
         ([[ABORT]], "abort_transaction"),
-        ([[BEGIN, END, topic("a", 1)]], "end_transaction"),
+        ([[BEGIN, END, topic("a", 1), END]], "end_transaction"),
+        ([[BEGIN, topic("a", 1)], [ABORT, topic("b", 2), ABORT]], "abort_transaction"),
     ],
 )
 def test_ct16_markers_where_none_may_be_end_the_process(runs: Sequence[Sequence[MetadataRecord]], kind: str) -> None:
@@ -134,3 +165,33 @@ def test_ct16_markers_where_none_may_be_end_the_process(runs: Sequence[Sequence[
     with pytest.raises(ReplayError, match=kind):
         made.apply(log)
     assert made.applied.end_offset == 0
+
+
+class AtOnce:
+    """Registers a broker in the very moment in which the controller becomes active."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self.results: list[OperationResult] = []
+
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        if self._controller.is_active:
+            self._controller.take(register(1), self.results.append)
+            self._controller.schedule()
+
+    def applied(self, end_offset: Offset) -> None:
+        """That is nothing to it."""
+
+    def shut_down(self) -> None:
+        """It has nothing to end."""
+
+
+async def test_ct14_an_operation_may_be_joined_to_the_bootstrap_transaction_in_one_batch(tmp_path: Path) -> None:
+    async with node_bench(tmp_path) as bench:
+        at_once = AtOnce(bench.controller)
+        bench.machine.subscribe(at_once)
+        await until(lambda: bool(at_once.results))
+        assert at_once.results[0].error_code == 0
+        last = bench.log._node.log.read_batches(Offset(bench.log.log_end_offset - 1), 1)[-1]
+        assert last.base_offset == 1  # the transaction and the operation
+        assert bench.store.applied_end_offset == last.end_offset
