@@ -28,6 +28,7 @@ from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 from statemachine.controller import Controller
+from statemachine.controller_registration import ControllerRegistration, registration_of
 from statemachine.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.machine import MetadataMachine
 from statemachine.service import AdminServicer
@@ -101,9 +102,28 @@ async def running_node(config: NodeConfig, watchers: Sequence[Watcher] = ()) -> 
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
             try:
-                yield node
+                async with _registering(config, metadata):
+                    yield node
             finally:
                 await metadata.generator.close()
+
+
+@contextlib.asynccontextmanager
+async def _registering(config: NodeConfig, metadata: _Metadata) -> AsyncIterator[None]:
+    """Whoever may become the active controller makes itself known, as soon as there is one."""
+    if not config.is_voter:
+        yield
+        return
+    controllers = [voter.endpoint for voter in config.voter_set.voters()]
+    request = registration_of(config.node_id, config.advertised_endpoint)
+    registration = ControllerRegistration(metadata.store, controllers, request)
+    metadata.machine.subscribe(registration)
+    running = asyncio.create_task(registration.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 @contextlib.contextmanager

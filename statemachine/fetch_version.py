@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from raft.core.types import LeaderAndEpoch, Offset
-from statemachine.cluster_tables import FEATURES
-from statemachine.features import FETCH_VERSION_18, METADATA_VERSION, METADATA_VERSION_MIN
+from statemachine import queries
+from statemachine.features import FETCH_VERSION_18
 from statemachine.store import MetadataStore
 
 VERSION_BEFORE: Final = 17
@@ -24,9 +24,7 @@ logger = structlog.get_logger(__name__)
 
 def allowed_fetch_version(store: MetadataStore) -> int:
     """The highest version of Fetch at the metadata.version that `store` holds; that of the lowest if it holds none."""
-    feature = FEATURES.get(store.reader, (METADATA_VERSION,))
-    level = METADATA_VERSION_MIN if feature is None else feature.level
-    return 18 if level >= FETCH_VERSION_18 else VERSION_BEFORE
+    return 18 if queries.metadata_version(store.reader) >= FETCH_VERSION_18 else VERSION_BEFORE
 
 
 class FetchVersionGate:

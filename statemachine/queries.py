@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from raft.core.types import Offset
+from statemachine.cluster_tables import FEATURES
 from statemachine.descriptions import (
     BrokerDescription,
     BrokerListener,
@@ -19,6 +20,7 @@ from statemachine.descriptions import (
     TopicDescription,
     TopicListing,
 )
+from statemachine.features import METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.resources import ResourceType
 
 _PARTITION_COLUMNS: Final = (
@@ -36,6 +38,12 @@ def digest(connection: sqlite3.Connection) -> str:
     """The digest over all batches applied so far: equal on nodes that have applied as much of the same log."""
     found: str = connection.execute("SELECT digest FROM applied").fetchone()[0]
     return found
+
+
+def metadata_version(connection: sqlite3.Connection) -> int:
+    """The finalized metadata.version; the lowest that there is while there is none."""
+    feature = FEATURES.get(connection, (METADATA_VERSION,))
+    return METADATA_VERSION_MIN if feature is None else feature.level
 
 
 def counts(connection: sqlite3.Connection) -> Counts:
