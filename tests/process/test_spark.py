@@ -13,7 +13,7 @@ from kraftlog.agreement import node_counts
 from kraftlog.cluster import LocalCluster
 from tests.kraftlog.commands import kraftlog
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def test_what_spark_counts_is_what_every_nodes_sqlite_holds(ask, cluster: LocalCluster, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_what_spark_counts_is_what_every_nodes_sqlite_holds(ask, cluster: LocalC
     assert ask("topics", "create", "counted-1", "--replication-factor", 1, "--config", "retention.ms=1").code == 0
     exported = ask("export", "--to", tmp_path / "export", "--output", "json").json()
     asyncio.run(cluster.wait_until_applied(exported["EndOffset"]))
-    reported = kraftlog("report", "--from", tmp_path / "export", "--output", "json", timeout=110)
+    reported = kraftlog("report", "--from", tmp_path / "export", "--output", "json", timeout=350)
     assert reported.code == 0, reported.errors
     counts = json.loads(reported.output)["counts"]
     assert counts["end_offset"] == exported["EndOffset"]
