@@ -52,6 +52,9 @@ from statemachine.supervision import Supervision
 SLICE_MS: Final = 5.0
 """After so long, operations that came together, and pages, give the event loop a turn."""
 
+PAGES_IN_FLIGHT_MAX: Final = 4
+"""So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
+
 REFUSED_PAUSE_MS: Final = 100
 """How long pages wait when the log takes nothing for now."""
 
@@ -100,6 +103,7 @@ class Controller:
         self._background: deque[_Job] = deque()
         """Jobs that wait until there are no others."""
         self._is_working = False
+        self._pages_in_flight = 0
         self._epoch: Epoch | None = None
         self._last_append: PreparedAppend | None = None
         machine.subscribe(self)
@@ -259,15 +263,25 @@ class Controller:
         self._is_working = False
         slice_end_ms = self._runtime.now_ms() + SLICE_MS
         delay_ms = 0.0
-        while self.has_pages and self._epoch is not None and not delay_ms and self._runtime.now_ms() < slice_end_ms:
+        while self._may_go_on and not delay_ms and self._runtime.now_ms() < slice_end_ms:
             delay_ms = self._next_page(self._jobs or self._background)
         self.schedule()
-        if self.has_pages and self._epoch is not None:
+        if self._may_go_on:
             self._is_working = True
             if delay_ms:
                 self._runtime.call_later(delay_ms, self._work)
             else:
                 self._runtime.call_soon(self._work)
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether a page is to come, and not too many are on their way: then it comes when one of those is settled."""
+        return self.has_pages and self._epoch is not None and self._pages_in_flight < PAGES_IN_FLIGHT_MAX
+
+    def _page_settled(self) -> None:
+        self._pages_in_flight -= 1
+        if self._may_go_on and not self._is_working:
+            self._work()
 
     def _next_page(self, jobs: deque[_Job]) -> float:
         """Append the next page of the first job; returns how long to wait before it is tried again, in milliseconds."""
@@ -301,6 +315,9 @@ class Controller:
         if records:
             end_offset = self._append(records)
             job.pages.appended()
+            if self._last_append is not None:
+                self._pages_in_flight += 1
+                self._last_append.committed.add_done_callback(lambda committed: self._page_settled())
             if job.waiting is not None:
                 job.waiting.result.end_offset = end_offset
 

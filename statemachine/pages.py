@@ -12,7 +12,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.state import MetadataState
 from statemachine.table import Condition, Key, Page
 
-PAGE_PARTITIONS: Final = 200
+PAGE_PARTITIONS: Final = 100
 """Up to ten milliseconds' worth."""
 
 FindPage = Callable[[Key | None, int], Page[PartitionRecord]]

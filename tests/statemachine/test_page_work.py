@@ -10,7 +10,7 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch
-from statemachine.controller import REFUSED_PAUSE_MS
+from statemachine.controller import PAGES_IN_FLIGHT_MAX, REFUSED_PAUSE_MS
 from statemachine.controller_config import ControllerConfig
 from statemachine.features import METADATA_VERSION
 from tests.statemachine.builders import an_id, topic
@@ -26,7 +26,7 @@ from tests.statemachine.lives import (
     quiet,
     with_topic,
 )
-from tests.statemachine.waiting import until
+from tests.statemachine.waiting import turns, until
 
 INTERVAL_SECONDS = 60
 
@@ -99,6 +99,43 @@ async def test_a_page_that_the_log_refuses_is_tried_again_and_answered_once(data
         await until(lambda: bool(results))
         assert [answer.partition_id for answer in results[0].elect_leaders.partitions] == [0, 1]
         assert [partition.leader for partition in partitions(bench)] == [1, 1]
+
+
+async def test_pages_wait_while_as_many_as_may_be_are_on_their_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a leader that has much to append would not hear its followers, and lose its leadership over it."""
+    monkeypatch.setattr("statemachine.pages.PAGE_PARTITIONS", 1)
+    await with_many_off_preferred(bench, PAGES_IN_FLIGHT_MAX + 2)
+    bench.log.auto_commit = False
+    committed = len(bench.log.batches)
+    results = await bench.submit(elect_everywhere())
+    await turns(100)
+    assert len(bench.log.batches) - committed == PAGES_IN_FLIGHT_MAX
+    for pages in (PAGES_IN_FLIGHT_MAX + 1, PAGES_IN_FLIGHT_MAX + 2, PAGES_IN_FLIGHT_MAX + 2):
+        bench.log.commit(1)
+        await turns(100)
+        assert len(bench.log.batches) - committed == pages
+    bench.log.commit()
+    await until(lambda: bool(results))
+    assert [partition.leader for partition in partitions(bench)] == [1] * (PAGES_IN_FLIGHT_MAX + 2)
+
+
+async def test_another_leadership_has_pages_of_its_own_on_their_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.pages.PAGE_PARTITIONS", 1)
+    await with_many_off_preferred(bench, PAGES_IN_FLIGHT_MAX + 2)
+    bench.log.auto_commit = False
+    await bench.submit(elect_everywhere())
+    await turns(100)
+    bench.log.auto_commit = True
+    bench.log.lose_leadership()
+    await until(lambda: not bench.controller.is_active)
+    bench.log.lead()
+    await bench.lead()
+    await bench.done(elect_everywhere())
+    assert [partition.leader for partition in partitions(bench)] == [1] * (PAGES_IN_FLIGHT_MAX + 2)
 
 
 # --- downgrades -------------------------------------------------------------------------------------------------------
