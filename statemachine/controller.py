@@ -50,7 +50,10 @@ from statemachine.state import MetadataState
 from statemachine.supervision import Supervision
 
 SLICE_MS: Final = 5.0
-"""After so long, operations that came together, and pages, give the event loop a turn."""
+"""After so long, operations that came together, and pages, let others have the event loop."""
+
+TURNS_BETWEEN_SLICES: Final = 5
+"""So many turns of the loop then: about what it takes to hear a follower's fetch and to answer it."""
 
 PAGES_IN_FLIGHT_MAX: Final = 4
 """So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
@@ -130,7 +133,8 @@ class Controller:
             self.take(operation, on_result)
             if self._runtime.now_ms() >= slice_end_ms:
                 self.schedule()
-                await asyncio.sleep(0)
+                for _ in range(TURNS_BETWEEN_SLICES):
+                    await asyncio.sleep(0)
                 slice_end_ms = self._runtime.now_ms() + SLICE_MS
         self.schedule()
 
