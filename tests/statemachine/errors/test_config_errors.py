@@ -41,10 +41,15 @@ def altering(
     return Operation(alter_configs=AlterConfigsRequest(alterations=[alteration] * repeated))
 
 
-def tiered_and_compacted() -> Operation:
-    operation = altering(SET, "remote.storage.enable", "true")
-    operation.alter_configs.alterations.extend(altering(SET, "cleanup.policy", "compact").alter_configs.alterations)
-    return operation
+def together(*configs: tuple[str, str]) -> Operation:
+    alterations = [altering(SET, name, value).alter_configs.alterations[0] for name, value in configs]
+    return Operation(alter_configs=AlterConfigsRequest(alterations=alterations))
+
+
+TIERED = ("remote.storage.enable", "true")
+COMPACTED = together(TIERED, ("cleanup.policy", "compact"))
+LOCAL_FOR_LONGER = together(TIERED, ("retention.ms", "5"), ("local.retention.ms", "6"))
+LAGGING = together(("min.compaction.lag.ms", "6"), ("max.compaction.lag.ms", "5"))
 
 
 C = "CT-60: "
@@ -63,7 +68,9 @@ CASES = [
             ("bad value", altering(SET, "retention.ms", "soon"), "retention.ms", "'soon'"),
             ("bad value", altering(APPEND, "cleanup.policy", "shred"), "cleanup.policy", "'delete,shred'"),
             ("bad value", altering(SUBTRACT, "cleanup.policy", "delete"), "cleanup.policy", "''"),
-            ("configs that exclude each other", tiered_and_compacted(), "remote.storage.enable", "cleanup.policy"),
+            ("configs that exclude each other", COMPACTED, "remote.storage.enable=true", "cleanup.policy=compact"),
+            ("configs that exclude each other", LOCAL_FOR_LONGER, "local.retention.ms=6", "retention.ms=5"),
+            ("configs that exclude each other", LAGGING, "min.compaction.lag.ms=6", "max.compaction.lag.ms=5"),
         )
     ],
     Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.io.threads", "0", on="1", of=BROKER), "broker 1", "'0'"),

@@ -118,6 +118,11 @@ def spoilt(record: RemoteLogSegmentMetadataRecord, **fields: object) -> RemoteLo
     return record
 
 
+def unreferenced(record: RemoteLogSegmentMetadataRecord) -> RemoteLogSegmentMetadataRecord:
+    record.segment_leader_epochs[0].unreferenced = True
+    return record
+
+
 def name_of(number: int) -> str:
     return id_to_text(an_id(300 + number))
 
@@ -228,6 +233,7 @@ ADDED = [
             ("offsets", segment(NEW, -1, 8), "from offset -1 to 8"),
             ("size", spoilt(segment(NEW, 0, 9), segment_size_bytes=-1), "-1 bytes"),
             ("leader epochs", segment(NEW, 0, 9, {}), "0 leader epochs"),
+            ("leader epochs", unreferenced(segment(NEW, 0, 9)), "unreferenced"),
             ("leader epochs", segment(NEW, 0, 9, {3: 1}), "3 begins at 1"),
             ("leader epochs", segment(NEW, 0, 9, {-1: 0}), "-1 begins at 0"),
             ("leader epochs", segment(NEW, 0, 9, {3: 0, 2: 5}), "2 begins at 5"),
