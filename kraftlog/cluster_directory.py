@@ -24,7 +24,7 @@ from typing import Any, Final
 from kraftlog.config import NodeConfig, load_config, render_config
 from kraftlog.endpoints import parse_endpoint, parse_node_id
 from kraftlog.formatting import format_directory
-from kraftlog.settings import whole_number
+from kraftlog.setting_values import whole_number
 from raft.core.errors import ConfigurationError, DirectoryError
 from raft.core.types import Endpoint, NodeId
 from raft.storage.identifiers import random_cluster_id

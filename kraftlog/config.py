@@ -23,6 +23,7 @@ from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
+from statemachine.controller_config import ControllerConfig
 from statemachine.snapshot_generator import SnapshotConfig
 
 
@@ -43,6 +44,8 @@ class NodeConfig:
     log: LogConfig = field(default_factory=LogConfig)
     snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
     log_start: LogStartConfig = field(default_factory=LogStartConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    """What the controller goes by while this node's is the active one."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -88,6 +91,7 @@ _SECTIONS: Final[Mapping[str, type]] = {
     "log": LogConfig,
     "snapshots": SnapshotConfig,
     "log_start": LogStartConfig,
+    "controller": ControllerConfig,
 }
 
 
@@ -121,6 +125,7 @@ def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
         log=LogConfig(**values["log"]),
         snapshots=SnapshotConfig(**values["snapshots"]),
         log_start=LogStartConfig(**values["log_start"]),
+        controller=ControllerConfig(**values["controller"]),
     )
 
 
@@ -136,6 +141,7 @@ def render_config(settings: Mapping[str, object]) -> str:
         value, mark = settings.get(setting.key), ""
         if value is None:
             value, mark = _default(setting), "# "
+            value = setting.none if value is None else value
         if value is not MISSING:
             blocks.append(f"# {setting.meaning}\n{mark}{setting.key} = {_toml_value(value)}\n")
     return "\n".join(blocks)

@@ -181,6 +181,7 @@ def _add_metadata_services(
         machine,
         runtime=AsyncioRuntime(),
         random=random.Random(),  # noqa: S311 (no secret)
+        config=config.controller,
     )
     machine.subscribe(FetchVersionGate(metadata.store, client.allow_fetch_version))
     machine.report_state_digests_to(client.report_state_digest)

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from kraftlog.endpoints import NODE_ID_MAX, parse_endpoint, parse_reachable_endpoint, parse_voter
-from raft.core.errors import ConfigurationError
-from raft.core.types import Endpoint, NodeId
-from snapshot.log_start import LogStartPolicy
+from kraftlog.endpoints import NODE_ID_MAX
+from kraftlog.setting_values import (
+    bootstrap_servers,
+    create_topic_policy,
+    directory,
+    listener,
+    log_start_policy,
+    number,
+    one_of,
+    true_or_false,
+    voters,
+    whole_number,
+)
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -25,82 +33,20 @@ class Setting:
 
     key: str
     section: str
-    """Which object the value belongs to: node, quorum, log, snapshots or log_start."""
+    """Which object the value belongs to: node, quorum, log, snapshots, log_start or controller."""
     field: str
     """The field of that object."""
     parse: Callable[[object], object]
     """Turns the TOML value into the field's; raises ConfigurationError that says what the value must be."""
     meaning: str
     """One sentence for the reader of a configuration file."""
-
-
-def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Callable[[object], int]:
-    """Takes whole numbers from `minimum` to `maximum`."""
-
-    def parse(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            limit = f"from {minimum} to {maximum}" if maximum < 2**31 else f"of at least {minimum}"
-            raise ConfigurationError(f"it must be a whole number {limit}")
-        return value
-
-    return parse
-
-
-def one_of(*choices: str | int) -> Callable[[object], str | int]:
-    """Takes only these values."""
-
-    def parse(value: object) -> str | int:
-        if isinstance(value, bool) or not isinstance(value, (str, int)) or value not in choices:
-            raise ConfigurationError(f"it must be one of {', '.join(map(str, choices))}")
-        return value
-
-    return parse
-
-
-def text(value: object) -> str:
-    """Takes text that is not empty."""
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError("it must be text, in quotes")
-    return value
-
-
-def text_list(value: object) -> list[str]:
-    """Takes a list of texts, or one text with commas as Kafka writes lists. May be empty."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise ConfigurationError("it must be a list of texts, or one text with commas")
-    return [part.strip() for part in parts if part.strip()]
-
-
-def directory(value: object) -> Path:
-    """Takes a path."""
-    path = text(value)
-    if "\0" in path:
-        raise ConfigurationError("it must be a path, which has no NUL character")
-    return Path(path).expanduser()
-
-
-def listener(value: object) -> Endpoint:
-    """Takes the address to listen on."""
-    return parse_endpoint(text(value))
-
-
-def voters(value: object) -> tuple[tuple[NodeId, Endpoint], ...]:
-    """Takes the voters."""
-    return tuple(parse_voter(part) for part in text_list(value))
-
-
-def bootstrap_servers(value: object) -> tuple[Endpoint, ...]:
-    """Takes addresses of nodes."""
-    return tuple(parse_reachable_endpoint(part) for part in text_list(value))
-
-
-def _log_start_policy(value: object) -> LogStartPolicy:
-    return LogStartPolicy(str(one_of(*(policy.value for policy in LogStartPolicy))(value)))
+    none: object = None
+    """What a file says for the field's None, if it may be that: TOML has no such value."""
 
 
 _milliseconds = whole_number(1, 86_400_000)
 _bytes = whole_number(1)
+_partitions = number(0.001, 1e9, none=0)
 
 SETTINGS: Final = (
     Setting("node.id", "node", "node_id", whole_number(0, NODE_ID_MAX), "Who this node is; one number per node."),
@@ -251,7 +197,7 @@ SETTINGS: Final = (
         "metadata.log.start.policy",
         "log_start",
         "policy",
-        _log_start_policy,
+        log_start_policy,
         "replicated: the log's start waits until all live replicas and listeners have read past it (KAFKA-14932);"
         " eager: it waits for nobody, who is behind loads a snapshot.",
     ),
@@ -282,6 +228,72 @@ SETTINGS: Final = (
         "replica_session_timeout_ms",
         _milliseconds,
         "A replica that has not fetched for so long is not live: the log's start does not wait for it.",
+    ),
+    Setting(
+        "broker.session.timeout.ms",
+        "controller",
+        "broker_session_timeout_ms",
+        _milliseconds,
+        "A broker that sends no heartbeat for so long is fenced.",
+    ),
+    Setting(
+        "auto.leader.rebalance.enable",
+        "controller",
+        "auto_leader_rebalance_enable",
+        true_or_false,
+        "Whether leadership goes back to preferred replicas that are in sync.",
+    ),
+    Setting(
+        "leader.imbalance.check.interval.seconds",
+        "controller",
+        "leader_imbalance_check_interval_seconds",
+        whole_number(1, 86_400),
+        "How often it does.",
+    ),
+    Setting(
+        "unclean.leader.election.interval.ms",
+        "controller",
+        "unclean_election_check_interval_ms",
+        _milliseconds,
+        "How often partitions without a leader are looked at whose topic allows an unclean election.",
+    ),
+    Setting(
+        "metadata.max.idle.interval.ms",
+        "controller",
+        "metadata_max_idle_interval_ms",
+        whole_number(0, 86_400_000),
+        "The active controller writes a NoOp after so long without records; 0: never.",
+    ),
+    Setting(
+        "delete.topic.enable",
+        "controller",
+        "delete_topic_enable",
+        true_or_false,
+        "Whether topics may be deleted.",
+    ),
+    Setting(
+        "create.topic.policy.class.name",
+        "controller",
+        "create_topic_policy",
+        create_topic_policy,
+        "What judges new topics, as module:name of Python; empty: all are welcome. The same on every voter.",
+        none="",
+    ),
+    Setting(
+        "controller.mutation.rate",
+        "controller",
+        "controller_mutation_rate",
+        _partitions,
+        "So many partitions per second may each client create and delete, more are refused (KIP-599); 0: any number.",
+        none=0,
+    ),
+    Setting(
+        "controller.mutation.burst",
+        "controller",
+        "controller_mutation_burst",
+        _partitions,
+        "So many partitions at once, after a rest; 0: what comes to 11 seconds of the rate.",
+        none=0,
     ),
     Setting("log.level", "node", "log_level", one_of(*LOG_LEVELS), f"What is logged: {', '.join(LOG_LEVELS)}."),
 )

@@ -19,7 +19,7 @@ class ControllerConfig:
     auto_leader_rebalance_enable: bool = True
     """auto.leader.rebalance.enable: whether it does."""
     unclean_election_check_interval_ms: int = 300_000
-    """How often partitions without a leader are looked at whose topic allows an unclean election."""
+    """unclean.leader.election.interval.ms: how often partitions without a leader get an unclean one where allowed."""
     metadata_max_idle_interval_ms: int = 0
     """metadata.max.idle.interval.ms: a NoOp is appended after so long without records; 0: never (Kafka: 500)."""
     delete_topic_enable: bool = True
@@ -29,7 +29,7 @@ class ControllerConfig:
     controller_mutation_rate: float | None = None
     """controller.mutation.rate: so many partitions per second may each client create and delete (CT-20). None: any."""
     controller_mutation_burst: float | None = None
-    """So many partitions at once, after a rest. None: what comes to 11 seconds of the rate."""
+    """controller.mutation.burst: so many partitions at once, after a rest. None: 11 seconds of the rate."""
 
     def __post_init__(self) -> None:
         least = {

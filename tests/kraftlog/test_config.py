@@ -15,6 +15,7 @@ from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig, LogStartPolicy
+from statemachine.controller_config import ControllerConfig
 from statemachine.snapshot_generator import SnapshotConfig
 
 VALID = """
@@ -212,6 +213,7 @@ def test_every_setting_sets_a_field_and_every_quorum_field_has_a_setting() -> No
         "log": LogConfig,
         "snapshots": SnapshotConfig,
         "log_start": LogStartConfig,
+        "controller": ControllerConfig,
     }
     for setting in SETTINGS:
         assert setting.field in {field.name for field in fields(owners[setting.section])}
