@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any, Final
 
 from kraftpb.v1.metadata_pb2 import (
@@ -42,6 +43,8 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
     )
 
 
+# Every decision about partitions asks for all brokers, and they seldom change. Who is given one must not change it.
+@lru_cache(maxsize=1_024)
 def _broker_from_row(row: Row) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=row[0],
