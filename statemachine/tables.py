@@ -153,7 +153,7 @@ class MetadataTables:
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
         Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
         its topic; with `removals_max` it returns False and does nothing if there are more `Changes.removals`. With
-        `note_delta` there is a delta of it to take, which costs 5 to 15 microseconds for each row.
+        `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
         """
         before, delta = self._applied, None
         changes = Changes(self.connection)
