@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.all_tables import TABLES
+from statemachine.cluster_tables import ACLS_BY_CONTENT
 from statemachine.remote_log_tables import REMOTE_SEGMENTS
 from statemachine.replay import replay
 from statemachine.table import Condition, Key, Page, Table, key_to_sql
@@ -29,7 +30,7 @@ from statemachine.view import merged
 
 R = TypeVar("R")
 
-_NEVER_LOOKED_UP: Final = (TOPICS_BY_COLLISION, PARTITIONS_BY_LEADER, PARTITIONS_WITH_ELR)
+_NEVER_LOOKED_UP: Final = (ACLS_BY_CONTENT, TOPICS_BY_COLLISION, PARTITIONS_BY_LEADER, PARTITIONS_WITH_ELR)
 """Indexes that only the controller asks."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from statemachine.columns import (
     ids_to_json,
 )
 from statemachine.ids import id_to_bytes, id_to_text
-from statemachine.table import Row, Table
+from statemachine.table import Key, Row, Table
 
 
 def _broker_to_row(record: RegisterBrokerRecord) -> Row:
@@ -155,39 +156,38 @@ CLIENT_QUOTAS: Final = Table[ClientQuotaRecord](
     from_row=_quota_from_row,
 )
 
-ACLS: Final = Table[AccessControlEntryRecord](
-    name="acls",
-    key=("id",),
-    columns=(
-        "id",
-        "resource_type",
-        "resource_name",
-        "pattern_type",
-        "principal",
-        "host",
-        "operation",
-        "permission_type",
-    ),
-    kind="access_control_entry",
-    key_of=lambda record: (record.id,),
-    to_row=lambda record: (
-        id_to_text(record.id),
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
-    ),
-    from_row=lambda row: AccessControlEntryRecord(
-        id=id_to_bytes(row[0]),
-        resource_type=row[1],
-        resource_name=row[2],
-        pattern_type=row[3],
-        principal=row[4],
-        host=row[5],
-        operation=row[6],
-        permission_type=row[7],
-    ),
+_ACL_CONTENT: Final = (
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+    "principal",
+    "host",
+    "operation",
+    "permission_type",
+)
+
+
+def acl_content(record: AccessControlEntryRecord) -> Key:
+    """Everything but the id: what makes two entries equal."""
+    return tuple([getattr(record, name) for name in _ACL_CONTENT])
+
+
+def _acl_table(key: tuple[str, ...], key_of: Callable[[Any], Key], is_index: bool) -> Table[AccessControlEntryRecord]:
+    return Table(
+        name="acls",
+        key=key,
+        columns=("id", *_ACL_CONTENT),
+        kind=None if is_index else "access_control_entry",
+        key_of=key_of,
+        to_row=lambda record: (id_to_text(record.id), *acl_content(record)),
+        from_row=lambda row: AccessControlEntryRecord(
+            id=id_to_bytes(row[0]), **dict(zip(_ACL_CONTENT, row[1:], strict=True))
+        ),
+        is_index=is_index,
+    )
+
+
+ACLS: Final = _acl_table(("id",), lambda record: (record.id,), is_index=False)
+ACLS_BY_CONTENT: Final = _acl_table(
+    (*_ACL_CONTENT, "id"), lambda record: (*acl_content(record), record.id), is_index=True
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, TypeVar
 
 from kraftpb.v1.metadata_pb2 import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -27,6 +28,7 @@ from raft.core.errors import InvariantViolation
 from statemachine import replay_tiering
 from statemachine.cluster_tables import (
     ACLS,
+    ACLS_BY_CONTENT,
     BROKERS,
     CLIENT_QUOTAS,
     CONFIGS,
@@ -209,10 +211,19 @@ def _client_quota(view: View, record: ClientQuotaRecord) -> None:
         _remove_if_there(view, CLIENT_QUOTAS, (quota_entity_key(record.entity), record.key))
 
 
+def _access_control_entry(view: View, record: AccessControlEntryRecord) -> None:
+    before = view.get(ACLS, (record.id,))
+    if before is not None:
+        view.remove(ACLS_BY_CONTENT, ACLS_BY_CONTENT.key_of(before))
+    for table in (ACLS, ACLS_BY_CONTENT):
+        view.put(table, record)
+
+
 def _remove_access_control_entry(view: View, record: RemoveAccessControlEntryRecord) -> None:
     entry = view.get(ACLS, (record.id,)) if len(record.id) == ID_BYTES else None
-    _existing(entry, f"removes access control entry {record.id.hex()}")
-    view.remove(ACLS, (record.id,))
+    found = _existing(entry, f"removes access control entry {record.id.hex()}")
+    for table in (ACLS, ACLS_BY_CONTENT):
+        view.remove(table, table.key_of(found))
 
 
 def _remove_if_there(view: View, table: Any, key: Any) -> None:
@@ -246,7 +257,7 @@ _REPLAY: Final[dict[str, Callable[[View, Any], None]]] = {
     "config": _config,
     "feature_level": _feature_level,
     "client_quota": _client_quota,
-    "access_control_entry": _putting(ACLS),
+    "access_control_entry": _access_control_entry,
     "remove_access_control_entry": _remove_access_control_entry,
     "producer_ids": _putting(PRODUCER_IDS),
     "no_op": _nothing,

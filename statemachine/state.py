@@ -17,7 +17,17 @@ from kraftpb.v1.metadata_pb2 import (
     RemotePartitionDeleteMetadataRecord,
     TopicRecord,
 )
-from statemachine.cluster_tables import ACLS, BROKERS, CLIENT_QUOTAS, CONFIGS, CONTROLLERS, FEATURES, PRODUCER_IDS
+from statemachine.cluster_tables import (
+    ACLS,
+    ACLS_BY_CONTENT,
+    BROKERS,
+    CLIENT_QUOTAS,
+    CONFIGS,
+    CONTROLLERS,
+    FEATURES,
+    PRODUCER_IDS,
+    acl_content,
+)
 from statemachine.features import METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.names import collision_key, may_collide
 from statemachine.remote_log_tables import REMOTE_PARTITION_DELETES, REMOTE_SEGMENTS
@@ -155,6 +165,15 @@ class MetadataState:
     def all_client_quotas(self) -> list[ClientQuotaRecord]:
         """All quotas."""
         return [quota for _, quota in self._view.find(CLIENT_QUOTAS)]
+
+    def acl_with_id(self, entry_id: bytes) -> AccessControlEntryRecord | None:
+        """One access control entry."""
+        return self._view.get(ACLS, (entry_id,))
+
+    def acl_like(self, entry: AccessControlEntryRecord) -> AccessControlEntryRecord | None:
+        """An access control entry that differs from `entry` in its id at most."""
+        found = self._view.find(ACLS_BY_CONTENT, acl_content(entry), limit=1)
+        return next((like for _, like in found), None)
 
     def acls(self) -> list[AccessControlEntryRecord]:
         """All access control entries by id."""

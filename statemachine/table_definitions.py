@@ -104,6 +104,12 @@ TABLE_STATEMENTS: Final = (
         permission_type INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID
     """,
+    # What is there already is not made once more: this finds it.
+    """
+    CREATE INDEX acls_by_content ON acls (
+        resource_type, resource_name, pattern_type, principal, host, operation, permission_type
+    )
+    """,
     """
     CREATE TABLE remote_segments (
         topic_id TEXT NOT NULL,

@@ -21,12 +21,13 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from raft.core.errors import ErrorCode, ProtocolError
-from statemachine.cluster_tables import ACLS
+from statemachine.cluster_tables import ACLS, acl_content
 from statemachine.ids import random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.finding import about
 from statemachine.state import MetadataState
+from statemachine.table import Key
 
 ANY: Final = 1
 """In filters: whatever it is."""
@@ -54,8 +55,6 @@ CLUSTER_NAME: Final = "kafka-cluster"
 COMPARISONS_MAX: Final = 500_000
 """Filters times entries that one deletion may look at: half a second's work, in which nothing else is decided."""
 
-_Content = tuple[int, str, int, str, str, int, int]
-
 
 # --- CreateAcls -------------------------------------------------------------------------------------------------------
 
@@ -72,8 +71,8 @@ def create_acls(
     check_record_count(len(request.entries))
     for entry in request.entries:
         check_name_lengths((entry.resource_name, entry.principal, entry.host))
-    ids = {_content(entry): entry.id for entry in state.acls()}
-    taken = set(ids.values())
+    ids: dict[Key, bytes] = {}
+    """Of the entries that the request creates, by what they say."""
     records: list[MetadataRecord] = []
     response = CreateAclsResponse()
     for entry in request.entries:
@@ -83,11 +82,13 @@ def create_acls(
         except ProtocolError as error:
             response.results.add(error_code=error.code, error_message=error.args[0])
             continue
-        content = _content(entry)
-        if content not in ids:
+        content, existing = acl_content(entry), state.acl_like(entry)
+        if existing is not None:
+            ids[content] = existing.id
+        elif content not in ids:
             created = AccessControlEntryRecord()
             created.CopyFrom(entry)
-            created.id = ids[content] = _new_id(taken, random)
+            created.id = ids[content] = _new_id(state, random)
             records.append(MetadataRecord(access_control_entry=created))
         response.results.append(AclResult(id=ids[content]))
     return records, response
@@ -110,28 +111,11 @@ def check_acl(entry: AccessControlEntryRecord) -> None:
         raise _invalid("the host is empty; give an address, or * for all")
 
 
-def _new_id(taken: set[bytes], random: Random) -> bytes:
+def _new_id(state: MetadataState, random: Random) -> bytes:
     while True:
         new_id = random_id(random)
-        if new_id not in taken:
-            taken.add(new_id)
+        if state.acl_with_id(new_id) is None:
             return new_id
-
-
-def _content(entry: AccessControlEntryRecord) -> _Content:
-    """Everything but the id: what makes two entries equal."""
-    return (
-        entry.resource_type,
-        entry.resource_name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission_type,
-    )
-
-
-# --- DeleteAcls -------------------------------------------------------------------------------------------------------
 
 
 def delete_acls(state: MetadataState, request: DeleteAclsRequest) -> tuple[list[MetadataRecord], DeleteAclsResponse]:
