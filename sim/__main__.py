@@ -38,6 +38,7 @@ def main(
     safety_seconds: Annotated[int | None, typer.Option(help="with --seed: faults for so long")] = None,
     voters: Annotated[int | None, typer.Option(help="with --seed: so many voters")] = None,
     observers: Annotated[int | None, typer.Option(help="with --seed: so many observers")] = None,
+    brokers: Annotated[int | None, typer.Option(help="with --seed: so many brokers, 0 for none")] = None,
     without: Annotated[list[str] | None, typer.Option(help="with --seed: without this kind of fault")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write what it came to into this file")] = None,
 ) -> None:
@@ -47,7 +48,7 @@ def main(
     if shrink_seed is not None:
         _shrink(shrink_seed)
     elif seed is not None:
-        overrides = Overrides(safety_seconds, tuple(without or ()), voters, observers)
+        overrides = Overrides(safety_seconds, tuple(without or ()), voters, observers, brokers)
         _run_one(seed, overrides, echo=trace, json_file=json_file)
     else:
         numbers = itertools.count(first) if minutes is not None else range(first, first + seeds)

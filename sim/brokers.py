@@ -128,6 +128,8 @@ class Broker:
             self._after(RETRY_MS, self._tick)
         elif self.life is Life.LEAVING or (self.life is Life.DOWN and self._random.random() < 0.7):
             self.start()
+        elif self.life is Life.UP and self._random.random() < 0.2:
+            self.life = Life.DOWN
 
     @property
     def is_up(self) -> bool:
@@ -178,7 +180,11 @@ class Broker:
         self._number += 1
         self.epoch = None
         self.led.clear()
-        self._after(downtime_ms, self.start)
+        self._after(downtime_ms, self._come_back)
+
+    def _come_back(self) -> None:
+        if not self._is_calm:
+            self.start()
 
     def _go_on(self) -> None:
         if self.life is Life.HANGING:

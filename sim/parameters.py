@@ -18,7 +18,7 @@ from snapshot.log_start import LogStartConfig, LogStartPolicy
 BROKERS_ONE_IN: Final = 6
 """One seed in so many has brokers and controllers: 3, 9, 15 and so on."""
 
-BROKERS_SECONDS_MAX: Final = 120
+BROKERS_SECONDS_MAX: Final = 60
 """Those runs are short: heartbeats make many steps."""
 
 
@@ -144,11 +144,11 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
     has_brokers = parameters.seed % BROKERS_ONE_IN == 3
     brokers = BrokerParameters(
         count=random.choice([1, 3, 3, 4, 5]),
-        session_timeout_ms=random.choice([2_000, 4_000, 9_000]),
-        heartbeat_interval_ms=random.choice([400, 1_000, 1_500]),
+        session_timeout_ms=random.choice([1_500, 3_000, 9_000]),
+        heartbeat_interval_ms=random.choice([500, 500, 1_000]),
         alter_interval_ms=random.choice([300, 1_000, 4_000]),
-        outage_interval_ms=random.choice([5_000, 15_000, 40_000]),
-        admin_interval_ms=random.choice([300, 1_000, 3_000]),
+        outage_interval_ms=random.choice([4_000, 10_000, 20_000]),
+        admin_interval_ms=random.choice([300, 1_000, 2_000]),
         topics_max=random.choice([1, 3, 6]),
         balance_interval_seconds=random.choice([5, 20, 300]),
         unclean_interval_ms=random.choice([2_000, 10_000]),

@@ -30,6 +30,8 @@ def replay_command(seed: int, overrides: Overrides | None = None) -> str:
         command += f" --voters {overrides.voters}"
     if overrides.observers is not None:
         command += f" --observers {overrides.observers}"
+    if overrides.brokers is not None:
+        command += f" --brokers {overrides.brokers}"
     return command + "".join(f" --without {kind!r}" for kind in overrides.without_faults)
 
 

@@ -49,9 +49,10 @@ def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterat
 
 def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
     """Hunt one bug."""
-    with MUTATIONS[name].put_in():
+    bug = MUTATIONS[name]
+    with bug.put_in():
         for seed in range(seeds_max):
-            outcome = run_seed(seed, overrides=Overrides(safety_seconds=SAFETY_SECONDS))
+            outcome = run_seed(seed, overrides=Overrides(safety_seconds=SAFETY_SECONDS, brokers=bug.brokers))
             if outcome.violation is not None:
                 return Catch(name, seed + 1, outcome.violation)
     return Catch(name, seeds_max, None)

@@ -18,6 +18,8 @@ class Mutation:
     """The issue or report where it did harm, or the rule that it breaks."""
     patches: Callable[[], list[Any]]
     """Makes the patches that put it in."""
+    brokers: int | None = None
+    """How many brokers the runs have that it is hunted in; None: as their seeds say."""
 
     @contextlib.contextmanager
     def put_in(self) -> Iterator[None]:
@@ -32,11 +34,13 @@ MUTATIONS: Final[dict[str, Mutation]] = {}
 """All of them, by name. The modules of this package fill it when `sim.zoo.catalogue` imports them."""
 
 
-def mutation(name: str, origin: str) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:
+def mutation(
+    name: str, origin: str, *, brokers: int | None = None
+) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:
     """Make a function that gives patches a bug of the zoo."""
 
     def register(patches: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-        MUTATIONS[name] = Mutation(name, origin, patches)
+        MUTATIONS[name] = Mutation(name, origin, patches, brokers)
         return patches
 
     return register

@@ -1,0 +1,162 @@
+"""Bugs of the controller: epochs that are not checked or raised, answers too early, work that nobody finishes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import statemachine.replay
+import statemachine.supervision
+from kraftpb.v1.admin_pb2 import AlteredPartition, RegisterBrokerRequest
+from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
+from raft.core.types import Offset
+from sim.zoo.mutation import instead, mutation
+from statemachine import broker_lifecycle, partition_change
+from statemachine.answers import Answers
+from statemachine.changes import Changes
+from statemachine.decisions import Context, Decision
+from statemachine.layer import Layer
+from statemachine.limits import RECORDS_PER_BATCH_MAX
+from statemachine.operations import alter_partition, brokers
+from statemachine.overlay import Overlay
+from statemachine.partition_change import Conditions
+from statemachine.state import MetadataState
+
+BROKERS = 3
+
+
+@mutation("the leader epoch is not raised", "CT-01", brokers=BROKERS)
+def leader_epoch_not_raised() -> list[Any]:
+    """Another leader leads on in the epoch of the one before."""
+    changed_partition = statemachine.replay.changed_partition
+
+    def forgetful(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
+        after = changed_partition(before, change)
+        after.leader_epoch = before.leader_epoch
+        return after
+
+    return [
+        instead(statemachine.replay, "changed_partition", forgetful),
+        instead(alter_partition, "changed_partition", forgetful),
+    ]
+
+
+@mutation("the partition epoch is not checked", "KIP-497", brokers=BROKERS)
+def partition_epoch_not_checked() -> list[Any]:
+    """A leader's late request brings an ISR back that has changed since."""
+    check_epochs = alter_partition._check_epochs
+
+    def careless(name: str, partition: PartitionRecord, altered: AlteredPartition, broker_id: int) -> None:
+        present = AlteredPartition()
+        present.CopyFrom(altered)
+        present.partition_epoch = partition.partition_epoch
+        check_epochs(name, partition, present, broker_id)
+
+    return [instead(alter_partition, "_check_epochs", careless)]
+
+
+@mutation("a fenced broker may come into an ISR", "KIP-841", brokers=BROKERS)
+def fenced_in_isr() -> list[Any]:
+    """Its leader has not heard yet that it is fenced, and nobody looks."""
+    return [instead(alter_partition, "_ineligible", lambda member, changes: None)]
+
+
+@mutation("a leader is elected without a look at whether it is there", "CT-50", brokers=BROKERS)
+def absent_leader() -> list[Any]:
+    """The first in the ISR leads."""
+    elect = partition_change._elect
+
+    def careless(plan: Any, election: Any, conditions: Conditions) -> None:
+        elect(plan, election, replace(conditions, can_lead=lambda broker_id: True))
+
+    return [instead(partition_change, "_elect", careless)]
+
+
+@mutation("eligible replicas stay when enough are in sync", "KIP-966", brokers=BROKERS)
+def eligible_stay() -> list[Any]:
+    """They may lack what has been committed since."""
+    settle = partition_change._settle
+
+    def careless(plan: Any, before: Any, conditions: Conditions) -> None:
+        settle(plan, before, replace(conditions, min_isr=RECORDS_PER_BATCH_MAX))
+
+    return [instead(partition_change, "_settle", careless)]
+
+
+@mutation("an operation is answered before it is committed", "CT-10", brokers=BROKERS)
+def answered_early() -> list[Any]:
+    """It is in the log of the leader, and may go with it."""
+
+    def wait(self: Answers, waiting: Any) -> None:
+        self._answer(waiting, waiting.result)
+
+    return [instead(Answers, "wait", wait)]
+
+
+@mutation("what is not committed is kept when leadership is lost", "CT-15", brokers=BROKERS)
+def overlay_kept() -> list[Any]:
+    """The controller decides on records that are in nobody's log, when it leads again."""
+
+    def clear(self: Overlay) -> None:
+        self.last_end_offset = Offset(0)
+
+    return [instead(Overlay, "clear", clear)]
+
+
+@mutation("what is applied is forgotten before it is in the store", "etcd #13766", brokers=BROKERS)
+def drained_early() -> list[Any]:
+    """For a moment the controller decides on less than was acknowledged: a record takes effect twice."""
+    drain = Layer.drain
+
+    def early(self: Layer, applied_end_offset: Offset) -> None:
+        drain(self, Offset(applied_end_offset + 3))
+
+    return [instead(Layer, "drain", early)]
+
+
+@mutation("a departure is not finished by the next controller", "CT-31", brokers=BROKERS)
+def departure_forgotten() -> list[Any]:
+    """A broker is fenced, and stays in ISRs and leads."""
+
+    def nothing(state: MetadataState, context: Context) -> Iterator[Decision]:
+        return iter(())
+
+    return [instead(statemachine.supervision, "left_behind", nothing)]
+
+
+@mutation("a broker's epoch stays when it comes back", "KIP-631", brokers=BROKERS)
+def broker_epoch_kept() -> list[Any]:
+    """Late messages of its life before are taken for its own."""
+    register = brokers.register_broker
+
+    def careless(state: MetadataState, request: RegisterBrokerRequest, *arguments: Any) -> Any:
+        found = register(state, request, *arguments)
+        present = state.broker(request.broker_id)
+        for record in found.records:
+            if present is not None:
+                record.register_broker.broker_epoch = present.broker_epoch
+                found.response.broker_epoch = present.broker_epoch
+        return found
+
+    return [instead(broker_lifecycle, "register_broker", careless)]
+
+
+@mutation("a silent broker is not fenced", "CT-30", brokers=BROKERS)
+def silent_not_fenced() -> list[Any]:
+    """Its partitions stand still."""
+    return [instead(statemachine.supervision.Supervision, "watch_sessions", lambda self, least_ms=0.0: None)]
+
+
+@mutation("a change of a row is not written, and the offset is", "KAFKA-14275", brokers=BROKERS)
+def row_not_written() -> list[Any]:
+    """Something goes wrong with a row, and the node goes on; digests cover what records did, not what was written."""
+    write = Changes._write
+    count = itertools.count()
+
+    def tolerant(self: Changes, table: Any, rows: Any) -> None:
+        if table.name != "partitions" or next(count) % 10 != 7:
+            write(self, table, rows)
+
+    return [instead(Changes, "_write", tolerant)]
