@@ -102,9 +102,10 @@ def _check_survivors(
 ) -> None:
     """Refuse to drop every replica that has the data, as happens when only those that were being added have it.
 
+    If nobody is known to have all of it, the last leader is the one that must not be dropped.
     If the topic allows an unclean election and somebody is there to be elected, that is held instead (CT-54).
     """
-    with_data = {*partition.isr, *partition.eligible_leader_replicas}
+    with_data = {*partition.isr, *partition.eligible_leader_replicas} or {*partition.last_known_elr}
     if not with_data or with_data & set(replicas):
         return
     if not changes.allows_unclean(partition.topic_id):

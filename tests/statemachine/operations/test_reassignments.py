@@ -177,6 +177,13 @@ def test_ct54_reverting_uncleanly_needs_the_topics_leave_and_somebody_there(elr:
     refused(nobody, to(None), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "on an active broker; start one of [1, 2]")
 
 
+def test_ct54_the_last_leader_is_not_dropped_while_nobody_else_has_the_data() -> None:
+    lost = a_partition((3, 1, 2), (), last_known=[3], adding=[3])
+    refused(a_cluster(lost), to(None), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "would keep no replica that is in sync")
+    kept = reassigned(a_cluster(a_partition((3, 1, 2), (), last_known=[1], adding=[3]), fenced=[1]), None)
+    assert (kept.leader, list(kept.replicas), list(kept.last_known_elr)) == (NO_LEADER, [1, 2], [1])
+
+
 def test_ct54_reverting_to_an_eligible_replica_is_clean() -> None:
     partition = a_partition((3, 1, 2), (3,), adding=[3], removing=[1, 2], elr=[2])
     after = reassigned(a_cluster(partition, min_isr=2), None)
