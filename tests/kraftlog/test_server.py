@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ from kraftlog.connection import connect
 from kraftlog.server import running_node
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from raft.core.errors import CorruptLog
-from raft.core.types import Endpoint, NodeId
+from raft.core.types import Endpoint, NodeId, Offset
 from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
 from statemachine.client import AdminClient
+from statemachine.deltas import MetadataDelta
 from tests.raft.nodes import free_port
+from tests.statemachine.waiting import until
 
 
 def formatted(directory: Path) -> NodeConfig:
@@ -79,3 +82,27 @@ async def test_a_copied_directory_of_another_node_is_refused(tmp_path: Path) -> 
     with pytest.raises(Exception, match="node 1"):
         async with running_node(other):
             pass
+
+
+class Brokers:
+    """Which brokers a watcher has seen come."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def look_anew(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        self.seen = [broker_id for (broker_id,) in metadata.execute("SELECT broker_id FROM brokers")]
+
+    def handle_delta(self, delta: MetadataDelta) -> None:
+        self.seen += [broker.after.broker_id for broker in delta.brokers if broker.after is not None]
+
+
+async def test_a_watcher_in_a_nodes_process_is_told_what_was_there_and_what_comes(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+    brokers = Brokers()
+    async with running_node(config, [brokers]), AdminClient([config.listener]) as client:
+        await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
+        await until(lambda: len(brokers.seen) == 2)
+    assert brokers.seen == [7, 8]
