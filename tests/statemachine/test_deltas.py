@@ -123,6 +123,13 @@ def test_a_delta_is_the_net_change_of_its_run() -> None:
     assert (change.before.leader_epoch, change.after.leader_epoch, change.after.leader) == (0, 3, 2)
 
 
+def test_what_goes_with_its_topic_and_comes_again_has_changed_once() -> None:
+    watched = Watched([topic("a", 1), config("a", "retention.ms", "1"), config("a", "segment.ms", "1")])
+    delta = watched.run(remove(1), topic("a", 2), config("a", "retention.ms", "2"), config("a", "segment.ms", "1"))
+    assert [(of.before and of.before.value, of.after and of.after.value) for of in delta.configs] == [("1", "2")]
+    assert [(of.before is None, of.after is None) for of in delta.topics] == [(False, True), (True, False)]
+
+
 @pytest.mark.parametrize(
     "records",
     [[no_op()], [topic("b", 2), remove(2)], [config("topic-1", "x", "1"), config("topic-1", "x", None)], [broker(1)]],

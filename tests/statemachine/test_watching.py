@@ -159,6 +159,13 @@ async def test_a_watcher_that_fails_is_told_nothing_more_and_nobody_else_suffers
         assert not store.is_watched
 
 
+async def test_when_the_only_watcher_has_failed_nobody_watches(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        machine.watch(Failing())
+        await deliver(machine, batch(0, [broker(1)]))
+        assert not store.is_watched
+
+
 async def test_who_watches_no_more_is_told_nothing_and_costs_nothing(store: MetadataStore) -> None:
     async with running(store) as machine:
         follower, other = Follower(machine, store), Follower(machine, store)
