@@ -8,6 +8,7 @@ that its view of the ISR must never lack a replica that the controller counts in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
@@ -27,6 +28,7 @@ from raft.core.errors import ErrorCode
 from sim.agenda import MICROSECONDS_PER_MS
 from sim.calls import Call, Calls
 from sim.plain_metadata import Key, Partition, PlainMetadata
+from sim.tiering import Tiering
 from statemachine.features import SUPPORTED
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ class Broker:
         self.metadata = PlainMetadata()
         """What it knows."""
         self._applied_batches = 0
+        self._tiering = Tiering(self, world.remote_storage, random)
         self._log_dir = random.randbytes(16)
         self._incarnation = b""
         self._clean_epoch: int | None = None
@@ -136,12 +139,12 @@ class Broker:
         """Whether it will be heard of."""
         return self.life is Life.UP
 
-    def _after(self, delay_ms: float, action: object) -> None:
+    def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Do it then, if it is still the same life of the same incarnation."""
         number = self._number
 
         def act() -> None:
-            if number == self._number and callable(action):
+            if number == self._number:
                 action()
 
         self._world.agenda.after(int(delay_ms * MICROSECONDS_PER_MS), act)
@@ -230,15 +233,13 @@ class Broker:
             ],
             previous_broker_epoch=self._clean_epoch,
         )
-        number = self._number
 
-        def answered(call: Call, applied_end_offset: int) -> None:
-            self._hear(number, applied_end_offset)
-            if number == self._number and call.is_acknowledged and call.result is not None and self.epoch is None:
+        def answered(call: Call) -> None:
+            if call.is_acknowledged and call.result is not None and self.epoch is None:
                 self.epoch = call.result.register_broker.broker_epoch
                 self._clean_epoch = None
 
-        self._calls.make(Operation(register_broker=request), self._timeout_ms(), answered)
+        self.ask(Operation(register_broker=request), answered)
 
     def _send_heartbeat(self, epoch: int) -> None:
         request = BrokerHeartbeatRequest(
@@ -248,14 +249,12 @@ class Broker:
             want_shut_down=self.life is Life.LEAVING,
             want_fence=not self._is_calm and self._random.random() < 0.005,
         )
-        number = self._number
 
-        def answered(call: Call, applied_end_offset: int) -> None:
-            self._hear(number, applied_end_offset)
-            if number == self._number and self.epoch == epoch:
+        def answered(call: Call) -> None:
+            if self.epoch == epoch:
                 self._heartbeat_answered(call)
 
-        self._calls.make(Operation(broker_heartbeat=request), self._timeout_ms(), answered)
+        self.ask(Operation(broker_heartbeat=request), answered)
 
     def _heartbeat_answered(self, call: Call) -> None:
         if call.result is None:
@@ -278,6 +277,17 @@ class Broker:
 
     def _timeout_ms(self) -> int:
         return self._random.choice([500, 2_000, 10_000])
+
+    def ask(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
+        """Ask the controller for something; the answer counts only for who asked, not for a life after."""
+        number = self._number
+
+        def answered(call: Call, applied_end_offset: int) -> None:
+            self._hear(number, applied_end_offset)
+            if number == self._number:
+                on_answer(call)
+
+        self._calls.make(operation, self._timeout_ms(), answered)
 
     # --- what it knows ------------------------------------------------------------------------------------------------
 
@@ -315,20 +325,24 @@ class Broker:
 
     def _alter(self) -> None:
         self._plan_alteration()
-        if self._is_calm or not self.led or self.epoch is None or self.life is Life.HANGING:
+        if self._is_calm or self.epoch is None or self.life is Life.HANGING:
             return
+        if self._random.random() < 0.4:
+            self._tiering.act()
+        elif self.led:
+            self._ask_for_new_isrs(self.epoch)
+
+    def _ask_for_new_isrs(self, epoch: int) -> None:
         keys = self._random.sample(sorted(self.led), min(len(self.led), self._random.choice([1, 1, 3])))
         altered = [self._new_isr(key, self.led[key], self.metadata.partitions[key]) for key in keys]
-        request = AlterPartitionRequest(broker_id=self.broker_id, broker_epoch=self.epoch, partitions=altered)
-        number = self._number
+        request = AlterPartitionRequest(broker_id=self.broker_id, broker_epoch=epoch, partitions=altered)
 
-        def answered(call: Call, applied_end_offset: int) -> None:
-            self._hear(number, applied_end_offset)
-            if number == self._number and call.is_acknowledged and call.result is not None:
+        def answered(call: Call) -> None:
+            if call.is_acknowledged and call.result is not None:
                 for result in call.result.alter_partition.partitions:
                     self._altered(result)
 
-        self._calls.make(Operation(alter_partition=request), self._timeout_ms(), answered)
+        self.ask(Operation(alter_partition=request), answered)
 
     def _new_isr(self, key: Key, led: Led, partition: Partition) -> AlteredPartition:
         random = self._random

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PAGE_PARTITIONS: Final = 2
 """Simulated clusters are small; a broker's departure shall take several pages all the same."""
 
-APPEND_MS_MAX: Final = 4
+APPEND_MS_MAX: Final = 15
 """So long an append may keep the process busy, so that slices end in the middle of the work on pages."""
 
 OnAnswer = Callable[[OperationResult, Offset], None]

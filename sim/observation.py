@@ -29,6 +29,7 @@ from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from sim.history import Operation
 from sim.plain_metadata import Change, PlainMetadata, TakenBatch
+from sim.tiering import RemoteStorage
 from snapshot.log_start import LogStartConfig
 from snapshot.names import parse_snapshot_name, snapshot_name
 from snapshot.reader import SnapshotReader
@@ -329,6 +330,7 @@ class Observed:
         """The batches that it has taken in."""
         self.metadata_changes: list[Change] = []
         """What the last step made it change."""
+        self.remote_storage = RemoteStorage()
         self.calls: list[Call] = []
         """Every operation that brokers and the administrator asked the controller for."""
         self.brokers: list[Broker] = []

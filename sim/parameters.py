@@ -160,9 +160,9 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
         parameters,
         brokers=replace(brokers, count=count or brokers.count),
         safety_seconds=min(parameters.safety_seconds, BROKERS_SECONDS_MAX),
-        # A registration must fit.
+        # A registration must fit, and little else: pages wait then.
         quorum=replace(
-            parameters.quorum, pending_append_bytes_max=max(2_000, parameters.quorum.pending_append_bytes_max)
+            parameters.quorum, pending_append_bytes_max=max(500, parameters.quorum.pending_append_bytes_max)
         ),
     )
 

@@ -112,6 +112,8 @@ class PlainMetadata:
         self.configs: dict[tuple[int, str, str], str] = {}
         self.features: dict[str, int] = {}
         self.segments: dict[tuple[bytes, int, bytes], Segment] = {}
+        self.copied_ends: dict[Key, int] = {}
+        """Up to where partitions were ever copied: exclusive."""
         self.partition_deletes: dict[Key, int] = {}
         self._waiting: list[tuple[int, MetadataRecord]] = []
         """Of a transaction that has not ended, each with its offset."""
@@ -299,6 +301,8 @@ class PlainMetadata:
         if record.state not in _FOLLOWS[before.state]:
             raise Contradiction(f"the segment at offset {offset} goes from state {before.state} to {record.state}")
         after = self.segments[key] = replace(before, state=record.state)
+        if record.state == FINISHED:
+            self.copied_ends[key[:2]] = max(self.copied_ends.get(key[:2], 0), after.end_offset + 1)
         if record.state == DELETED:
             del self.segments[key]
         self._note(offset, "segment", key, before, after)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import statemachine.replay
+import statemachine.replay_tiering
 import statemachine.supervision
 from kraftpb.v1.admin_pb2 import AlteredPartition, RegisterBrokerRequest
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
@@ -19,8 +20,7 @@ from statemachine.changes import Changes
 from statemachine.decisions import Context, Decision
 from statemachine.layer import Layer
 from statemachine.limits import RECORDS_PER_BATCH_MAX
-from statemachine.operations import alter_partition, brokers
-from statemachine.overlay import Overlay
+from statemachine.operations import alter_partition, brokers, remote_log
 from statemachine.partition_change import Conditions
 from statemachine.state import MetadataState
 
@@ -95,14 +95,16 @@ def answered_early() -> list[Any]:
     return [instead(Answers, "wait", wait)]
 
 
-@mutation("what is not committed is kept when leadership is lost", "CT-15", brokers=BROKERS)
-def overlay_kept() -> list[Any]:
-    """The controller decides on records that are in nobody's log, when it leads again."""
+@mutation("who waits is told yes when leadership is lost", "CT-15", brokers=BROKERS)
+def told_yes() -> list[Any]:
+    """Nobody knows what becomes of the records."""
 
-    def clear(self: Overlay) -> None:
-        self.last_end_offset = Offset(0)
+    def fail_uncommitted(self: Answers, reason: str) -> None:
+        for waiting in self._waiting:
+            self._answer(waiting, waiting.result)
+        self._waiting.clear()
 
-    return [instead(Overlay, "clear", clear)]
+    return [instead(Answers, "fail_uncommitted", fail_uncommitted)]
 
 
 @mutation("what is applied is forgotten before it is in the store", "etcd #13766", brokers=BROKERS)
@@ -147,6 +149,15 @@ def broker_epoch_kept() -> list[Any]:
 def silent_not_fenced() -> list[Any]:
     """Its partitions stand still."""
     return [instead(statemachine.supervision.Supervision, "watch_sessions", lambda self, least_ms=0.0: None)]
+
+
+@mutation("a remote segment comes back from its deletion", "KIP-405", brokers=BROKERS)
+def segment_comes_back() -> list[Any]:
+    """A late request says that its copy is finished, and it is read again, from an object that is gone."""
+    return [
+        instead(remote_log, "segment_may_become", lambda before, after: before is not None or after == 0),
+        instead(statemachine.replay_tiering, "segment_may_become", lambda before, after: before is not None),
+    ]
 
 
 @mutation("a change of a row is not written, and the offset is", "KAFKA-14275", brokers=BROKERS)

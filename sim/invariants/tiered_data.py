@@ -1,0 +1,71 @@
+"""What is only in remote storage is there, and the metadata says so."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sim.invariants.invariant import Invariant
+from sim.observation import Step
+from sim.plain_metadata import DELETING, FINISHED, Key
+from sim.tiering import REMOVAL_STARTED
+
+
+class TieredData(Invariant):
+    """A log on a broker's own disk begins no further on than the copy is finished, by a committed record; a segment
+    whose copy is finished has its object; finished segments of a partition follow one another without a gap and without
+    overlapping, but for the same one copied twice; an object goes only after the record that says so is committed.
+
+    While a partition's topic is being deleted its objects may go at once.
+    """
+
+    number = 42
+    title = "remote data is there as long as it is counted on"
+    source = "KIP-405; TS-47, TS-49"
+
+    def after_step(self, step: Step) -> None:
+        """Look at what came and went."""
+        world = self.world
+        for place in world.remote_storage.removed:
+            segment = world.metadata.segments.get(place)
+            if segment is not None and segment.state != DELETING and not self._is_going(place[:2]):
+                self.violated(f"the object of {segment} was deleted, and no record said that it would be")
+        world.remote_storage.removed.clear()
+        for change in world.metadata_changes:
+            if change.kind == "segment" and change.after.state == FINISHED:
+                self._check_finished(change.key[:2])
+
+    def _check_finished(self, key: Key) -> None:
+        if self._is_going(key):
+            return
+        finished = {
+            place: one
+            for place, one in self.world.metadata.segments.items()
+            if place[:2] == key and one.state == FINISHED
+        }
+        missing = [one for place, one in finished.items() if place not in self.world.remote_storage.objects]
+        if missing:
+            self.violated(f"partition {key[1]} of topic {key[0].hex()} has segments without objects: {missing}")
+        ranges = sorted({(one.start_offset, one.end_offset) for one in finished.values()})
+        for (_, end_offset), (start_offset, _) in pairwise(ranges):
+            if start_offset != end_offset + 1:
+                self.violated(
+                    f"partition {key[1]} of topic {key[0].hex()} has finished segments that do not fit: {ranges}"
+                )
+
+    def at_end(self) -> None:
+        """Look at every broker's log."""
+        if self.world.faults_may_lose_quorum:
+            return
+        for (broker_id, key), start in self.world.remote_storage.local_starts.items():
+            copied = self.world.metadata.copied_ends.get(key)
+            if key[0] in self.world.metadata.topics and start > (copied or 0):
+                self.violated(
+                    f"the log of partition {key[1]} of topic {key[0].hex()} begins at {start} on broker {broker_id},"
+                    f" and is copied up to {copied}"
+                )
+
+    def _is_going(self, key: Key) -> bool:
+        return (
+            key[0] not in self.world.metadata.topics
+            or self.world.metadata.partition_deletes.get(key, 0) >= REMOVAL_STARTED
+        )

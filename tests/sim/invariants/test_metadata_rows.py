@@ -1,0 +1,74 @@
+"""The tables say what the log does."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from raft.core.types import Offset
+from raft.listener import CommittedBatch
+from sim.invariants.metadata_rows import STEPS_BETWEEN_LOOKS, RowsAreTheLog
+from sim.observation import AppliedState, Delivery, Step
+from statemachine.schema import create_in
+from statemachine.tables import MetadataTables
+from tests.sim.invariants.builders import violates
+from tests.sim.invariants.metadata import MetadataCluster, change, partition
+from tests.statemachine.builders import CLUSTER_ID
+
+
+@pytest.fixture
+def cluster() -> Iterator[MetadataCluster]:
+    """Node 1 has applied everything that is committed."""
+    cluster = MetadataCluster().with_brokers()
+    cluster.records(partition(), change(isr=[1, 2], leader=2))
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        create_in(connection, CLUSTER_ID)
+        MetadataTables(connection).apply([CommittedBatch(batch) for batch in cluster.committed])
+        cluster.nodes[1].tables = connection
+        cluster.nodes[1].applied = AppliedState(cluster.committed_end_offset, "any")
+        yield cluster
+
+
+def delivery(cluster: MetadataCluster) -> Step:
+    return cluster.step(1, deliveries=[Delivery(tuple(cluster.committed))])
+
+
+def test_tables_that_say_the_same_are_in_order(cluster: MetadataCluster) -> None:
+    RowsAreTheLog(cluster).at_end()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE partitions SET leader_epoch = 0",
+        "UPDATE brokers SET fenced = 1 WHERE broker_id = 2",
+        "DELETE FROM topics",
+        "INSERT INTO features VALUES ('x', 1)",
+        "INSERT INTO configs VALUES (2, 'clicks', 'x', 'y')",
+    ],
+)
+def test_a_row_that_differs_is_found(cluster: MetadataCluster, statement: str) -> None:
+    tables = cluster.nodes[1].tables
+    assert tables is not None
+    tables.execute(statement)
+    invariant = RowsAreTheLog(cluster)
+    with violates(invariant):
+        invariant.at_end()
+    for _ in range(STEPS_BETWEEN_LOOKS - 1):
+        invariant.after_step(delivery(cluster))
+    with violates(invariant):
+        invariant.after_step(delivery(cluster))
+
+
+def test_a_node_that_differs_by_a_fault_or_is_not_as_far_is_left_out(cluster: MetadataCluster) -> None:
+    tables = cluster.nodes[1].tables
+    assert tables is not None
+    tables.execute("DELETE FROM topics")
+    cluster.nodes[1].has_diverged = True
+    RowsAreTheLog(cluster).at_end()
+    cluster.nodes[1].has_diverged = False
+    cluster.nodes[1].applied = AppliedState(Offset(3), "any")
+    RowsAreTheLog(cluster).at_end()
