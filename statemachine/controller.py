@@ -13,10 +13,9 @@ handed to the log and may still be committed; with -1, nothing was written.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -43,38 +42,16 @@ from statemachine.limits import (
 from statemachine.log import MetadataLog, PreparedAppend
 from statemachine.operations.activation import activation_records
 from statemachine.overlay import Overlay
-from statemachine.pages import Pages
+from statemachine.page_work import SLICE_MS, PageWork
 from statemachine.quota import MutationQuotas
 from statemachine.record_versions import in_version
 from statemachine.state import MetadataState
 from statemachine.supervision import Supervision
 
-SLICE_MS: Final = 5.0
-"""After so long, operations that came together, and pages, let others have the event loop."""
-
 TURNS_BETWEEN_SLICES: Final = 5
 """So many turns of the loop then: about what it takes to hear a follower's fetch and to answer it."""
 
-PAGES_IN_FLIGHT_MAX: Final = 4
-"""So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
-
-REFUSED_PAUSE_MS: Final = 100
-"""How long pages wait when the log takes nothing for now."""
-
-_REFUSED_FOR_NOW: Final = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.KAFKA_STORAGE_ERROR)
-"""Too much is pending in the log, or there is no room on the disk."""
-
 logger = structlog.get_logger(__name__)
-
-
-class _Job(NamedTuple):
-    """Records that are still to come, page by page."""
-
-    pages: Pages
-    on_done: Callable[[Offset], None]
-    """Called with the log's end when the last page is appended."""
-    waiting: Waiting | None
-    """Who is answered then."""
 
 
 class Controller:
@@ -102,13 +79,10 @@ class Controller:
         self._context = Context(log.cluster_id, random, runtime, heartbeats, config, mutation_quotas=quotas)
         self._supervision = Supervision(self, self._context)
         self._answers = Answers(log, machine, runtime)
-        self._jobs: deque[_Job] = deque()
-        self._background: deque[_Job] = deque()
-        """Jobs that wait until there are no others."""
-        self._is_working = False
-        self._pages_in_flight = 0
+        self._page_work = PageWork(self, self._answers, runtime)
         self._epoch: Epoch | None = None
-        self._last_append: PreparedAppend | None = None
+        self.last_append: PreparedAppend | None = None
+        """The last append; None if everything is applied."""
         machine.subscribe(self)
 
     @property
@@ -119,7 +93,12 @@ class Controller:
     @property
     def has_pages(self) -> bool:
         """Whether records are still to come, page by page."""
-        return bool(self._jobs or self._background)
+        return bool(self._page_work)
+
+    @property
+    def next_append_offset(self) -> Offset:
+        """The log's end, with what is prepared."""
+        return self._log.next_append_offset
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -156,7 +135,7 @@ class Controller:
             end_offset = self._append_first(decision)
         except ProtocolError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._renounce()
+                self.renounce()
                 error = not_controller("this node has just stopped leading")
             on_result(failure(self._log, operation.correlation_id, error.code, error.args[0]))
             return
@@ -170,9 +149,9 @@ class Controller:
         deadline_ms = self._runtime.now_ms() + (operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT)
         if decision.pages is None or not decision.answer_waits_for_pages:
             self._answer_when_applied(result, on_result, deadline_ms)
-            self._run_pages(decision)
+            self._page_work.begin(decision)
         else:
-            self._run_pages(decision, self._answers.promise(result, on_result, deadline_ms))
+            self._page_work.begin(decision, self._answers.promise(result, on_result, deadline_ms))
 
     def carry_out(self, decision: Decision) -> bool:
         """Append what a decision of the controller's own comes to; False if it has to wait."""
@@ -183,29 +162,29 @@ class Controller:
         except ProtocolError as error:
             logger.warning("a task of the controller has to wait", reason=str(error))
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._renounce()
+                self.renounce()
             return False
-        self._run_pages(decision)
+        self._page_work.begin(decision)
         self.schedule()
         return True
 
     def _append_first(self, decision: Decision) -> Offset:
         """Append the records of a decision, if there are any. Raises ProtocolError."""
-        end_offset = self._append(decision.records) if decision.records else Offset(NOTHING_WRITTEN)
+        end_offset = self.append(decision.records).end_offset if decision.records else Offset(NOTHING_WRITTEN)
         decision.on_appended(self._log.next_append_offset)
         self._supervision.watch_sessions()
         return end_offset
 
     def _answer_when_applied(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> None:
-        if self._last_append is None:
+        if self.last_append is None:
             on_result(result)  # nothing was written, and nothing is pending that the answer could rest on (CT-11)
         else:
-            self._answers.wait(Waiting(result, on_result, deadline_ms, self._last_append))
+            self._answers.wait(Waiting(result, on_result, deadline_ms, self.last_append))
 
     def _decide(self, operation: Operation) -> Decision:
         """What the operation comes to. Raises ProtocolError."""
         if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
-            self._renounce()  # the log may know before the state machine is told
+            self.renounce()  # the log may know before the state machine is told
             raise not_controller("this node is not the active controller")
         if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
             raise ProtocolError(
@@ -227,8 +206,8 @@ class Controller:
             )
         return decide(self.state, operation, self._context, self._log.next_append_offset)
 
-    def _append(self, records: Sequence[MetadataRecord]) -> Offset:
-        """Prepare the append of `records` and take them into the overlay; the offset after the last one."""
+    def append(self, records: Sequence[MetadataRecord]) -> PreparedAppend:
+        """Prepare the append of `records` and take them into the overlay. Raises ProtocolError."""
         epoch = self._epoch
         if epoch is None:
             raise not_controller("this node is not the active controller")
@@ -242,108 +221,14 @@ class Controller:
             self._overlay.replay(records, prepared.end_offset)
         except BaseException as error:
             # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
-            self._renounce()
+            self.renounce()
             self._log.resign(epoch)
             raise InvariantViolation("the overlay does not follow the log") from error
-        self._last_append = prepared
+        self.last_append = prepared
         self._context.written.note(records)
         self._supervision.appended()
         prepared.committed.add_done_callback(lambda committed: self._answers.answer_settled())
-        return prepared.end_offset
-
-    # --- work in pages ------------------------------------------------------------------------------------------------
-
-    def _run_pages(self, decision: Decision, waiting: Waiting | None = None) -> None:
-        """Append the pages, one after the other, with turns for others between them; then answer `waiting`."""
-        if decision.pages is None or self._epoch is None:
-            return
-        queue = self._background if decision.in_background else self._jobs
-        queue.append(_Job(decision.pages, decision.on_done, waiting))
-        if not self._is_working:
-            self._work()
-
-    def _work(self) -> None:
-        """Go on with the pages that are to come, for a while. One job after the other, in the order they came."""
-        self._is_working = False
-        slice_end_ms = self._runtime.now_ms() + SLICE_MS
-        delay_ms = 0.0
-        while self._may_go_on and not delay_ms and self._runtime.now_ms() < slice_end_ms:
-            delay_ms = self._next_page(self._jobs or self._background)
-        self.schedule()
-        if self._may_go_on:
-            self._is_working = True
-            if delay_ms:
-                self._runtime.call_later(delay_ms, self._work)
-            else:
-                self._runtime.call_soon(self._work)
-
-    @property
-    def _may_go_on(self) -> bool:
-        """Whether a page is to come, and not too many are on their way: then it comes when one of those is settled."""
-        return self.has_pages and self._epoch is not None and self._pages_in_flight < PAGES_IN_FLIGHT_MAX
-
-    def _page_settled(self) -> None:
-        self._pages_in_flight -= 1
-        if self._may_go_on and not self._is_working:
-            self._work()
-
-    def _next_page(self, jobs: deque[_Job]) -> float:
-        """Append the next page of the first job; returns how long to wait before it is tried again, in milliseconds."""
-        job = jobs[0]
-        try:
-            records = job.pages.take()
-        except ProtocolError as refusal:
-            self._job_refused(jobs.popleft(), refusal)
-            return 0.0
-        except Exception:
-            self._resign_over(job)
-            return 0.0
-        if records is None:
-            self._job_done(jobs.popleft())
-            return 0.0
-        try:
-            self._append_page(job, records)
-        except ProtocolError as error:
-            if error.code in _REFUSED_FOR_NOW:
-                return REFUSED_PAUSE_MS
-            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._renounce()
-            else:
-                self._resign_over(job)
-        except Exception:
-            self._resign_over(job)
-        return 0.0
-
-    def _append_page(self, job: _Job, records: Sequence[MetadataRecord]) -> None:
-        """Append a page, if there is anything on it. Raises ProtocolError."""
-        if records:
-            end_offset = self._append(records)
-            job.pages.appended()
-            if self._last_append is not None:
-                self._pages_in_flight += 1
-                self._last_append.committed.add_done_callback(lambda committed: self._page_settled())
-            if job.waiting is not None:
-                job.waiting.result.end_offset = end_offset
-
-    def _job_done(self, job: _Job) -> None:
-        job.on_done(self._log.next_append_offset)
-        if job.waiting is not None:
-            self._answers.fulfil(job.waiting, self._last_append)
-
-    def _job_refused(self, job: _Job, refusal: ProtocolError) -> None:
-        """What the job was to do has become impossible: nothing is left to do of it."""
-        logger.warning("an operation cannot be carried out to its end", reason=str(refusal))
-        job.on_done(self._log.next_append_offset)
-        if job.waiting is not None:
-            self._answers.give_up(job.waiting, refusal)
-
-    def _resign_over(self, job: _Job) -> None:
-        """A bug: nobody here would try again what is left of the job, but the next controller begins anew with it."""
-        logger.exception("pages met a bug; another controller begins anew with what is left of them")
-        message = "the controller failed in the middle of this operation; see its log, and look before trying again"
-        if job.waiting is not None:
-            self._answers.give_up(job.waiting, ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
-        self._resign()
+        return prepared
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -351,22 +236,22 @@ class Controller:
         """The store has everything below `end_offset`."""
         self._overlay.drain(end_offset)
         if end_offset >= self._overlay.last_end_offset:
-            self._last_append = None
+            self.last_append = None
         self._answers.answer_settled()
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; otherwise stop (CT-14, CT-15)."""
-        self._renounce()
+        self.renounce()
         if leader_and_epoch.leader_id != self._log.node_key.node_id:
             return
         self._epoch = leader_and_epoch.epoch
         logger.info("controller active", epoch=leader_and_epoch.epoch)
         try:
             for records in activation_records(self.state, has_open_transaction=self._machine.has_open_transaction):
-                self._append(records)
+                self.append(records)
         except ProtocolError as error:
             logger.warning("the controller cannot append what it begins with", reason=str(error))
-            self._renounce()
+            self.renounce()
             self._log.resign(leader_and_epoch.epoch)
             return
         self.schedule()
@@ -374,25 +259,24 @@ class Controller:
 
     def shut_down(self) -> None:
         """Stop: the node closes."""
-        self._renounce()
+        self.renounce()
         self._answers.close()
 
-    def _resign(self) -> None:
+    def resign(self) -> None:
         """Let another node lead: this one cannot go on."""
         epoch = self._epoch
         if epoch is not None:
-            self._renounce()
+            self.renounce()
             self._log.resign(epoch)
 
-    def _renounce(self) -> None:
+    def renounce(self) -> None:
         """Stop deciding, drop the overlay, fail who waits; but what is committed is only waiting to be applied."""
         if self._epoch is None:
             return
         logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._answers))
         self._epoch = None
         self._supervision.stop()
-        self._jobs.clear()
-        self._background.clear()
+        self._page_work.drop()
         self._overlay.clear()
-        self._last_append = None
+        self.last_append = None
         self._answers.fail_uncommitted("leadership was lost meanwhile")

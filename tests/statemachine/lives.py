@@ -86,5 +86,5 @@ async def quiet(bench: Bench) -> None:
 def pages_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Meanwhile no page is taken up: whatever comes in pages stands still."""
     with monkeypatch.context() as patch:
-        patch.setattr("statemachine.controller.SLICE_MS", 0.0)
+        patch.setattr("statemachine.page_work.SLICE_MS", 0.0)
         yield

@@ -65,7 +65,7 @@ async def test_an_operation_that_is_committed_but_not_applied_in_time_says_so(he
 
 async def test_an_answer_that_rests_on_an_append_that_failed_comes_at_once(held: Bench) -> None:
     results = await held.submit(create("a"))
-    failed = held.controller._last_append
+    failed = held.controller.last_append
     assert failed is not None
     failed.committed.set_exception(ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
     await until(lambda: bool(results))

@@ -38,8 +38,8 @@ async def test_ct31_a_broker_is_unfenced_when_all_its_departures_are_done(
         await bench.submit(fence(1))
         await bench.submit(register(1, incarnation=77))
         controller = bench.controller
-        while len(controller._jobs) > 1:
-            controller._next_page(controller._jobs)
+        while len(controller._page_work._jobs) > 1:
+            controller._page_work.next_page()
         await bench.submit(beat(bench, 1))
         registered = controller.state.broker(1)
         assert registered is not None and registered.fenced
@@ -130,7 +130,7 @@ async def test_an_operation_that_fails_after_its_first_page_says_that_something_
         results = await bench.submit(unregister(1))
         first_page = bench.log.next_append_offset
         while bench.log.next_append_offset == first_page:
-            bench.controller._next_page(bench.controller._jobs)
+            bench.controller._page_work.next_page()
         await bench.submit(register(1, incarnation=77))
     await until(lambda: bool(results))
     assert results[0].error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION

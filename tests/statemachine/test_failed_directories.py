@@ -88,7 +88,7 @@ async def test_a_broker_that_has_never_said_which_directories_it_has_is_not_fenc
     old = RegisterBrokerRecord()
     old.CopyFrom(brokers(bench)[2])
     del old.log_dirs[:]
-    bench.controller._append([MetadataRecord(register_broker=old)])
+    bench.controller.append([MetadataRecord(register_broker=old)])
     bench.controller.schedule()
     await quiet(bench)
     answer = (await bench.done(beat(bench, 2, offline=[FIRST]))).broker_heartbeat

@@ -160,7 +160,7 @@ class World:
         controller = self.bench.controller
         for _ in range(count % 6):
             if controller.has_pages:
-                controller._next_page(controller._jobs or controller._background)
+                controller._page_work.next_page()
                 self.look()
         controller.schedule()
 

@@ -10,9 +10,9 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch
-from statemachine.controller import PAGES_IN_FLIGHT_MAX, REFUSED_PAUSE_MS
 from statemachine.controller_config import ControllerConfig
 from statemachine.features import METADATA_VERSION
+from statemachine.page_work import PAGES_IN_FLIGHT_MAX, REFUSED_PAUSE_MS
 from tests.statemachine.builders import an_id, topic
 from tests.statemachine.conftest import Bench, memory_bench
 from tests.statemachine.hand_time import HandTime
@@ -57,7 +57,7 @@ async def with_many_off_preferred(bench: Bench, count: int = 7) -> None:
         copy.CopyFrom(partition)
         copy.leader = 2
         changed.append(MetadataRecord(partition=copy))
-    bench.controller._append(changed)
+    bench.controller.append(changed)
     bench.controller.schedule()
     await quiet(bench)
 
@@ -150,7 +150,7 @@ async def without_directories(bench: Bench, count: int) -> None:
         )
         for number in range(count)
     ]
-    bench.controller._append(records)
+    bench.controller.append(records)
     bench.controller.schedule()
     await quiet(bench)
 
@@ -171,7 +171,7 @@ async def test_ct61_a_downgrade_looks_at_all_partitions_page_by_page(
     with pages_held(monkeypatch):
         results = await bench.submit(downgrade(16))
         for _ in range(3):
-            bench.controller._next_page(bench.controller._background)
+            bench.controller._page_work.next_page()
         assert bench.controller.has_pages
         assert results == []
     await until(lambda: bool(results))
@@ -186,7 +186,7 @@ async def test_ct61_a_downgrade_finds_the_one_partition_that_would_lose_its_dire
 ) -> None:
     monkeypatch.setattr("statemachine.table.SCANNED_ROWS", 3)
     await without_directories(bench, 10)
-    bench.controller._append([in_directory(8)])
+    bench.controller.append([in_directory(8)])
     bench.controller.schedule()
     result = await bench.done(downgrade(16, validate_only=validate_only))
     assert [answer.error_code for answer in result.update_features.features] == [
@@ -206,8 +206,8 @@ async def test_ct61_a_partition_that_comes_into_a_directory_behind_the_pages_cou
     with pages_held(monkeypatch):
         results = await bench.submit(downgrade(16))
         for _ in range(2):
-            bench.controller._next_page(bench.controller._background)
-        bench.controller._append([in_directory(0)])
+            bench.controller._page_work.next_page()
+        bench.controller.append([in_directory(0)])
     await until(lambda: bool(results))
     assert "partitions are in log directories" in results[0].update_features.features[0].error_message
     assert bench.controller.state.metadata_version == 29
@@ -224,7 +224,7 @@ async def test_partitions_that_stand_still_do_not_wait_for_a_look_at_all_of_them
     since = bench.log.next_append_offset
     with pages_held(monkeypatch):
         await bench.submit(elect_everywhere())
-        bench.controller._next_page(bench.controller._background)
+        bench.controller._page_work.next_page()
         await bench.submit(fence(2))
     await quiet(bench)
     changes = [record.partition_change for record in appended_records(bench, since=since)]
@@ -248,7 +248,7 @@ async def test_ct19_a_pass_over_all_partitions_does_not_begin_before_the_last_on
         with pytest.MonkeyPatch.context() as patch, pages_held(patch):
             for _ in range(3):
                 time.advance(INTERVAL_SECONDS * 1_000)
-            assert len(bench.controller._background) == 2  # the balance and the unclean elections
+            assert len(bench.controller._page_work._background) == 2  # the balance and the unclean elections
         await quiet(bench)
         assert [partition.leader for partition in partitions(bench)] == [1, 1]
         time.advance(INTERVAL_SECONDS * 1_000)
@@ -328,5 +328,5 @@ async def test_ct15_nothing_is_under_way_in_a_controller_that_is_not_active(
     assert controller._supervision._timers == {}
     soon: list[object] = []
     monkeypatch.setattr(type(controller._runtime), "call_soon", lambda self, callback: soon.append(callback))
-    controller._work()
+    controller._page_work.go_on()
     assert soon == []
