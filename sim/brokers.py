@@ -289,6 +289,10 @@ class Broker:
 
         self._calls.make(operation, self._timeout_ms(), answered)
 
+    def mark(self, name: str) -> None:
+        """Something happened to it that must happen somewhere in a sweep."""
+        self._world.marks.hit(name)
+
     # --- what it knows ------------------------------------------------------------------------------------------------
 
     def _hear(self, number: int, end_offset: int) -> None:

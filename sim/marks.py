@@ -27,7 +27,7 @@ ERRORS: Final = (
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""What the quorum answers with. The controller's errors are its own tests' business."""
+"""What the quorum answers with. Most of the controller's errors are its own tests' business."""
 
 
 SNAPSHOTS: Final = (
@@ -47,6 +47,32 @@ SNAPSHOTS: Final = (
     "a transfer of a snapshot went on with another leader",
 )
 """What must have become of snapshots, and of whoever was at work on one."""
+
+
+BROKERS: Final = (
+    "a broker vanished",
+    "a broker hung",
+    "a broker went on as if nothing had been",
+    "a broker was cut off",
+    "a broker began to shut down",
+    "a broker shut down",
+    "a broker registered anew",
+    "a partition was altered: NONE",
+    "a partition was altered: INVALID_UPDATE_VERSION",
+    "a partition was altered: FENCED_LEADER_EPOCH",
+    "a partition was altered: INELIGIBLE_REPLICA",
+    "a segment was copied",
+    "a segment was deleted",
+    "the remote data of a deleted partition was deleted",
+    "answer: NOT_CONTROLLER",
+    "answer: REQUEST_TIMED_OUT",
+    "answer: KAFKA_STORAGE_ERROR",
+    "answer: DUPLICATE_BROKER_REGISTRATION",
+    "answer: STALE_BROKER_EPOCH",
+    "answer: BROKER_ID_NOT_REGISTERED",
+    "answer: INVALID_REQUEST",
+)
+"""What must have happened to brokers, and what they must have been answered, in the runs that have some."""
 
 
 class Marks:
@@ -80,7 +106,7 @@ def required(fault_kinds: tuple[str, ...]) -> list[str]:
         for relation in relations
     ]
     names += [f"fault: {kind}" for kind in fault_kinds]
-    names += SNAPSHOTS
+    names += (*SNAPSHOTS, *BROKERS)
     return names
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kraftpb.v1.admin_pb2 import Operation
 from kraftpb.v1.metadata_pb2 import (
@@ -109,6 +109,7 @@ class Tiering:
             starts = self._storage.local_starts
             local = (self._broker.broker_id, key)
             starts[local] = max(starts.get(local, 0), end_offset)
+            self._broker.mark("a segment was copied")
 
         self._ask(Operation(add_remote_log_segment=begun), copy)
 
@@ -117,7 +118,7 @@ class Tiering:
 
         def delete() -> None:
             self._storage.remove(place)
-            self._ask(self._update(place, DELETED), _nothing)
+            self._ask(self._update(place, DELETED), lambda: self._broker.mark("a segment was deleted"))
 
         self._ask(self._update(place, DELETING), delete)
 
@@ -137,7 +138,8 @@ class Tiering:
         def delete() -> None:
             for place in sorted(place for place in self._storage.objects if place[:2] == key):
                 self._storage.remove(place)
-            self._ask(self._removal(key, REMOVAL_FINISHED), _nothing)
+            mark = "the remote data of a deleted partition was deleted"
+            self._ask(self._removal(key, REMOVAL_FINISHED), lambda: self._broker.mark(mark))
 
         self._ask(self._removal(key, REMOVAL_STARTED), delete)
 
@@ -146,7 +148,3 @@ class Tiering:
             topic_id=key[0], partition_id=key[1], broker_id=self._broker.broker_id, state=state
         )
         return Operation(put_remote_partition_delete=removal)
-
-
-def _nothing(*_: Any) -> None:
-    """Nothing follows."""

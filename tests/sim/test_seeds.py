@@ -63,7 +63,7 @@ def test_two_seeds_give_two_traces() -> None:
 
 def test_there_are_as_many_kinds_and_invariants_as_are_said() -> None:
     assert len(KINDS) >= 57
-    assert len(ALL) >= 36
+    assert len(ALL) >= 44
 
 
 def test_parameters_are_a_function_of_the_seed_and_of_what_is_overridden() -> None:
@@ -71,3 +71,11 @@ def test_parameters_are_a_function_of_the_seed_and_of_what_is_overridden() -> No
     smaller = draw(5, KINDS, Overrides(safety_seconds=7, without_faults=("process: paused",), voters=3, observers=0))
     assert (smaller.safety_seconds, smaller.voters, smaller.observers) == (7, 3, 0)
     assert "process: paused" not in smaller.fault_kinds
+
+
+def test_one_seed_in_six_has_brokers_and_the_rest_of_a_seed_does_not_depend_on_it() -> None:
+    assert [seed for seed in range(20) if draw(seed, KINDS).brokers is not None] == [3, 9, 15]
+    with_brokers, without = draw(5, KINDS, Overrides(brokers=3)), draw(5, KINDS)
+    assert with_brokers.brokers is not None and with_brokers.brokers.count == 3
+    assert (with_brokers.fault_kinds, with_brokers.network) == (without.fault_kinds, without.network)
+    assert draw(3, KINDS, Overrides(brokers=0)).brokers is None
