@@ -6,6 +6,7 @@ Arguments become requests, and answers rows, as in `kraftlog.admin`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
@@ -256,12 +257,26 @@ def _word(words: type[IntEnum], number: int) -> str:
 
 # --- configs ----------------------------------------------------------------------------------------------------------
 
+_FURTHER_CONFIG: Final = re.compile(r",\s*([a-z][a-z.]*)=")
+"""No value of a config of topics or brokers has that."""
+
 _ALTERED: Final[Mapping[ConfigChangeKind, str]] = {
     ConfigChangeKind.SET: "set",
     ConfigChangeKind.APPEND: "appended to",
     ConfigChangeKind.SUBTRACT: "subtracted from",
     ConfigChangeKind.DELETE: "unset",
 }
+
+
+def check_one_each(configs: dict[str, str]) -> dict[str, str]:
+    """The same configs; raises ConfigurationError if several were given as one, as kafka-configs takes them."""
+    for key, value in configs.items():
+        further = _FURTHER_CONFIG.search(value)
+        if further is not None:
+            raise ConfigurationError(
+                f"the value of {key} goes on with {further[1]}=; give each config by an option of its own"
+            )
+    return configs
 
 
 def config_changes(

@@ -76,6 +76,8 @@ class PartitionFilter:
     """Fewer are in sync than min.insync.replicas says."""
     leader: int | None = None
     """This broker leads it."""
+    at_min_isr: bool = False
+    """Just as many are in sync as min.insync.replicas says."""
 
     def takes(self, partition: PartitionDescription, min_isr: int) -> bool:
         """Whether that partition, of a topic with that min.insync.replicas, is meant."""
@@ -85,6 +87,7 @@ class PartitionFilter:
             or (self.unavailable and partition.leader != NO_LEADER)
             or (self.under_min_isr and len(partition.isr) >= min_isr)
             or (self.leader is not None and partition.leader != self.leader)
+            or (self.at_min_isr and len(partition.isr) != min_isr)
         )
 
 

@@ -63,7 +63,7 @@ def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId) -> None:
     from kraftlog.admin import fence_broker
 
     run_async(fence_broker(endpoints(bootstrap_server), broker_id))
-    say(f"Fenced broker {broker_id}.")
+    say(f"Fenced broker {broker_id}. If it lives, its next heartbeat unfences it: stop it to keep it out.")
 
 
 @app.command()

@@ -24,9 +24,16 @@ class EntityType(StrEnum):
     BROKERS = "brokers"
 
 
-EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="What the configs belong to.")]
+EntityTypeOption = Annotated[
+    EntityType,
+    typer.Option("--entity-type", help="What the configs belong to. Of users, clients and addresses: kraftlog quotas."),
+]
 EntityNameOption = Annotated[
-    str, typer.Option("--entity-name", help="A topic's name or a broker's id; empty: the default of all brokers.")
+    str | None,
+    typer.Option("--entity-name", help="A topic's name or a broker's id; empty: the default of all brokers."),
+]
+EntityDefaultOption = Annotated[
+    bool, typer.Option("--entity-default", help="In the place of a name: the default of all brokers.")
 ]
 
 
@@ -34,7 +41,8 @@ EntityNameOption = Annotated[
 def describe(
     bootstrap_server: BootstrapServer,
     entity_type: EntityTypeOption,
-    entity_name: EntityNameOption,
+    entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
     all_configs: Annotated[
         bool, typer.Option("--all", help="Also those that are not set, with what holds, and where each is set.")
     ] = False,
@@ -44,15 +52,16 @@ def describe(
 
     With --all the source is TOPIC, BROKER, CLUSTER_DEFAULT (set for all brokers) or DEFAULT (set nowhere).
     """
+    name = _entity_name(entity_type, entity_name, is_default=entity_default)
     if all_configs:
         from kraftlog.cluster_admin import sourced_config_listing
 
-        sourced = run_async(sourced_config_listing(endpoints(bootstrap_server), entity_type.value, entity_name))
+        sourced = run_async(sourced_config_listing(endpoints(bootstrap_server), entity_type.value, name))
         print_rows(SOURCED_COLUMNS, sourced, output)
         return
     from kraftlog.admin import config_listing
 
-    found = run_async(config_listing(endpoints(bootstrap_server), entity_type.value, entity_name))
+    found = run_async(config_listing(endpoints(bootstrap_server), entity_type.value, name))
     print_rows(COLUMNS, found, output)
 
 
@@ -60,7 +69,8 @@ def describe(
 def alter(
     bootstrap_server: BootstrapServer,
     entity_type: EntityTypeOption,
-    entity_name: EntityNameOption,
+    entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
     add: Annotated[list[str] | None, typer.Option("--add-config", metavar="KEY=VALUE", help="Set a config.")] = None,
     append: Annotated[
         list[str] | None,
@@ -74,19 +84,30 @@ def alter(
 ) -> None:
     """Set, unset, append to and subtract from configs, all or none."""
     from kraftlog.admin import parse_configs
-    from kraftlog.cluster_admin import change_configs, config_changes
+    from kraftlog.cluster_admin import change_configs, check_one_each, config_changes
     from statemachine.cluster_descriptions import ConfigChangeKind
 
     if not (add or append or subtract or delete):
         raise typer.BadParameter("give at least one of them", param_hint=" / ".join(ALTER_OPTIONS))
+    name = _entity_name(entity_type, entity_name, is_default=entity_default)
     values = {
-        ConfigChangeKind.SET: usage(parse_configs, add or [], "--add-config"),
+        ConfigChangeKind.SET: usage(check_one_each, usage(parse_configs, add or [], "--add-config"), "--add-config"),
         ConfigChangeKind.APPEND: usage(parse_configs, append or [], "--append-config"),
         ConfigChangeKind.SUBTRACT: usage(parse_configs, subtract or [], "--subtract-config"),
         ConfigChangeKind.DELETE: dict.fromkeys(delete or [], ""),
     }
-    changes = usage(lambda of: config_changes(entity_type.value, entity_name, of), values, " / ".join(ALTER_OPTIONS))
+    changes = usage(lambda of: config_changes(entity_type.value, name, of), values, " / ".join(ALTER_OPTIONS))
     run_async(change_configs(endpoints(bootstrap_server), changes))
     configs = "1 config" if len(changes) == 1 else f"{len(changes)} configs"
-    entity = f"{entity_type.value.removesuffix('s')} {entity_name}" if entity_name else "the brokers' default"
+    entity = f"{entity_type.value.removesuffix('s')} {name}" if name else "the brokers' default"
     say(f"Altered {configs} of {entity}.")
+
+
+def _entity_name(entity_type: EntityType, name: str | None, *, is_default: bool) -> str:
+    """The name that the options give, empty for the default of all brokers. Raises a usage error unless one does."""
+    hint = "--entity-name / --entity-default"
+    if (name is not None) == is_default:
+        raise typer.BadParameter("give one of them: whose configs are meant", param_hint=hint)
+    if not name and entity_type is EntityType.TOPICS:
+        raise typer.BadParameter("topics have no default of their own; name a topic, or use brokers", param_hint=hint)
+    return name or ""

@@ -40,6 +40,7 @@ from kraftlog.cli import (
     verify,
 )
 from kraftlog.cli.errors import one_line
+from kraftlog.cli.options import one_event_loop
 from kraftlog.logs import configure_logging
 
 EXIT_FAILURE: Final = 1
@@ -105,7 +106,8 @@ def _command(arguments: Sequence[str]) -> int:
         if not _is_utf8(argument):
             raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
     try:
-        result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
+        with one_event_loop():
+            result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:
         sys.stdout.flush()  # what was done comes before the error that says what was not
     return result if isinstance(result, int) else 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -59,6 +61,25 @@ def usage(parse: Callable[[Value], Result], value: Value, option: str) -> Result
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
+_runner: ContextVar[asyncio.Runner | None] = ContextVar("_runner", default=None)
+
+
+@contextmanager
+def one_event_loop() -> Iterator[None]:
+    """Let all that `run_async` runs in the block share an event loop.
+
+    gRPC remembers the loop of what it has still to tell; one that is closed when the next one hears of it makes a
+    traceback on standard error, between the lines of a command that is well.
+    """
+    with asyncio.Runner() as runner:
+        token = _runner.set(runner)
+        try:
+            yield
+        finally:
+            _runner.reset(token)
+
+
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt."""
-    return asyncio.run(work)
+    runner = _runner.get()
+    return asyncio.run(work) if runner is None else runner.run(work)

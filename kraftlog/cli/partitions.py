@@ -28,6 +28,9 @@ def describe(
     under_min_isr: Annotated[
         bool, typer.Option("--under-min-isr", help="Only where fewer are in sync than min.insync.replicas says.")
     ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr", help="Only where just as many are in sync as that, so that none may go.")
+    ] = False,
     leader: Annotated[
         int | None, typer.Option("--leader", metavar="ID", min=0, max=NODE_ID_MAX, help="Only what this broker leads.")
     ] = None,
@@ -40,7 +43,7 @@ def describe(
     """
     from kraftlog.partition_admin import PartitionFilter, partition_listing
 
-    wanted = PartitionFilter(under_replicated, unavailable, under_min_isr, leader)
+    wanted = PartitionFilter(under_replicated, unavailable, under_min_isr, leader, at_min_isr)
     print_rows(COLUMNS, run_async(partition_listing(endpoints(bootstrap_server), topic, wanted)), output)
 
 
