@@ -255,7 +255,7 @@ async def live(directory: Path, rounds: Sequence[Sequence[Step]]) -> None:
                         await world.step(step)
                 await world.rest()
                 world.check_rest()
-            for _ in range(2):  # one heartbeat may only say that a shutdown is over
+            for _ in range(3):  # a shutdown waits for the others' heartbeats, then one says that it is over
                 for broker_id in brokers(bench):
                     await bench.run(beat(bench, broker_id))
                     await quiet(bench)
