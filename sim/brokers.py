@@ -129,7 +129,7 @@ class Broker:
         if self.life is Life.HANGING:
             self.life = Life.UP
             self._after(RETRY_MS, self._tick)
-        elif self.life is Life.LEAVING or (self.life is Life.DOWN and self._random.random() < 0.7):
+        elif self.life is Life.LEAVING or (self.life is Life.DOWN and self._random.random() < 0.4):
             self.start()
         elif self.life is Life.UP and self._random.random() < 0.2:
             self.life = Life.DOWN
@@ -158,7 +158,7 @@ class Broker:
             return
         random, marks = self._random, self._world.marks
         session_ms = self._parameters.session_timeout_ms
-        duration_ms = random.choice([0.1, 0.5, 1.2, 3.0]) * session_ms
+        duration_ms = random.choice([0.1, 0.5, 1.2, 3.0, 12.0]) * session_ms
         match random.randrange(4):
             case 0:
                 marks.hit("a broker vanished")

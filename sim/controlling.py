@@ -20,6 +20,7 @@ from raft.core.events import ResignRequested
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
 from sim.agenda import MICROSECONDS_PER_MS
 from sim.invariants.invariant import Violation
+from sim.killing import ProcessKilled
 from statemachine import controller as controller_module
 from statemachine import pages
 from statemachine.applied import Subscriber
@@ -116,6 +117,9 @@ class SimulatedLog:
         """By way of the shell; the process may be killed before."""
         process = self._process
         process.crash_point()
+        if self._random.random() < process.world.append_kill_rate:
+            process.world.marks.hit("the controller was killed between two appends")
+            raise ProcessKilled
         process.stalled_us += self._random.randrange(APPEND_MS_MAX * MICROSECONDS_PER_MS)
         append_id = process.shell.new_id()
         settlement = self._settlements[append_id] = Settlement(process)

@@ -61,6 +61,7 @@ BROKERS: Final = (
     "a partition was altered: INVALID_UPDATE_VERSION",
     "a partition was altered: FENCED_LEADER_EPOCH",
     "a partition was altered: INELIGIBLE_REPLICA",
+    "the controller was killed between two appends",
     "a segment was copied",
     "a segment was deleted",
     "the remote data of a deleted partition was deleted",

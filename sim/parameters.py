@@ -40,6 +40,8 @@ class BrokerParameters:
     balance_interval_seconds: int
     unclean_interval_ms: int
     idle_interval_ms: int
+    append_kill_rate: float
+    """How often a controller's process is killed as it is about to append."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,7 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
         balance_interval_seconds=random.choice([5, 20, 300]),
         unclean_interval_ms=random.choice([2_000, 10_000]),
         idle_interval_ms=random.choice([0, 0, 0, 2_000]),
+        append_kill_rate=random.choice([0.0, 0.0, 0.03]),
     )
     if count == 0 or (count is None and not has_brokers):
         return parameters

@@ -36,6 +36,7 @@ from sim.agenda import Appointment
 from sim.controlling import Controlling
 from sim.database import take_snapshot
 from sim.disk import DIRECTORY, Crash
+from sim.killing import ProcessKilled
 from sim.observation import STATE_MACHINE, AppliedState, Delivery, Step
 from sim.runtime import SimulatedRuntime
 from sim.service import Service
@@ -48,10 +49,6 @@ if TYPE_CHECKING:
     from sim.world import World
 
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
-
-
-class ProcessKilled(BaseException):
-    """Raised at the point where a process is killed; nothing of it runs on."""
 
 
 class _Waiting(NamedTuple):

@@ -57,8 +57,15 @@ def _fewer_faults(seed: int, best: Overrides, outcome: Outcome, say: Say) -> tup
 def _fewer_nodes(seed: int, best: Overrides, outcome: Outcome, say: Say) -> tuple[Overrides, Outcome]:
     smaller = [replace(best, observers=0)] if outcome.parameters.observers else []
     smaller += [replace(best, voters=voters) for voters in (3, 2) if voters < outcome.parameters.voters]
+    if outcome.parameters.brokers is not None:
+        smaller += [replace(best, brokers=count) for count in (0, 1)]
     for overrides in smaller:
-        found = _try(seed, overrides, say, f"{overrides.voters or 'all'} voters, {overrides.observers} observers")
+        found = _try(seed, overrides, say, _nodes(overrides))
         if found is not None:
             best, outcome = overrides, found
     return best, outcome
+
+
+def _nodes(overrides: Overrides) -> str:
+    counts = ((overrides.voters, "voters"), (overrides.observers, "observers"), (overrides.brokers, "brokers"))
+    return ", ".join(f"{'all' if count is None else count} {what}" for count, what in counts)

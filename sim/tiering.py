@@ -7,6 +7,7 @@ begin behind it. What is deleted goes the other way around. Leaders that know li
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 SEGMENT_OFFSETS: Final = 10
 
-SEGMENTS_KEPT: Final = 3
+SEGMENTS_KEPT: Final = 1
 """A leader deletes the oldest segments in remote storage beyond so many."""
 
 REMOVAL_STARTED, REMOVAL_FINISHED = 1, 2
@@ -59,10 +60,14 @@ class Tiering:
         self._broker = broker
         self._storage = storage
         self._random = random
+        self._updates: deque[Operation] = deque(maxlen=4)
+        """The last ones: one whose answer was lost is sent again."""
 
     def act(self) -> None:
         """Do one thing."""
-        if self._broker.led and self._random.random() < 0.8:
+        if self._updates and self._random.random() < 0.2:
+            self._ask(self._random.choice(self._updates), lambda: None)
+        elif self._broker.led and self._random.random() < 0.8:
             key = self._random.choice(sorted(self._broker.led))
             if len(self._finished(key)) > SEGMENTS_KEPT:
                 self._delete_oldest(key)
@@ -130,7 +135,9 @@ class Tiering:
             broker_id=self._broker.broker_id,
             state=state,
         )
-        return Operation(update_remote_log_segment=update)
+        operation = Operation(update_remote_log_segment=update)
+        self._updates.append(operation)
+        return operation
 
     def _remove_partition(self, key: Key) -> None:
         """Its topic is gone: everything that is left of it goes."""

@@ -14,7 +14,8 @@ from unittest import mock
 from raft import snapshot_start
 from raft.core.errors import OutOfSpace
 from raft.storage.segmented_log import SegmentedLog
-from sim.process import Process, ProcessKilled
+from sim.killing import ProcessKilled
+from sim.process import Process
 from snapshot.incoming import IncomingSnapshot
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter

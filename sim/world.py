@@ -95,7 +95,10 @@ class World(Observed):
         ]
         self.brokers: list[Broker] = []
         self.administrator: Administrator | None = None
+        self.append_kill_rate = 0.0
+        """How often a controller's process is killed as it is about to append."""
         if parameters.brokers is not None:
+            self.append_kill_rate = parameters.brokers.append_kill_rate
             others = Random(f"brokers {parameters.seed}")
             self.brokers = [
                 Broker(self, FIRST_BROKER_ID + number, Random(others.random()))
@@ -183,7 +186,8 @@ class World(Observed):
             self.administrator.start()
 
     def calm_users(self) -> None:
-        """Let nobody begin anything new; brokers live on."""
+        """Let nobody begin anything new; brokers live on, and so do controllers."""
+        self.append_kill_rate = 0.0
         for client in self.clients:
             client.stop()
         for broker in self.brokers:

@@ -9,19 +9,25 @@ import pytest
 
 from sim.faults.catalogue import KINDS
 from sim.invariants.catalogue import ALL
-from sim.zoo import snapshot_bugs
+from sim.zoo import controller_bugs, snapshot_bugs
 from sim.zoo.catalogue import NAMES
 from sim.zoo.mutation import MUTATIONS
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "faults.md").read_text()
-SNAPSHOT_BUGS = [name for name in NAMES if MUTATIONS[name].patches.__module__ == snapshot_bugs.__name__]
+SNAPSHOT_BUGS, CONTROLLER_BUGS = (
+    [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
+    for module in (snapshot_bugs, controller_bugs)
+)
+AT_THE_END = {44}
+"""Invariants that are no class of the package: convergence, which is looked at when the faults are over."""
 
 
 def test_it_counts_right() -> None:
     assert f"There are {len(KINDS)} kinds of faults. The {len(ALL)}\n  invariants" in PAGE
     assert f"There are {len(NAMES)}: " in PAGE
     assert f"and these {len(SNAPSHOT_BUGS)} of snapshots" in PAGE
+    assert f"And these {len(CONTROLLER_BUGS)} of the controller" in PAGE
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,8 +44,10 @@ def test_it_lists_every_invariant() -> None:
 
 def test_its_table_of_bugs_is_the_zoos() -> None:
     rows = re.findall(r"^\| (.+) \| (.+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
-    assert [(name, origin) for name, origin, _, _ in rows] == [(name, MUTATIONS[name].origin) for name in SNAPSHOT_BUGS]
-    assert {int(number) for _, _, number, _ in rows} <= {kind.number for kind in ALL}
+    told = [(name, origin) for name, origin, _, _ in rows]
+    assert told == [(name, MUTATIONS[name].origin) for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS)]
+    assert {int(number) for _, _, number, _ in rows} <= {kind.number for kind in ALL} | AT_THE_END
+    assert all(int(seeds) > 0 for _, _, _, seeds in rows)
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[a-z_/]+(?:\.py)?)`", PAGE))))

@@ -15,8 +15,9 @@ from raft.core.types import Epoch, Offset
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
+from sim.killing import ProcessKilled
 from sim.marks import SNAPSHOTS, Marks
-from sim.process import Process, ProcessKilled
+from sim.process import Process
 from sim.work import BEGUN_AT_START, NEEDS_ROOM, Work, watching_work
 from sim.world import World
 from tests.sim.invariants.builders import at
