@@ -25,7 +25,7 @@ from statemachine.pages import Pages
 SLICE_MS: Final = 5.0
 """After so long, operations that came together, and pages, let others have the event loop."""
 
-PAGES_IN_FLIGHT_MAX: Final = 4
+PAGES_IN_FLIGHT_MAX: Final = 10
 """So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
 
 REFUSED_PAUSE_MS: Final = 100

@@ -135,26 +135,28 @@ def changed_partition(before: PartitionRecord, change: PartitionChangeRecord) ->
     after = PartitionRecord()
     after.CopyFrom(before)
     after.partition_epoch += 1
-    if change.HasField("leader"):
-        after.leader = change.leader
-        after.leader_epoch += 1
-    if change.HasField("leader_recovery_state"):
-        after.leader_recovery_state = change.leader_recovery_state
-    for name in _CHANGED_LISTS:
-        if change.HasField(name):
-            del getattr(after, name)[:]
-            getattr(after, name).extend(getattr(change, name).ids)
+    for field, value in change.ListFields():  # only those that are set, and few are
+        name = field.name
+        if name in _CHANGED_LISTS:
+            getattr(after, name)[:] = value.ids
+        elif name == "leader":
+            after.leader = value
+            after.leader_epoch += 1
+        elif name == "leader_recovery_state":
+            after.leader_recovery_state = value
     return after
 
 
-_CHANGED_LISTS: Final = (
-    "replicas",
-    "isr",
-    "removing_replicas",
-    "adding_replicas",
-    "eligible_leader_replicas",
-    "last_known_elr",
-    "directories",
+_CHANGED_LISTS: Final = frozenset(
+    {
+        "replicas",
+        "isr",
+        "removing_replicas",
+        "adding_replicas",
+        "eligible_leader_replicas",
+        "last_known_elr",
+        "directories",
+    }
 )
 
 
