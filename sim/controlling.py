@@ -22,7 +22,7 @@ from sim.agenda import MICROSECONDS_PER_MS
 from sim.invariants.invariant import Violation
 from sim.killing import ProcessKilled
 from statemachine import controller as controller_module
-from statemachine import pages
+from statemachine import page_work, pages
 from statemachine.applied import Subscriber
 from statemachine.controller import Controller
 from statemachine.controller_config import ControllerConfig
@@ -268,6 +268,7 @@ def watching_controllers(world: World) -> Iterator[None]:
         return
     with (
         mock.patch.object(controller_module, "logger", _Complaints(world)),
+        mock.patch.object(page_work, "logger", _Complaints(world)),
         mock.patch.object(pages, "PAGE_PARTITIONS", PAGE_PARTITIONS),
     ):
         yield

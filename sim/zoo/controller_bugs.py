@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +16,10 @@ from sim.zoo.mutation import instead, mutation
 from statemachine import broker_lifecycle, partition_change
 from statemachine.answers import Answers
 from statemachine.changes import Changes
-from statemachine.decisions import Context, Decision
 from statemachine.layer import Layer
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.operations import alter_partition, brokers, remote_log
+from statemachine.page_work import PageWork
 from statemachine.partition_change import Conditions
 from statemachine.state import MetadataState
 
@@ -118,14 +117,23 @@ def drained_early() -> list[Any]:
     return [instead(Layer, "drain", early)]
 
 
-@mutation("a departure is not finished by the next controller", "CT-31", brokers=BROKERS)
-def departure_forgotten() -> list[Any]:
-    """A broker is fenced, and stays in ISRs and leads."""
+@mutation("a broker that is fenced stays in its ISRs", "CT-31", brokers=BROKERS)
+def fenced_stays() -> list[Any]:
+    """Who leads waits for it."""
+    return [instead(broker_lifecycle, "partitions_without", lambda *arguments, **settings: [])]
 
-    def nothing(state: MetadataState, context: Context) -> Iterator[Decision]:
-        return iter(())
 
-    return [instead(statemachine.supervision, "left_behind", nothing)]
+@mutation("pages are given up when the log takes nothing for now", "CT-12", brokers=BROKERS)
+def pages_given_up() -> list[Any]:
+    """A departure ends in the middle, and nobody begins it anew."""
+    next_page = PageWork.next_page
+
+    def hasty(self: PageWork) -> float:
+        if next_page(self):
+            self.drop()
+        return 0.0
+
+    return [instead(PageWork, "next_page", hasty)]
 
 
 @mutation("a broker's epoch stays when it comes back", "KIP-631", brokers=BROKERS)
