@@ -16,7 +16,7 @@ from unittest import mock
 
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.events import ResignRequested
+from raft.core.events import FetchVersionAllowed, ResignRequested
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
 from sim.agenda import MICROSECONDS_PER_MS
 from sim.invariants.invariant import Violation
@@ -26,6 +26,7 @@ from statemachine import page_work, pages
 from statemachine.applied import Subscriber
 from statemachine.controller import Controller
 from statemachine.controller_config import ControllerConfig
+from statemachine.fetch_version import FetchVersionGate, allowed_fetch_version
 
 if TYPE_CHECKING:
     from sim.process import Process
@@ -212,6 +213,11 @@ class Controlling:
                 metadata_max_idle_interval_ms=brokers.idle_interval_ms,
             ),
         )
+        self._machine.subscribe(FetchVersionGate(self._machine, self._allow_fetch_version))
+        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(self._machine)))
+
+    def _allow_fetch_version(self, version: int) -> None:
+        self._process.shell.step(FetchVersionAllowed(version))
 
     def handle(self, operation: Operation, respond: OnAnswer) -> None:
         """A broker or an administrator asks for something."""

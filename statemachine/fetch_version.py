@@ -13,8 +13,8 @@ import structlog
 
 from raft.core.types import LeaderAndEpoch, Offset
 from statemachine import queries
+from statemachine.applied import CommittedMetadata
 from statemachine.features import FETCH_VERSION_18
-from statemachine.store import MetadataStore
 
 VERSION_BEFORE: Final = 17
 """What fetches have below that level."""
@@ -22,7 +22,7 @@ VERSION_BEFORE: Final = 17
 logger = structlog.get_logger(__name__)
 
 
-def allowed_fetch_version(store: MetadataStore) -> int:
+def allowed_fetch_version(store: CommittedMetadata) -> int:
     """The highest version of Fetch at the metadata.version that `store` holds; that of the lowest if it holds none."""
     return 18 if queries.metadata_version(store.reader) >= FETCH_VERSION_18 else VERSION_BEFORE
 
@@ -30,7 +30,7 @@ def allowed_fetch_version(store: MetadataStore) -> int:
 class FetchVersionGate:
     """Tells the log whenever what is applied changes the version: a `Subscriber` of the state machine."""
 
-    def __init__(self, store: MetadataStore, allow: Callable[[int], None]) -> None:
+    def __init__(self, store: CommittedMetadata, allow: Callable[[int], None]) -> None:
         """`allow` is called, on the event loop, when the version is another one than when the gate was made."""
         self._store = store
         self._allow = allow
