@@ -244,6 +244,7 @@ class Controller:
         self.renounce()
         if leader_and_epoch.leader_id != self._log.node_key.node_id:
             return
+        self._overlay.clear()  # of what was asked for while others changed it
         self._epoch = leader_and_epoch.epoch
         logger.info("controller active", epoch=leader_and_epoch.epoch)
         try:

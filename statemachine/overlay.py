@@ -15,6 +15,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.checks import check
 from raft.core.types import Offset
 from statemachine.applied import CommittedMetadata
+from statemachine.cluster_tables import BROKERS, FEATURES
 from statemachine.layer import Layer
 from statemachine.replay import replay
 from statemachine.table import Condition, Key, Page, Table
@@ -25,6 +26,11 @@ R = TypeVar("R")
 
 
 _NOTHING: Final = Layer()
+
+_KEPT: Final = frozenset({BROKERS, FEATURES})
+"""Small tables that each decision asks for, and that seldom change: all of them is kept, committed or not. While this
+controller is active, nothing changes in the store that was not here before."""
+
 _Partitions = Iterable[tuple[Key, PartitionRecord]]
 
 
@@ -39,6 +45,8 @@ class Overlay:
         self._entering = Offset(0)
         self._page: dict[Key, Any] = {}
         """Committed partitions of the page that was found last: who asks for a page mostly changes all of it."""
+        self._kept: dict[Table[Any], dict[Key, Any]] = {}
+        """All of each table in `_KEPT` that was asked for since it changed."""
 
     def __len__(self) -> int:
         """How many uncommitted records and removals it holds."""
@@ -48,6 +56,8 @@ class Overlay:
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """The record with that key."""
+        if table in _KEPT:
+            return self._all_of(table).get(key)
         layer = self._layers.get(table)
         if layer is not None:
             entry = layer.entries.get(key)
@@ -70,6 +80,17 @@ class Overlay:
         self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
+        if table in _KEPT and not prefix and after is None and limit < 0:
+            return iter(list(self._all_of(table).items()))
+        return iter(self._found(table, prefix, after, limit))
+
+    def _all_of(self, table: Table[R]) -> dict[Key, R]:
+        kept = self._kept.get(table)
+        if kept is None:
+            kept = self._kept[table] = dict(self._found(table, (), None, -1))
+        return kept
+
+    def _found(self, table: Table[R], prefix: Key, after: Key | None, limit: int) -> list[tuple[Key, R]]:
         layer = self._layers.get(table) or _NOTHING
         # All at once: a statement that is not finished would keep the database from moving its write-ahead log, and the
         # layer may be changed before somebody asks for the next one.
@@ -79,7 +100,7 @@ class Overlay:
         partitions = self._partitions_removed(table)
         found = merged(stored, layer.behind(prefix, after), layer.entries)
         left = found if partitions is None else (entry for entry in found if not partitions(entry[1]))
-        return iter(list(left if limit < 0 else islice(left, limit)))
+        return list(left if limit < 0 else islice(left, limit))
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
         """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
@@ -142,6 +163,8 @@ class Overlay:
         self._layer(table).remove_all(prefix, self._entering)
 
     def _layer(self, table: Table[Any]) -> Layer:
+        """The layer of a table that is about to change."""
+        self._kept.pop(table, None)
         layer = self._layers.get(table)
         if layer is None:
             layer = self._layers[table] = Layer()
@@ -165,7 +188,8 @@ class Overlay:
             layer.drain(applied_end_offset)
 
     def clear(self) -> None:
-        """Forget everything: it will not be committed by this controller."""
+        """Forget everything: it will not be committed by this controller, or others have changed what lies below."""
+        self._kept.clear()
         self._layers.clear()
         self._page = {}
         self.last_end_offset = Offset(0)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftpb.v1.metadata_pb2 import MetadataRecord
+from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataBatch, MetadataRecord
 from raft.core.types import Offset
+from raft.storage.batch import encode_batch
 from statemachine import table
 from statemachine.overlay import Overlay
 from statemachine.resources import ResourceType
@@ -33,6 +34,7 @@ from tests.statemachine.builders import (
     topic,
 )
 from tests.statemachine.conftest import Bench
+from tests.statemachine.waiting import until
 
 
 def committed(store: MetadataStore) -> tuple[Overlay, MetadataState]:
@@ -186,3 +188,34 @@ def test_a_topic_that_is_made_again_has_none_of_the_partitions_that_are_stored(s
     store.apply([batch(4, [remove_topic(1), topic("again", 1)])])
     overlay.drain(Offset(6))
     assert state.partition(an_id(1), 0) is None
+
+
+async def test_what_was_asked_for_before_is_not_believed_when_a_controller_becomes_active(bench: Bench) -> None:
+    """Brokers and features are kept while they do not change; while others lead, they change without its knowledge."""
+    log = bench.log
+    log.lose_leadership()
+    await until(lambda: not bench.controller.is_active)
+    assert bench.controller.state.brokers() == {}
+    body = MetadataBatch(records=[broker(1)]).SerializeToString()
+    log.batches.append(encode_batch(log.log_end_offset, log.leader_and_epoch.epoch, body, 1, 1))
+    log.feed.advance(log.log_end_offset)
+    await until(lambda: bench.machine.applied_end_offset == log.log_end_offset)
+    log.lead()
+    await bench.lead()
+    assert list(bench.controller.state.brokers()) == [1]
+
+
+def test_brokers_and_features_are_looked_up_again_when_they_change(store: MetadataStore) -> None:
+    overlay, state = committed(store)
+    assert [state.is_active(1), state.features()] == [True, {}]
+    overlay.replay(
+        [
+            broker(1, epoch=5, fenced=True),
+            broker(2),
+            MetadataRecord(feature_level=FeatureLevelRecord(name="metadata.version", level=20)),
+        ],
+        Offset(7),
+    )
+    assert [state.is_active(1), list(state.brokers()), state.metadata_version] == [False, [1, 2], 20]
+    overlay.clear()
+    assert [state.is_active(1), list(state.brokers()), state.features()] == [True, [1], {}]
