@@ -37,7 +37,8 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
         loop.add_signal_handler(number, stop.set)
     console = Console()
     beside = f" and {broker_count} brokers" if broker_count else ""
-    console.print(f"Starting {len(cluster.node_ids)} nodes{beside} in {cluster.directory.path} ...", highlight=False)
+    nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"
+    console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False)
     async with (
         cluster.running(),
         AdminClient(cluster.bootstrap_servers) as client,

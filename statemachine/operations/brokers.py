@@ -37,6 +37,9 @@ from statemachine.operations.topics import repeats
 from statemachine.record_versions import METADATA_VERSION_DIRECTORIES, in_version
 from statemachine.state import MetadataState
 
+BROKERS_SHOWN: Final = 10
+"""So many are named to who asks for one that there is not."""
+
 HOST_LENGTH_MAX: Final = 255
 LISTENER_NAME_LENGTH_MAX: Final = 249
 RACK_LENGTH_MAX: Final = 249
@@ -272,8 +275,11 @@ def registered_broker(state: MetadataState, broker_id: int) -> RegisterBrokerRec
     """The registration of a broker; raises ProtocolError(BROKER_ID_NOT_REGISTERED). It must not be changed."""
     broker = state.broker(broker_id)
     if broker is None:
+        known = list(state.brokers())
+        shown = ", ".join(map(str, known[:BROKERS_SHOWN])) + (" and others" if len(known) > BROKERS_SHOWN else "")
         raise ProtocolError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; register it first"
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"broker {broker_id} is not registered; registered are {shown or 'none'}",
         )
     return broker
 
