@@ -16,15 +16,22 @@ from statemachine.controller_config import ControllerConfig
 from statemachine.topic_tables import PARTITIONS
 from tests.statemachine.builders import alive, assigned, creatable, create, heartbeat, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.hand_time import HandTime
 from tests.statemachine.waiting import until
 
 SESSION_MS = 300
 
 
 @pytest_asyncio.fixture
-async def short(database: Path) -> AsyncIterator[Bench]:
-    """An active controller whose brokers have short sessions."""
-    async with memory_bench(database, config=ControllerConfig(broker_session_timeout_ms=SESSION_MS)) as bench:
+async def time(database: Path) -> HandTime:
+    return HandTime()
+
+
+@pytest_asyncio.fixture
+async def by_hand(database: Path, time: HandTime) -> AsyncIterator[Bench]:
+    """An active controller whose time the test moves."""
+    config = ControllerConfig(broker_session_timeout_ms=SESSION_MS)
+    async with memory_bench(database, config=config, runtime=time) as bench:
         bench.log.lead()
         await bench.lead()
         yield bench
@@ -75,20 +82,20 @@ async def test_ct30_a_heartbeat_that_changes_nothing_writes_nothing(bench: Bench
     assert bench.log.log_end_offset == end_offset
 
 
-async def test_ct30_who_is_silent_is_fenced_and_its_partitions_get_other_leaders(short: Bench) -> None:
-    await with_topic(short, {0: [1, 2, 3], 1: [2, 3, 1], 2: [1, 3, 2]})
-
-    async def keep(*broker_ids: int) -> bool:
-        for broker_id in broker_ids:
-            await short.run(beat(short, broker_id))
-        return brokers(short)[1].fenced
-
-    while not await keep(2, 3):
-        pass
-    await until(lambda: all(1 not in partition.isr for partition in partitions(short)))
-    assert [partition.leader for partition in partitions(short)] == [2, 2, 3]
-    assert [list(partition.isr) for partition in partitions(short)] == [[2, 3], [2, 3], [3, 2]]
-    assert [partition.leader_epoch for partition in partitions(short)] == [1, 0, 1]
+async def test_ct30_who_is_silent_is_fenced_and_its_partitions_get_other_leaders(
+    by_hand: Bench, time: HandTime
+) -> None:
+    await with_topic(by_hand, {0: [1, 2, 3], 1: [2, 3, 1], 2: [1, 3, 2]})
+    for _ in range(2):
+        assert not brokers(by_hand)[1].fenced
+        for broker_id in (2, 3):
+            await by_hand.run(beat(by_hand, broker_id))
+        time.advance(SESSION_MS * 2 / 3)
+    await until(lambda: all(1 not in partition.isr for partition in partitions(by_hand)))
+    assert [broker_id for broker_id, broker in brokers(by_hand).items() if broker.fenced] == [1]
+    assert [partition.leader for partition in partitions(by_hand)] == [2, 2, 3]
+    assert [list(partition.isr) for partition in partitions(by_hand)] == [[2, 3], [2, 3], [3, 2]]
+    assert [partition.leader_epoch for partition in partitions(by_hand)] == [1, 0, 1]
 
 
 async def test_ct31_the_last_one_leaves_no_leader_and_leads_again_when_it_is_back(bench: Bench) -> None:

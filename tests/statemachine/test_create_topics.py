@@ -17,8 +17,6 @@ from tests.statemachine.builders import (
     alteration,
     an_id,
     assigned,
-    batch,
-    broker,
     creatable,
     create,
     delete,
@@ -68,10 +66,7 @@ async def test_a_replicas_directory_is_known_if_its_broker_has_only_one(bench: B
 
 async def test_ct32_fenced_brokers_are_used_last_and_are_not_in_the_isr(bench: Bench) -> None:
     await bench.with_brokers(1)
-    fenced = batch(bench.store.applied_end_offset, [broker(2, fenced=True)])
-    bench.log.batches.append(fenced._batch)
-    bench.log.feed.advance(fenced.end_offset)
-    await bench.machine.wait_applied(fenced.end_offset, 20_000)
+    await bench.done(register(2))  # and no heartbeat
     await bench.done(create(creatable("clicks", 1, 2)))
     described = queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
