@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ import pytest
 from broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog import partition_admin, reassignments
 from kraftlog.partition_admin import PartitionFilter, parse_broker_ids, parse_topics, partition_rows
-from kraftlog.partition_files import read_election, read_reassignment, reassignment_json
+from kraftlog.partition_files import reassignment_json
 from kraftpb.v1.admin_pb2 import Operation
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from statemachine import partition_client
@@ -33,40 +31,14 @@ from statemachine.partition_descriptions import (
     RemoteSegment,
     TopicPartition,
 )
-from statemachine.placement import PlacementBroker
 from tests.kraftlog.commands import Finished, Run, kraftlog
+from tests.kraftlog.partitions import a_partition, an_entry, written
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import TOPIC, an_id
 from tests.statemachine.remote_logs import COPY_FINISHED, segment, update
 
 NOWHERE = "127.0.0.1:1"
 AT_NOWHERE = ("--bootstrap-server", NOWHERE)
-
-
-def a_partition(
-    partition_id: int = 0,
-    *,
-    leader: int = 1,
-    replicas: Sequence[int] = (1, 2),
-    isr: Sequence[int] = (1, 2),
-    adding: Sequence[int] = (),
-    removing: Sequence[int] = (),
-) -> PartitionDescription:
-    return PartitionDescription(
-        partition_id,
-        leader,
-        leader_epoch=4,
-        partition_epoch=5,
-        replicas=tuple(replicas),
-        isr=tuple(isr),
-        adding_replicas=tuple(adding),
-        removing_replicas=tuple(removing),
-    )
-
-
-def written(path: Path, content: object) -> Path:
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return path
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -157,106 +129,6 @@ def test_nobody_there_is_one_line(run: Run, tmp_path: Path) -> None:
         assert run(*arguments, *AT_NOWHERE).is_error(ErrorCode.BROKER_NOT_AVAILABLE, NOWHERE)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_file_for_an_election_is_read(tmp_path: Path) -> None:
-    content = {"partitions": [{"topic": "b", "partition": 1}, {"topic": "a", "partition": 0}]}
-    for written_content in (content, {"version": 1, **content}):
-        file = written(tmp_path / "election.json", written_content)
-        assert read_election(file) == [TopicPartition("b", 1), TopicPartition("a", 0)]
-
-
-def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -> None:
-    replicas = {TopicPartition("b", 0): [3], TopicPartition("a", 10): [2, 1], TopicPartition("a", 9): [1, 2]}
-    content = reassignment_json(replicas)
-    assert content == {
-        "version": 1,
-        "partitions": [
-            {"topic": "a", "partition": 9, "replicas": [1, 2], "log_dirs": ["any", "any"]},
-            {"topic": "a", "partition": 10, "replicas": [2, 1], "log_dirs": ["any", "any"]},
-            {"topic": "b", "partition": 0, "replicas": [3], "log_dirs": ["any"]},
-        ],
-    }
-    assert read_reassignment(written(tmp_path / "moves.json", content)) == replicas
-    for entry in content["partitions"]:
-        del entry["log_dirs"]
-    del content["version"]
-    assert read_reassignment(written(tmp_path / "moves.json", content)) == replicas
-
-
-def an_entry(**changes: Any) -> dict[str, Any]:
-    return {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], **changes}]}
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("", "it is no JSON"),
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
-        ("[]", r"is no object; write \{...\} with \"version\", \"partitions\""),
-        ({}, "there are no partitions"),
-        ({"partitions": {}}, "there are no partitions"),
-        ({"partitions": []}, "there are no partitions"),
-        ({"version": 2, **an_entry()}, "the version is '2'; only 1"),
-        ({"version": True, **an_entry()}, "the version is 'true'; only 1"),
-        ({"partition": [], **an_entry()}, "nothing is known of 'partition'"),
-        (
-            {"throttle": 1000, **an_entry()},
-            "'throttle' asks for a throttle, which kraftlog does not have; leave it out",
-        ),
-        (an_entry(**{"leader.replication.throttled.rate": 5}), "number 1 of the partitions.* asks for a throttle"),
-        (an_entry(replica=[1]), "nothing is known of 'replica'; there can be"),
-        ({"partitions": [5]}, "number 1 of the partitions: '5' is no object"),
-        (an_entry(topic=None), "the topic is missing"),
-        (an_entry(topic=7), "the topic is '7'"),
-        (an_entry(topic="\ud800"), "illegal"),
-        (an_entry(topic="x" * 250), "250 characters"),
-        (an_entry(partition=None), "the partition is missing; write a whole number from 0"),
-        (an_entry(partition="0"), "the partition is"),
-        (an_entry(partition=True), "the partition is 'true'"),
-        (an_entry(partition=-1), "the partition is '-1'"),
-        (an_entry(partition=2**31), "the partition is '2147483648'"),
-        (an_entry(replicas=None), "partition 0 of topic 't': it has no replicas"),
-        (an_entry(replicas=[]), "it has no replicas"),
-        (an_entry(replicas=[1, 1.5]), "the replica is '1.5'"),
-        (an_entry(replicas=[1, 2, 1]), "broker 1 is there more than once"),
-        (an_entry(log_dirs=["any"]), "for each replica, or leave them out"),
-        (an_entry(log_dirs="any"), "for each replica, or leave them out"),
-        (an_entry(log_dirs=["any", "/data"]), 'not moved to the directory .*/data.*; write "any"'),
-        ({"partitions": an_entry()["partitions"] * 2}, "partition 0 of topic 't' is there twice"),
-    ],
-)
-def test_a_file_with_anything_wrong_is_refused_by_its_name(tmp_path: Path, content: object, words: str) -> None:
-    file = written(tmp_path / "moves.json", content)
-    with pytest.raises(ConfigurationError, match=words) as refused:
-        read_reassignment(file)
-    assert str(refused.value).startswith(f"{file}: ")
-
-
-def test_replicas_in_a_file_for_an_election_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing is known of 'replicas'"):
-        read_election(written(tmp_path / "election.json", an_entry()))
-
-
-def test_a_bad_file_is_one_line_before_anybody_is_asked(run: Run, tmp_path: Path) -> None:
-    latin = tmp_path / "latin.json"
-    latin.write_bytes(b'{"partitions": [{"topic": "\xe9"}]}')
-    throttled = written(tmp_path / "throttled.json", {"throttle": 1, **an_entry()})
-    for command in (
-        ("reassign", "execute", "--file"),
-        ("reassign", "verify", "--file"),
-        ("reassign", "cancel", "--file"),
-    ):
-        assert run(*command, throttled, *AT_NOWHERE).is_error(ErrorCode.INVALID_CONFIG, str(throttled), "throttle")
-    elect = ("elect", "--type", "preferred", *AT_NOWHERE, "--path")
-    assert run(*elect, latin).is_error(ErrorCode.INVALID_CONFIG, str(latin), "no JSON")
-    assert run(*elect, tmp_path / "none").is_error(
-        ErrorCode.KAFKA_STORAGE_ERROR, str(tmp_path / "none"), "check the path"
-    )
-
-
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
@@ -331,47 +203,6 @@ def test_a_remote_segment_is_a_row() -> None:
         "CustomMetadata": "0f",
         "TxnIndexEmpty": True,
     }
-
-
-# --- proposals --------------------------------------------------------------------------------------------------------
-
-
-def placed(
-    num_partitions: int, num_replicas: int, brokers: dict[int, PlacementBroker], seed: int = 0
-) -> list[list[int]]:
-    partitions = {
-        TopicPartition("t", partition_id): a_partition(partition_id, replicas=range(90, 90 + num_replicas))
-        for partition_id in range(num_partitions)
-    }
-    return list(reassignments.propose_assignment(partitions, brokers, Random(seed)).values())
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_proposal_spreads_leaders_replicas_and_racks(seed: int) -> None:
-    brokers = {broker_id: PlacementBroker(True, rack="ab"[broker_id % 2]) for broker_id in (1, 2, 3, 4)}
-    assignment = placed(8, 2, brokers, seed)
-    assert Counter(replicas[0] for replicas in assignment) == dict.fromkeys(brokers, 2)
-    assert Counter(broker_id for replicas in assignment for broker_id in replicas) == dict.fromkeys(brokers, 4)
-    assert all({broker_id % 2 for broker_id in replicas} == {0, 1} for replicas in assignment)
-
-
-def test_a_proposal_uses_a_fenced_broker_only_where_the_others_are_too_few() -> None:
-    brokers = {1: PlacementBroker(True), 2: PlacementBroker(False), 3: PlacementBroker(True)}
-    assert {frozenset(replicas) for replicas in placed(4, 2, brokers)} == {frozenset({1, 3})}
-    assert all(replicas[2] == 2 for replicas in placed(4, 3, brokers))
-
-
-def test_a_proposal_keeps_the_number_of_replicas_that_a_reassignment_leads_to() -> None:
-    partitions = {TopicPartition("t", 0): a_partition(replicas=[3, 1, 2], adding=[3], removing=[1, 2])}
-    brokers = {1: PlacementBroker(True), 2: PlacementBroker(True)}
-    assert len(reassignments.propose_assignment(partitions, brokers, Random(0))[TopicPartition("t", 0)]) == 1
-
-
-def test_brokers_that_are_too_few_or_all_fenced_are_refused() -> None:
-    with pytest.raises(ProtocolError, match=r"partition 0 of topic 't' has 2 replicas, .* only 7; name 2 or more"):
-        placed(1, 2, {7: PlacementBroker(True)})
-    with pytest.raises(ProtocolError, match="each of the brokers 7, 8 is fenced or shutting down; start one"):
-        placed(1, 2, {7: PlacementBroker(False), 8: PlacementBroker(False)})
 
 
 # --- what comes of it -------------------------------------------------------------------------------------------------
