@@ -384,3 +384,26 @@ def an_entry_without_id(entry: AccessControlEntryRecord) -> bytes:
     bare.CopyFrom(entry)
     bare.ClearField("id")
     return bare.SerializeToString()
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_an_entry_that_was_removed_is_made_anew(is_committed: bool) -> None:
+    """It is looked up by what it says; what is removed and not committed yet is not there either."""
+    entry = an_entry(1)
+    state = committed(entry)
+    removal, _ = delete_acls(state, DeleteAclsRequest(filters=[a_filter({})]))
+    assert len(removal) == 1
+    if is_committed:
+        state.commit(*removal)
+    else:
+        state.append(removal)
+    records, _ = create_acls(state, CreateAclsRequest(entries=[entry]), Random(1))
+    assert len(records) == 1
+
+
+def test_an_entry_that_says_something_else_now_is_found_by_that() -> None:
+    before, after = an_entry(1, host="10.0.0.1"), an_entry(1, host="10.0.0.2")
+    state = committed(before).append([MetadataRecord(access_control_entry=after)])
+    found = state.acl_like(after)
+    assert found is not None and found.id == after.id
+    assert state.acl_like(before) is None
