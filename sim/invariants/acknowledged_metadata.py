@@ -26,6 +26,7 @@ class AcknowledgedMetadata(Invariant):
     number = 58
     title = "the log has what the controller acknowledged"
     source = "(own); CT-10"
+    is_about_brokers = True
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

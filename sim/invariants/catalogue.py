@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from sim.invariants.acknowledged_metadata import AcknowledgedMetadata
 from sim.invariants.bounds import Bounds
@@ -93,23 +94,49 @@ ALL: Final[tuple[type[Invariant], ...]] = (
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 
+STEP_FIELDS: Final = ("disk_changed", "started", "events", "actions", "replies", "deliveries")
+"""What steps are told apart by, of which an invariant may name some in `looks_at`."""
+
+_Kind: TypeAlias = tuple[bool, bool, bool, bool, bool, bool, bool]
+
 
 class Checker:
-    """Runs every invariant after every step."""
+    """Runs every invariant after every step that it has something to look at in."""
 
-    def __init__(self, world: Observed) -> None:
-        self._invariants = [invariant(world) for invariant in ALL]
-        self._after_step = [invariant.after_step for invariant in self._invariants]
+    def __init__(self, world: Observed, kinds: Sequence[type[Invariant]] = ALL) -> None:
+        self._world = world
+        self._invariants = [kind(world) for kind in kinds]
+        self._by_kind: dict[_Kind, list[Callable[[Step], None]]] = {}
         self.checks = 0
         """How often an invariant was checked."""
 
     def after_step(self, step: Step) -> None:
-        """Check all of them. Raises Violation."""
-        for check in self._after_step:
+        """Check all that look at such a step. Raises Violation."""
+        kind = (
+            bool(self._world.brokers),
+            step.disk_changed,
+            step.started,
+            not step.events,
+            not step.actions,
+            not step.replies,
+            not step.deliveries,
+        )
+        checks = self._by_kind.get(kind)
+        if checks is None:
+            checks = self._by_kind[kind] = self._checks_of(step)
+        for check in checks:
             check(step)
-        self.checks += len(self._after_step)
+        self.checks += len(checks)
 
     def at_end(self) -> None:
         """Check all of them once more, at the end of a run. Raises Violation."""
         for invariant in self._invariants:
             invariant.at_end()
+
+    def _checks_of(self, step: Step) -> list[Callable[[Step], None]]:
+        return [
+            invariant.after_step
+            for invariant in self._invariants
+            if (self._world.brokers or not invariant.is_about_brokers)
+            and (not invariant.looks_at or any(getattr(step, name) for name in invariant.looks_at))
+        ]

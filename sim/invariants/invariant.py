@@ -22,6 +22,10 @@ class Invariant:
     title: ClassVar[str]
     source: ClassVar[str]
     """Where the rule is from: a paper, another system's checker, a bug."""
+    looks_at: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a step. It is run after steps in which one of these is set, or after every step if none is named."""
+    is_about_brokers: ClassVar[bool] = False
+    """It is run only if there are brokers."""
 
     def __init__(self, world: Observed) -> None:
         self.world = world

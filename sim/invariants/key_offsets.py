@@ -17,6 +17,7 @@ class KeyOffsets(Invariant):
     number = 28
     title = "a key's last write never goes back"
     source = "openraft sm_monotonic"
+    looks_at = frozenset({"deliveries"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -28,6 +28,7 @@ class ListenerContract(Invariant):
     number = 32
     title = "listeners are told in order"
     source = "Kafka RaftClient.Listener"
+    looks_at = frozenset({"deliveries", "started"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

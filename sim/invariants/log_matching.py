@@ -25,6 +25,7 @@ class LogMatching(Invariant):
     number = 3
     title = "logs match"
     source = "Raft, 5.3; Kafka's simulation test, openraft"
+    looks_at = frozenset({"disk_changed"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -32,8 +33,6 @@ class LogMatching(Invariant):
 
     def after_step(self, step: Step) -> None:
         """Compare the batches that are new on the disk."""
-        if not step.disk_changed:
-            return
         log = step.node.durable_log
         for index in range(log.first_changed, len(log.batches)):
             batch = log.batches[index]

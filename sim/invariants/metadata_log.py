@@ -18,12 +18,11 @@ class MetadataMakesSense(Invariant):
     number = 54
     title = "what is committed makes sense"
     source = "Kafka, replay of records (CT-02)"
+    is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
         """Take in what has been committed since."""
         world = self.world
-        if not world.brokers:
-            return
         world.metadata_changes.clear()
         for batch in world.committed[len(world.metadata_log) :]:
             batch_taken = taken(batch)

@@ -24,6 +24,8 @@ class RowsAreTheLog(Invariant):
     number = 57
     title = "the tables say what the log does"
     source = "(own); etcd #13766, KAFKA-14275"
+    looks_at = frozenset({"deliveries"})
+    is_about_brokers = True
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -31,8 +33,6 @@ class RowsAreTheLog(Invariant):
 
     def after_step(self, step: Step) -> None:
         """Now and then, look at a node that has applied something."""
-        if not self.world.brokers or not step.deliveries:
-            return
         self._until_look -= 1
         if self._until_look <= 0 and self._look(step.node.node_id):
             self._until_look = STEPS_BETWEEN_LOOKS

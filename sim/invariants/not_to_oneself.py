@@ -16,11 +16,12 @@ class NotToOneself(Invariant):
     number = 51
     title = "nobody asks itself"
     source = "our own; RF-62"
+    looks_at = frozenset({"actions"})
 
     def after_step(self, step: Step) -> None:
         """Look where requests go."""
         replica = step.node.replica
-        if replica is None or not step.actions:
+        if replica is None:
             return
         own = replica._context.endpoint
         for action in step.actions:

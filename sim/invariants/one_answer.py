@@ -14,6 +14,7 @@ class OneAnswer(Invariant):
     number = 49
     title = "each request has one answer"
     source = "our own"
+    looks_at = frozenset({"actions", "events"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -21,8 +22,6 @@ class OneAnswer(Invariant):
 
     def after_step(self, step: Step) -> None:
         """Follow requests and answers."""
-        if not step.events and not step.actions:
-            return
         node = step.node
         life, waiting = self._open.get(node.node_id, (node.life, set()))
         if life != node.life:

@@ -17,11 +17,12 @@ class OneFetch(Invariant):
     number = 21
     title = "one fetch at a time"
     source = "Kafka, RequestManager"
+    looks_at = frozenset({"actions"})
 
     def after_step(self, step: Step) -> None:
         """Count the fetches whose answers would be taken."""
         replica = step.node.replica
-        if replica is None or not step.actions:
+        if replica is None:
             return
         under_way = [
             pending.correlation_id

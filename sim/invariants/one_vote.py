@@ -18,6 +18,7 @@ class OneVote(Invariant):
     number = 2
     title = "one vote an epoch"
     source = "Raft, 5.2; openraft MonotonicVote"
+    looks_at = frozenset({"disk_changed", "replies"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

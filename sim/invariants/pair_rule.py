@@ -18,11 +18,10 @@ class PairRule(Invariant):
     number = 23
     title = "what is on the disk is what was written"
     source = "TigerBeetle, TIGER_STYLE"
+    looks_at = frozenset({"disk_changed"})
 
     def after_step(self, step: Step) -> None:
         """Decode and compare what is new."""
-        if not step.disk_changed:
-            return
         node = step.node
         log = node.durable_log
         for batch in log.batches[log.first_changed :]:

@@ -21,6 +21,7 @@ class PartitionStates(Invariant):
     number = 39
     title = "partitions are sound"
     source = "KIP-966; JV966"
+    is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
         """Look at partitions that have changed."""
@@ -70,6 +71,7 @@ class PartitionEpochs(Invariant):
     number = 55
     title = "epochs of partitions go up"
     source = "CT-01, CT-03, CT-53"
+    is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
         """Look at partitions that have changed."""
@@ -101,6 +103,7 @@ class BrokerEpochs(Invariant):
     number = 56
     title = "epochs of brokers go up"
     source = "KIP-631; CT-30"
+    is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
         """Look at brokers that have changed."""

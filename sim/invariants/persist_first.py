@@ -31,6 +31,7 @@ class PersistFirst(Invariant):
     number = 50
     title = "an epoch is durable before it is told"
     source = "Raft, figure 2; RF-11"
+    looks_at = frozenset({"actions", "started"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -16,6 +16,7 @@ class StateMachineSafety(Invariant):
     number = 26
     title = "state machines agree"
     source = "Raft, 5.4.3; TigerBeetle's storage checker, etcd HashKV"
+    looks_at = frozenset({"deliveries", "started"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -24,7 +25,7 @@ class StateMachineSafety(Invariant):
     def after_step(self, step: Step) -> None:
         """Compare the digest with the first one seen at that offset."""
         applied = step.node.applied
-        if applied is None or step.node.has_diverged or (not step.deliveries and not step.started):
+        if applied is None or step.node.has_diverged:
             return
         first = self._digests.setdefault(applied.end_offset, applied.digest)
         if first != applied.digest:
@@ -44,6 +45,7 @@ class AppliedOnce(Invariant):
     number = 27
     title = "each record is applied once, in order"
     source = "etcd #13766"
+    looks_at = frozenset({"deliveries", "started"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

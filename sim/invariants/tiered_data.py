@@ -21,6 +21,7 @@ class TieredData(Invariant):
     number = 42
     title = "remote data is there as long as it is counted on"
     source = "KIP-405; TS-47, TS-49"
+    is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
         """Look at what came and went."""

@@ -54,6 +54,7 @@ class LeaderNeverCuts(Invariant):
     number = 19
     title = "a leader does not cut its log"
     source = "Raft, leader append-only; Kafka LeaderNeverLoadSnapshot"
+    looks_at = frozenset({"actions"})
 
     def after_step(self, step: Step) -> None:
         """Look at a leader's orders."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import sim.invariants
 from raft.core.actions import PersistElectionState, Reply
 from raft.core.events import RequestReceived
-from sim.invariants.catalogue import ALL, Checker
+from sim.invariants.catalogue import ALL, STEP_FIELDS, Checker
 from sim.invariants.committed_immutable import CommittedImmutable
 from sim.invariants.invariant import Invariant, Violation
+from sim.observation import Observed, Step
 from tests.raft.core.builders import election_state, fetch, replica, vote, vote_response
 from tests.raft.storage.builders import data_batch
 from tests.sim.invariants.builders import Cluster, batches, send
@@ -70,13 +72,55 @@ def test_each_takes_the_end_of_a_process_and_the_next_one(kind: type[Invariant])
     invariant.after_step(step)
 
 
-def test_the_checker_runs_and_counts_all() -> None:
+@pytest.mark.parametrize("kind", ALL)
+def test_each_looks_at_what_steps_are_told_apart_by(kind: type[Invariant]) -> None:
+    assert kind.looks_at <= set(STEP_FIELDS)
+
+
+def stand_in(looks_at: set[str], *, is_about_brokers: bool = False) -> Any:
+    """A kind of invariant that counts how often it was run. No subclass: those must all be in the catalogue."""
+
+    class StandIn:
+        runs = 0
+
+        def __init__(self, world: Observed) -> None:
+            pass
+
+        def after_step(self, step: Step) -> None:
+            type(self).runs += 1
+
+    StandIn.looks_at = looks_at  # type: ignore[attr-defined]
+    StandIn.is_about_brokers = is_about_brokers  # type: ignore[attr-defined]
+    return StandIn
+
+
+@pytest.mark.parametrize("name", STEP_FIELDS)
+def test_the_checker_runs_what_looks_at_a_step_and_counts_it(name: str) -> None:
     cluster = real_node()
-    checker = Checker(cluster)
-    for _ in range(3):
-        checker.after_step(cluster.step(1))
+    always, looking, elsewhere = stand_in(set()), stand_in({name}), stand_in(set(STEP_FIELDS) - {name})
+    checker = Checker(cluster, [always, looking, elsewhere])
+    for is_set in (True, False, True, False):
+        step = cluster.step(1)
+        setattr(step, name, is_set if isinstance(getattr(step, name), bool) else [object()] * is_set)
+        checker.after_step(step)
+    assert (always.runs, looking.runs, elsewhere.runs, checker.checks) == (4, 2, 0, 6)
+
+
+def test_what_is_about_brokers_is_run_once_there_are_some() -> None:
+    cluster = real_node()
+    kind = stand_in(set(), is_about_brokers=True)
+    checker = Checker(cluster, [kind])
+    checker.after_step(cluster.step(1))
+    assert kind.runs == 0
+    cluster.brokers = [cast(Any, object())]
+    checker.after_step(cluster.step(1))
+    assert kind.runs == 1
+
+
+def test_the_checker_runs_all_of_them_at_the_end() -> None:
+    checker = Checker(real_node())
+    checker.after_step(real_node().step(1))
     checker.at_end()
-    assert checker.checks == 3 * len(ALL)
 
 
 def test_the_checker_says_what_is_violated() -> None:

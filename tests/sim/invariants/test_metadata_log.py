@@ -13,9 +13,8 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataUpdateRecord,
     RemoveTopicRecord,
 )
-from sim.invariants.metadata_log import MetadataMakesSense
 from sim.plain_metadata import Partition
-from tests.sim.invariants.builders import Cluster, violates, write_of
+from tests.sim.invariants.builders import violates
 from tests.sim.invariants.metadata import KEY, TOPIC_ID, MetadataCluster, change, fenced, partition, register, topic
 
 
@@ -94,10 +93,3 @@ def test_segments_go_from_state_to_state() -> None:
     cluster.records(segment(2))
     with violates(cluster.log_keeper):
         cluster.records(segment(1))
-
-
-def test_without_brokers_there_is_nothing_to_do() -> None:
-    cluster = Cluster()
-    cluster.commit(write_of(0, "a"))
-    MetadataMakesSense(cluster).after_step(cluster.step(1))
-    assert cluster.metadata_log == []
