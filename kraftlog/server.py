@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,9 @@ SERVICES: Final = (
     snapshot_pb2.DESCRIPTOR.services_by_name["SnapshotService"].full_name,
 )
 
+SWITCH_INTERVAL_SECONDS: Final = 0.0005
+"""While a thread applies much, the event loop gets the interpreter back after so long, each time it has read SQLite."""
+
 logger = structlog.get_logger(__name__)
 
 
@@ -52,11 +56,12 @@ async def serve(
     watchers: Sequence[Watcher] = (),
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Run the node until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
+    """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
     `watchers` are told what each commit changes in the metadata. `ready` is called when the node answers. Raises
     DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from kraftlog.cli.options import path_argument
 from kraftlog.cli.output import say
-
-SWITCH_INTERVAL_SECONDS: Final = 0.0005
-"""While a thread applies much, the event loop gets the interpreter back after so long, each time it has read SQLite."""
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", parser=path_argument, metavar="FILE", help="The node's TOML file.")
@@ -75,7 +72,6 @@ def start_node(
         say(f"node {loaded.node_id} ({role}) listens on {loaded.listener}, its data is in {loaded.directory}")
         sys.stdout.flush()
 
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     uvloop.run(serve(loaded, ready=ready))
 
 
