@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Final
 
 import structlog
 
+from raft.answers import Answers
 from raft.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
 from raft.core.actions import (
     Action,
@@ -58,13 +58,7 @@ from raft.core.events import (
     TimePassed,
 )
 from raft.core.log import LogState
-from raft.core.messages import (
-    DescribeQuorumResponse,
-    FetchResponse,
-    FetchSnapshotResponse,
-    LogRange,
-    SnapshotRange,
-)
+from raft.core.messages import FetchResponse
 from raft.core.replica import Replica
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.flusher import Flusher
@@ -149,6 +143,12 @@ class Shell:
             on_advanced=lambda start: self.step(LogStartAdvanced(start)),
             on_fatal=self._fatal,
         )
+        self._answers = Answers(
+            log, self.snapshots, self.log_start.holders, runtime, outlet, on_handed_over=self._check_shutdown
+        )
+        self._committed_end_offset = Offset(0)
+        self._listeners_are_woken = False
+        """By what is being carried out: there is more that is committed."""
         self._actions: deque[Action] = deque()
         self._persisting = False
         self._unwritten = UnwrittenAppends()
@@ -171,6 +171,7 @@ class Shell:
     def close(self) -> None:
         """Stop at once: no events, no actions, no timers."""
         self._closed = True
+        self._answers.close()
         for timer in (self._timer, self._marker_timer):
             if timer is not None:
                 timer.cancel()
@@ -267,7 +268,8 @@ class Shell:
 
     def _check_shutdown(self) -> None:
         """The replica may go when what it ordered last, such as a granted vote, has left as well."""
-        if self.replica.is_shutdown_complete and not self._actions and not self._persisting:
+        has_left = not self._actions and not self._persisting and not self._answers.are_waiting
+        if self.replica.is_shutdown_complete and has_left:
             self._outlet.shutdown_complete()
 
     def _write_appends(self) -> None:
@@ -342,7 +344,8 @@ class Shell:
             action = self._actions.popleft()
             match action:
                 case Reply():
-                    self._reply(action)
+                    is_all_committed = self.replica.high_watermark == self.log.log_end_offset
+                    self._answers.give(action, is_all_committed=is_all_committed)
                 case AppendRecords(base_offset, epoch, body, record_count):
                     batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
                     self.log.append((batch,))
@@ -386,26 +389,8 @@ class Shell:
                     self._persist(state)
                 case FenceStateMachine(expected, own):
                     self._outlet.state_diverged(expected, own)
-
-    def _reply(self, reply: Reply) -> None:
-        records = b""
-        response = reply.response
-        if isinstance(response, FetchResponse) and isinstance(response.records, LogRange):
-            records = self.log.read(response.records.start_offset, response.records.max_bytes)
-        elif isinstance(response, FetchSnapshotResponse) and isinstance(response.data, SnapshotRange):
-            self._reply_with_snapshot(reply.request_id, response, response.data)
-            return
-        elif isinstance(response, DescribeQuorumResponse):
-            response = replace(response, log_start_holders=self.log_start.holders())
-        self._outlet.reply(reply.request_id, response, records)
-
-    def _reply_with_snapshot(self, request_id: int, response: FetchSnapshotResponse, wanted: SnapshotRange) -> None:
-        def respond(error: ErrorCode, size: int, data: bytes) -> None:
-            if not self._closed:
-                answer = replace(response, error=error, size=size, data=data)
-                self._outlet.reply(request_id, answer, data)
-
-        self.snapshots.read(response.snapshot_id, wanted.position, wanted.max_bytes, respond)
+        self._answers.release(listeners_are_woken=self._listeners_are_woken)
+        self._listeners_are_woken = False
 
     def _appended(self, attempt: int) -> Callable[[int], None]:
         return lambda position: self.step(SnapshotAppended(attempt, position))
@@ -417,7 +402,11 @@ class Shell:
         return lambda: self.step(SnapshotRefused(attempt))
 
     def _say_committed(self) -> None:
-        self._outlet.committed(min(self.replica.high_watermark, self.log.flushed_end_offset))
+        committed_end_offset = min(self.replica.high_watermark, self.log.flushed_end_offset)
+        if committed_end_offset > self._committed_end_offset:
+            self._committed_end_offset = committed_end_offset
+            self._listeners_are_woken = True
+        self._outlet.committed(committed_end_offset)
 
     def _persist(self, state: ElectionState) -> None:
         self._persisting = True

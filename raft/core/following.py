@@ -260,7 +260,9 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
             return False
         context.log.append_batches(batches)
         context.order(AppendBatches(batches))
-        if context.is_voter:
+        # An observer flushes after it has fetched on, so that both go on at once; but first when it has all that is
+        # committed, for which its listeners wait.
+        if context.is_voter or response.high_watermark <= context.log.end_offset:
             order_flush(context)
     elif not response.is_without_room:
         state.leader_end_offset = request.fetch_offset

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from raft.core.messages import FetchRequest
-from raft.core.types import NodeId, Offset
 
 STALE_DEADLINES_MAX: Final = 64
 """Deadlines of fetches that are no longer parked are swept out when they are this many and half of all."""
@@ -68,21 +67,9 @@ class Purgatory:
         self._deadlines.clear()
         return fetches
 
-    def take_below(self, log_end_offset: Offset, node_ids: Container[NodeId] | None = None) -> list[ParkedFetch]:
-        """The fetches for which there is data now, those below the log end offset; of these nodes only, if named."""
-        fetches = [
-            fetch
-            for fetch in self._parked.values()
-            if fetch.request.fetch_offset < log_end_offset
-            and (node_ids is None or ((key := fetch.request.replica_key) is not None and key.node_id in node_ids))
-        ]
-        for fetch in fetches:
-            del self._parked[fetch.request_id]
-        return fetches
-
-    def take_behind(self, high_watermark: Offset) -> list[ParkedFetch]:
-        """The fetches of replicas that know a lower high watermark."""
-        fetches = [fetch for fetch in self._parked.values() if fetch.request.high_watermark < high_watermark]
+    def take_if(self, is_wanted: Callable[[FetchRequest], bool]) -> list[ParkedFetch]:
+        """The fetches whose requests are wanted."""
+        fetches = [fetch for fetch in self._parked.values() if is_wanted(fetch.request)]
         for fetch in fetches:
             del self._parked[fetch.request_id]
         return fetches

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from raft.core import divergence, downloading, elections, following, leading, serving
-from raft.core.actions import Action, AdvanceHighWatermark
+from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
 from raft.core.context import Context
@@ -359,7 +359,7 @@ class Replica:
         context.log.flushed(end_offset)
         if leading.advance_high_watermark(context):
             serving.release_behind(context)
-            context.order(AdvanceHighWatermark(context.high_watermark))
+            leading.announce_high_watermark(context)
 
     def _on_shutdown_requested(self) -> None:
         context = self._context
@@ -386,10 +386,10 @@ class Replica:
         if has_new_data:
             # The shell hands answers to the network in this order: voters get the batch before the leader's own
             # flush begins, observers after it, so that they do not compete with the voters for the processor.
-            serving.release_with_data(context, voters_only=True)
+            serving.release_voters(context)
         leading.order_flush(context)
         if has_new_data:
-            serving.release_with_data(context)
+            serving.release_unaware(context)
         self._check_shutdown()
 
     def _check_shutdown(self) -> None:

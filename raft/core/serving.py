@@ -18,7 +18,7 @@ from raft.core.messages import (
 )
 from raft.core.purgatory import ParkedFetch
 from raft.core.states import Leader, ReplicaProgress
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, ReplicaKey
+from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, ReplicaKey
 from raft.core.validation import refuse_leader_request
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -51,11 +51,33 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
         leader.purgatory.park(ParkedFetch(request_id, request, context.now_ms + request.max_wait_ms))
 
 
-def release_with_data(context: Context, *, voters_only: bool = False) -> None:
-    """The log end offset moved: answer the parked fetches below it, or only those of voters, whose fetches commit."""
+def release_voters(context: Context) -> None:
+    """The log end offset moved: answer the parked fetches of voters, whose next ones commit what is new."""
     leader = context.state
     if isinstance(leader, Leader):
-        fetches = leader.purgatory.take_below(context.log.end_offset, leader.voters if voters_only else None)
+        voters, end_offset = leader.voters, context.log.end_offset
+        fetches = leader.purgatory.take_if(
+            lambda request: (
+                request.fetch_offset < end_offset
+                and request.replica_key is not None
+                and request.replica_key.node_id in voters
+            )
+        )
+        _answer(context, leader, fetches)
+
+
+def release_unaware(context: Context) -> None:
+    """The log end offset moved: answer the parked fetches that say no high watermark, as versions below 18 do.
+
+    An observer that says its own is answered when that moves, with what is committed by then. Nothing commits by it:
+    two answers for every append would only take the processor from those by whom it does.
+    """
+    leader = context.state
+    if isinstance(leader, Leader):
+        end_offset = context.log.end_offset
+        fetches = leader.purgatory.take_if(
+            lambda request: request.fetch_offset < end_offset and request.high_watermark == HIGH_WATERMARK_NOT_SENT
+        )
         _answer(context, leader, fetches)
 
 
@@ -66,7 +88,8 @@ def release_behind(context: Context) -> None:
     """
     leader = context.state
     if isinstance(leader, Leader):
-        _answer(context, leader, leader.purgatory.take_behind(leader.high_watermark))
+        high_watermark = leader.high_watermark
+        _answer(context, leader, leader.purgatory.take_if(lambda request: request.high_watermark < high_watermark))
 
 
 def release_expired(context: Context) -> None:

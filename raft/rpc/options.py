@@ -14,6 +14,10 @@ _COMMON: Final = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # gRPC's probe of the bandwidth sends a ping for what arrives, which a small message feels; a window for a large one
+    # is there from the start instead.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
 )
 
 CHANNEL_OPTIONS: Final = (

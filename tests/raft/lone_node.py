@@ -74,7 +74,11 @@ class LoneNode:
     def run(self) -> None:
         """Until nothing is left to do. Raises what was fatal."""
         while self._ready:
-            self._ready.popleft()()
+            self.run_one()
+
+    def run_one(self) -> None:
+        """What is next. Raises what was fatal."""
+        self._ready.popleft()()
 
     def append(self, *records: bytes) -> int:
         """Append one batch; the id under which `settled` will have its outcome."""

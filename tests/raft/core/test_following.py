@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raft.core.actions import AppendBatches, FlushLog, Send
+from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, Send
 from raft.core.errors import ErrorCode
 from raft.core.events import FetchVersionAllowed, LogFlushed, TimePassed
 from raft.core.messages import FetchRequest, FetchSnapshotResponse, LogRange
@@ -121,10 +121,17 @@ def test_rf54_a_voter_that_starts_with_an_unflushed_log_flushes_it_first() -> No
     assert fetch_request(the_fetch(harness)).fetch_offset == 5
 
 
-def test_rf54_an_observer_fetches_again_at_once() -> None:
+@pytest.mark.parametrize(
+    ("high_watermark", "expected"),
+    [(4, [AppendBatches, Send, FlushLog]), (3, [AppendBatches, FlushLog, Send]), (2, [AppendBatches, FlushLog, Send])],
+)
+def test_rf54_an_observer_fetches_on_before_it_flushes_while_more_is_committed(
+    high_watermark: int, expected: list[type[Action]]
+) -> None:
     harness = follower(observer=True)
-    actions = harness.answer(the_fetch(harness), fetch_response(2, 1, batch(0, 3, 1)))
-    assert kinds(actions) == [AppendBatches, Send, FlushLog]
+    response = fetch_response(2, 1, batch(0, 3, 1), high_watermark=high_watermark)
+    actions = [a for a in harness.answer(the_fetch(harness), response) if not isinstance(a, AdvanceHighWatermark)]
+    assert kinds(actions) == expected
     assert fetch_request(the_fetch(harness)).fetch_offset == 3
 
 

@@ -7,7 +7,7 @@ import pytest
 from raft.core.actions import AdvanceHighWatermark, AppendRecords, CompleteAppend, FailAppend, FlushLog, Reply
 from raft.core.errors import ErrorCode
 from raft.core.events import LogFlushed, RequestCancelled, ResignRequested
-from raft.core.messages import LogRange
+from raft.core.messages import FetchResponse, LogRange
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, Offset
 from tests.raft.core.builders import Harness, fetch, of_type, vote
 from tests.raft.core.fetching import END, EPOCH, append, committed_leader, fetch_replies, kinds, leader, point
@@ -127,15 +127,41 @@ def test_pk02_the_high_watermark_completes_every_fetch_that_is_behind_in_the_ord
     assert request_ids == sorted(request_ids)
 
 
-def test_pk02_an_append_answers_voters_before_the_flush_and_observers_after_it() -> None:
+def test_pk02_an_append_answers_voters_before_the_flush_and_observers_when_it_is_committed() -> None:
     harness = committed_leader()
     for sender_id in (9, 3):
         harness.ask(fetch(sender_id, EPOCH, END, EPOCH, high_watermark=END))
     observers_request_id = harness._next_request_id - 1
-    actions = append(harness)
-    assert kinds(actions) == [AppendRecords, Reply, FlushLog, Reply]
-    assert isinstance(actions[3], Reply)
-    assert actions[3].request_id == observers_request_id
+    assert kinds(append(harness)) == [AppendRecords, Reply, FlushLog]
+    harness.flush()
+    actions = harness.deliver(fetch(3, EPOCH, END + 1, EPOCH, high_watermark=END))
+    assert kinds(actions) == [CompleteAppend, Reply, AdvanceHighWatermark, Reply]
+    answer = actions[1]
+    assert isinstance(answer, Reply) and isinstance(answer.response, FetchResponse)
+    assert answer.request_id == observers_request_id
+    assert answer.response.high_watermark == END + 1
+    assert isinstance(answer.response.records, LogRange) and answer.response.records.start_offset == END
+
+
+def test_pk02_an_observer_that_says_no_high_watermark_is_answered_as_soon_as_there_is_data() -> None:
+    harness = committed_leader()
+    harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=HIGH_WATERMARK_NOT_SENT))
+    assert kinds(append(harness)) == [AppendRecords, FlushLog, Reply]
+
+
+def test_pk01_an_observer_that_asks_for_what_is_not_committed_yet_gets_it_at_once() -> None:
+    harness = committed_leader()
+    append(harness)
+    answer = harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=END))
+    assert isinstance(answer.records, LogRange)
+
+
+def test_pk02_an_observer_gets_what_is_never_committed_when_its_wait_is_over() -> None:
+    harness = committed_leader()
+    harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=END))
+    append(harness)
+    (response,) = fetch_replies(harness.advance(500))
+    assert isinstance(response.records, LogRange)
 
 
 def test_pk02_a_fetch_whose_wait_is_over_is_answered_without_error_and_empty() -> None:

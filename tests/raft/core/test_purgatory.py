@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raft.core.messages import FetchRequest
 from raft.core.purgatory import ParkedFetch, Purgatory
-from raft.core.types import Offset
 from tests.raft.core.builders import fetch
 
 
@@ -41,10 +41,10 @@ def test_all_are_taken_in_the_order_of_arrival() -> None:
     assert made.take_all() == []
 
 
-def test_those_below_an_offset_are_taken_and_the_others_stay() -> None:
+def test_those_that_are_wanted_are_taken_and_the_others_stay() -> None:
     made = purgatory(parked(1, fetch_offset=5), parked(2, fetch_offset=6), parked(3, fetch_offset=5))
-    assert made.take_below(Offset(5)) == []
-    assert request_ids(made.take_below(Offset(6))) == [1, 3]
+    assert made.take_if(lambda request: request.fetch_offset < 5) == []
+    assert request_ids(made.take_if(lambda request: request.fetch_offset < 6)) == [1, 3]
     assert request_ids(made.take_all()) == [2]
 
 
@@ -77,7 +77,6 @@ OPERATIONS = st.lists(
         st.tuples(st.just("forget"), st.integers(0, 30), st.just(0)),
         st.tuples(st.just("below"), st.integers(0, 6), st.just(0)),
         st.tuples(st.just("expire"), st.integers(0, 50), st.just(0)),
-        st.tuples(st.just("behind"), st.integers(-1, 6), st.just(0)),
         st.tuples(st.just("all"), st.just(0), st.just(0)),
     ),
     max_size=60,
@@ -100,15 +99,14 @@ def test_it_does_what_a_list_does(operations: list[tuple[str, int, int]]) -> Non
                 made.forget(first)
                 model = [one for one in model if one.request_id != first]
             case "below":
-                taken, expected = made.take_below(Offset(first)), [o for o in model if o.request.fetch_offset < first]
+
+                def is_below(request: FetchRequest, end: int = first) -> bool:
+                    return request.fetch_offset < end
+
+                taken, expected = made.take_if(is_below), [one for one in model if is_below(one.request)]
             case "expire":
                 due = [one for one in model if one.deadline_ms <= first]
                 taken, expected = made.take_expired(first), sorted(due, key=lambda o: (o.deadline_ms, o.request_id))
-            case "behind":
-                taken, expected = (
-                    made.take_behind(Offset(first)),
-                    [one for one in model if one.request.high_watermark < first],
-                )
             case "all":
                 taken, expected = made.take_all(), model
         assert taken == expected

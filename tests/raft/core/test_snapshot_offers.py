@@ -306,7 +306,7 @@ def test_a_log_may_start_where_it_ends() -> None:
     end = point(LEADS, END)
     harness.step(SnapshotsChanged(end))
     assert harness.step(LogStartAdvanced(end)) == []
-    assert harness.ask(fetch(OBSERVER_ID, LEADS, END, LEADS, high_watermark=END)) is None
+    assert harness.ask(fetch(2, LEADS, END, LEADS, high_watermark=END)) is None
     assert asked(harness, END, 4) == ("snapshot", end)
     (response,) = fetch_replies(append(harness))
     assert outcome(response) == ("records", END)
