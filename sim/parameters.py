@@ -21,6 +21,9 @@ BROKERS_ONE_IN: Final = 6
 BROKERS_SECONDS_MAX: Final = 60
 """Those runs are short: heartbeats make many steps."""
 
+LARGE_CLUSTER: Final = 5
+"""Runs with so many nodes are half as long: most of their many steps are fetches that find nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParameters:
@@ -135,6 +138,8 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     parameters = replace(parameters, quorum=replace(parameters.quorum, fetch_snapshot_max_bytes=chunk_bytes))
     # From a source of its own: the rest of a seed's run does not depend on whether it has brokers.
     parameters = _with_brokers(parameters, Random(f"brokers {seed}"), overrides.brokers)
+    if parameters.voters + parameters.observers >= LARGE_CLUSTER:
+        parameters = replace(parameters, safety_seconds=parameters.safety_seconds // 2)
     without = set(overrides.without_faults)
     changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
     if overrides.safety_seconds is not None:
