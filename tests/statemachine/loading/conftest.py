@@ -1,0 +1,31 @@
+"""A whole snapshot, and the place of the database that it is to replace."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from snapshot.store import SnapshotStore
+from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    return posix_snapshots(tmp_path / "snapshots")
+
+
+@pytest.fixture
+def whole(snapshots: SnapshotStore, tmp_path: Path) -> SnapshotStore:
+    """One snapshot, after all of RUNS, of `source.db`."""
+    with closing(filled(tmp_path / "source.db")) as store:
+        snapshot_of(store, snapshots)
+    return snapshots
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """Where a node's database is: in a directory of its own."""
+    (tmp_path / "node").mkdir()
+    return tmp_path / "node" / "metadata.db"
