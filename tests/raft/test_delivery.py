@@ -9,16 +9,14 @@ import pytest
 
 from raft.commits import CommitFeed
 from raft.core.errors import InvariantViolation
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.reader import SnapshotReader
-
-NOBODY = LeaderAndEpoch(None, Epoch(0))
-HERE = Endpoint("127.0.0.1", 1)
+from tests.raft.snapshot_delivery.world import HERE, NOBODY, settled
 
 
 class Recorder(Listener):
@@ -103,12 +101,6 @@ async def world() -> AsyncIterator[World]:
     yield world
     await world.delivery.close()
     world.log.close()
-
-
-async def settled() -> None:
-    """Let every task run until all of them wait."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def test_li01_a_listener_gets_every_committed_batch_in_order_and_nothing_else(world: World) -> None:
