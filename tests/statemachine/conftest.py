@@ -16,6 +16,7 @@ import pytest_asyncio
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode
 from raft.runtime import AsyncioRuntime, Runtime
+from snapshot.store import SnapshotStore
 from statemachine.controller import Controller
 from statemachine.controller_config import ControllerConfig
 from statemachine.machine import MetadataMachine
@@ -23,6 +24,7 @@ from statemachine.store import MetadataStore
 from tests.raft.nodes import running_cluster
 from tests.statemachine.builders import CLUSTER_ID, alive, register
 from tests.statemachine.memory_log import MemoryLog
+from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.waiting import until
 
 
@@ -126,6 +128,12 @@ def store(database: Path) -> Iterator[MetadataStore]:
     store = MetadataStore.open(database, CLUSTER_ID)
     yield store
     store.close()
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> SnapshotStore:
+    """Where snapshots of a database go; there is none yet."""
+    return posix_snapshots(tmp_path / "snapshots")
 
 
 @pytest_asyncio.fixture

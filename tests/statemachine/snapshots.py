@@ -12,7 +12,6 @@ from typing import Any
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
-from raft.storage.files import FileSystem
 from raft.storage.posix import PosixFileSystem
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
@@ -70,14 +69,6 @@ def load(store: MetadataStore, reader: SnapshotReader) -> None:
     """Have the store go on with what a snapshot holds; for tests that have no event loop."""
     store.load(reader)
     asyncio.run(store.use_loaded())
-
-
-def bytes_of(files: FileSystem, path: str) -> bytes:
-    file = files.open(path)
-    try:
-        return file.read_at(0, file.size())
-    finally:
-        file.close()
 
 
 def records_of(runs: Iterable[Sequence[MetadataRecord]]) -> list[MetadataRecord]:

@@ -17,7 +17,6 @@ from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch, MetadataR
 from raft.core.errors import CorruptSnapshot
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.batch import batch_body
-from raft.storage.posix import PosixFileSystem
 from snapshot.format import SnapshotHeader
 from snapshot.store import SnapshotStore
 from statemachine.image import BATCH_BYTES_SOFT_MAX, RECORDS_PER_BATCH_MAX, load_image
@@ -37,7 +36,7 @@ from tests.statemachine.builders import (
     partition,
     topic,
 )
-from tests.statemachine.snapshots import bytes_of, content, filled, load, posix_snapshots, snapshot_of
+from tests.statemachine.snapshots import content, filled, load, posix_snapshots, snapshot_of
 from tests.statemachine.test_store_model import RUNS as ANY_RUNS
 from tests.statemachine.test_store_model import possible
 
@@ -109,7 +108,7 @@ def test_sn06_the_bytes_of_a_snapshot_depend_on_the_state_alone(runs: list[list[
                 for part in parts:
                     store.apply(part)
                 path = snapshots.path_of(snapshot_of(store, snapshots))
-            made.append(bytes_of(PosixFileSystem(), path))
+            made.append(Path(path).read_bytes())
         assert made[0] == made[1]
 
 

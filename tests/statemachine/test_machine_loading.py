@@ -38,11 +38,6 @@ OWN = StateDigest(Offset(1_000), bytes([7]) * 16)
 
 
 @pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return posix_snapshots(tmp_path / "snapshots")
-
-
-@pytest.fixture
 def source(snapshots: SnapshotStore, tmp_path: Path) -> Iterator[MetadataStore]:
     """A store that has applied LOG, and of which there is a snapshot."""
     with closing(filled(tmp_path / "source.db", LOG)) as source:

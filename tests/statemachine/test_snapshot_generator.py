@@ -27,11 +27,6 @@ MANY_BYTES = 10**9
 
 
 @pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return posix_snapshots(tmp_path / "snapshots")
-
-
-@pytest.fixture
 def store(database: Path) -> Iterator[MetadataStore]:
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         yield store

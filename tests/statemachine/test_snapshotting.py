@@ -18,14 +18,9 @@ from statemachine.image import write_image
 from statemachine.snapshotting import decode_taken, encode_taken, take_snapshot
 from statemachine.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, batch, no_op, topic
-from tests.statemachine.snapshots import content, filled, load, posix_snapshots
+from tests.statemachine.snapshots import content, filled, load
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return posix_snapshots(tmp_path / "snapshots")
 
 
 @pytest.fixture

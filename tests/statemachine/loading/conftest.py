@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from snapshot.store import SnapshotStore
-from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
-
-
-@pytest.fixture
-def snapshots(tmp_path: Path) -> SnapshotStore:
-    return posix_snapshots(tmp_path / "snapshots")
+from tests.statemachine.snapshots import filled, snapshot_of
 
 
 @pytest.fixture
