@@ -8,7 +8,7 @@ import pytest
 
 from kraftlog.findings import Finding, Status
 from kraftlog.log_verification import LogVerdict, verify_log
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Offset, OffsetAndEpoch
 from raft.storage.directory import LOG_NAME
 from raft.storage.files import FileSystem
 from raft.storage.inspection import rehearse_recovery
@@ -16,16 +16,12 @@ from raft.storage.log_start import LOG_START_NAME, write_log_start
 from raft.storage.posix import PosixFileSystem
 from raft.storage.quorum_state import COPY_NAMES
 from raft.storage.segment import segment_name
-from raft.storage.segmented_log import LogConfig, SegmentedLog
-from tests.raft.storage.builders import data_batch
-
-CONFIG = LogConfig(segment_bytes=500, preallocate_bytes=512, reserve_bytes=0)
-BATCHES = [data_batch(offset, epoch=1 + offset // 4) for offset in range(12)]
-"""Four of each epoch, in a segment of their own."""
+from raft.storage.segmented_log import SegmentedLog
+from tests.raft.storage.log_start.builders import BATCHES, FOURS, point
 
 
 def opened(node: Path, files: FileSystem | None = None) -> SegmentedLog:
-    return SegmentedLog.open(files or PosixFileSystem(), str(node / LOG_NAME), config=CONFIG)
+    return SegmentedLog.open(files or PosixFileSystem(), str(node / LOG_NAME), config=FOURS)
 
 
 @pytest.fixture
@@ -37,10 +33,6 @@ def node(tmp_path: Path) -> Path:
     log.write_marker()
     log.close()
     return tmp_path
-
-
-def point(offset: int, epoch: int) -> OffsetAndEpoch:
-    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
 
 
 def start_at(node: Path, start: OffsetAndEpoch) -> None:

@@ -19,6 +19,7 @@ from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import all_batches, data_batch
 from tests.raft.storage.crash_points import stop_everywhere
 from tests.raft.storage.images import crash_everywhere
+from tests.raft.storage.log_start.builders import point
 
 EPOCH = Epoch(30)
 
@@ -93,10 +94,6 @@ def verify(files: MemoryFileSystem, told: Told) -> None:
     assert all_batches(told.open(files)) == [*found, *more]
     segments = [name for name in files.list_directory("data/log") if name.endswith(".log")]
     assert sum(int(name.partition(".")[0]) <= start.offset for name in segments) == 1, "nothing below is left"
-
-
-def point(offset: int, epoch: int) -> OffsetAndEpoch:
-    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
 
 
 def fill(files: MemoryFileSystem, told: Told) -> SegmentedLog:
