@@ -14,8 +14,10 @@ from raft.core.types import Offset
 from raft.runtime import Runtime
 from statemachine.broker_heartbeats import BrokerHeartbeats
 from statemachine.controller_config import ControllerConfig
+from statemachine.operations.quotas import stored_mutation_limit
 from statemachine.pages import Pages
-from statemachine.quota import ChargeMutations, MutationQuotas, no_quota
+from statemachine.quota import ChargeMutations, MutationQuotas
+from statemachine.state import MetadataState
 
 
 def _nothing(end_offset: Offset) -> None:
@@ -70,8 +72,7 @@ class Context:
     written: Written = field(default_factory=Written)
     mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
 
-    def charge_of(self, client_id: str) -> ChargeMutations:
+    def charge_of(self, state: MetadataState, client_id: str) -> ChargeMutations:
         """What a client's creations and deletions are charged to (CT-20)."""
-        if self.config.controller_mutation_rate is None:
-            return no_quota
-        return lambda mutations: self.mutation_quotas.check(client_id, int(self.runtime.now_ms()), mutations)
+        now_ms = int(self.runtime.now_ms())
+        return self.mutation_quotas.charge_of(client_id, now_ms, lambda: stored_mutation_limit(state, client_id))

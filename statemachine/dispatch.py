@@ -50,12 +50,19 @@ def decide(state: MetadataState, operation: Operation, context: Context, next_of
         case "create_acls":
             records, created = create_acls(state, operation.create_acls, context.random)
             return Decision(records, OperationResult(create_acls=created))
+        case "alter_client_quotas":
+            records, limited = alter_client_quotas(state, operation.alter_client_quotas)
+            return Decision(
+                records,
+                OperationResult(alter_client_quotas=limited),
+                on_appended=lambda end_offset: context.mutation_quotas.look_up_again(),
+            )
     return _on_the_rest(state, operation)
 
 
 def _on_topics(state: MetadataState, operation: Operation, context: Context) -> Decision:
     check_name_lengths((operation.client_id,))  # it is remembered
-    charge = context.charge_of(operation.client_id)
+    charge = context.charge_of(state, operation.client_id)
     match operation.WhichOneof("operation"):
         case "create_topics":
             records, created = create_topics(
@@ -109,9 +116,6 @@ def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
         case "alter_configs":
             records, configured = alter_configs(state, operation.alter_configs)
             return Decision(records, OperationResult(alter_configs=configured))
-        case "alter_client_quotas":
-            records, limited = alter_client_quotas(state, operation.alter_client_quotas)
-            return Decision(records, OperationResult(alter_client_quotas=limited))
         case "delete_acls":
             records, deleted = delete_acls(state, operation.delete_acls)
             return Decision(records, OperationResult(delete_acls=deleted))

@@ -1,9 +1,12 @@
 """The controller's mutation quota: how fast one client may have partitions created and deleted (CT-20, KIP-599).
 
-Each client id has a token bucket. `controller.mutation.rate` partitions per second flow into it, at most `burst` stay
-in it. A mutation is let through as long as the bucket is not in debt, and may put it into debt: so a topic of any size
-can be created, and the rate holds on average. It is strict: what comes while there is debt is refused, and costs
-nothing. Off unless a rate is set.
+Each client id has a token bucket. So many partitions per second flow into it, at most `burst` stay in it. A mutation is
+let through as long as the bucket is not in debt, and may put it into debt: so a topic of any size can be created, and
+the rate holds on average. It is strict: what comes while there is debt is refused, and costs nothing.
+
+The rate is the client's own quota `controller_mutation_rate`, else that of <default> client ids, else the setting
+`controller.mutation.rate`; with none of them there is no quota. What is stored is looked up once for each client, and
+again when a quota was altered.
 
 Time is an argument, in milliseconds of a clock that never goes back.
 """
@@ -13,9 +16,12 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
 
 from raft.core.errors import ErrorCode, ProtocolError
+from statemachine.names import quoted
 
 BURST_SECONDS_DEFAULT: Final = 11
 """A client that rests saves up for so long: Kafka's controller.quota.window.num, windows of one second."""
@@ -31,30 +37,74 @@ def no_quota(mutations: int) -> None:
     """Let any number of mutations through."""
 
 
+RATE_MIN: Final = 1e-6
+"""Partitions per second: one in eleven days. What is stored and lower counts as this."""
+
+RATE_MAX: Final = 1e9
+"""What is stored and higher counts as this: nobody is that fast."""
+
+SETTING: Final = "the setting controller.mutation.rate"
+
+
+class MutationLimit(NamedTuple):
+    """How fast a client may go, and who says so."""
+
+    partitions_per_second: float
+    burst: float
+    """So many partitions at once, after a rest."""
+    source: str = SETTING
+    """What to raise if that is too slow, as messages name it."""
+
+
+def stored_limit(partitions_per_second: float, source: str) -> MutationLimit:
+    """The limit that a stored quota is: of so many partitions per second, with Kafka's burst."""
+    rate = min(max(partitions_per_second, RATE_MIN), RATE_MAX)
+    return MutationLimit(rate, BURST_SECONDS_DEFAULT * rate, source)
+
+
 class MutationQuota:
-    """The token bucket of one client. `partitions_per_second` and `burst` (partitions) must be above 0."""
+    """The token bucket of one client."""
 
-    __slots__ = ("_burst_ms", "_ms_per_mutation", "_out_of_debt_ms")
+    __slots__ = ("_client_id", "_limit", "_out_of_debt_ms")
 
-    def __init__(self, partitions_per_second: float, burst: float) -> None:
-        check_rate(partitions_per_second, burst)
-        self._ms_per_mutation = 1_000 / partitions_per_second
-        self._burst_ms = burst * self._ms_per_mutation
+    def __init__(self, client_id: str, limit: MutationLimit) -> None:
+        """Raises ValueError unless rate and burst of `limit` are finite and above 0."""
+        check_rate(limit.partitions_per_second, limit.burst)
+        self._client_id = client_id
+        self._limit = limit
         self._out_of_debt_ms = -math.inf
         """When the bucket is, or was, neither in debt nor filled: all there is to know of it."""
 
+    def change(self, limit: MutationLimit, now_ms: int) -> None:
+        """Go on with another limit; what the bucket owes, in partitions, it owes still. Raises ValueError as above."""
+        check_rate(limit.partitions_per_second, limit.burst)
+        ratio = self._limit.partitions_per_second / limit.partitions_per_second
+        self._out_of_debt_ms = now_ms + (self._out_of_debt_ms - now_ms) * ratio
+        self._limit = limit
+
     def check(self, now_ms: int, mutations: int) -> None:
         """Charge `mutations` partitions; raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) while there is debt."""
+        rate, burst, source = self._limit
         # It fills up to the burst and not more, however long ago that was.
-        out_of_debt_ms = max(self._out_of_debt_ms, now_ms - self._burst_ms)
+        out_of_debt_ms = max(self._out_of_debt_ms, now_ms - burst * 1_000 / rate)
         if out_of_debt_ms > now_ms:
+            client = f"client {quoted(self._client_id)}" if self._client_id else "a client without an id"
             raise ProtocolError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"this client creates and deletes more than {1_000 / self._ms_per_mutation:g} partitions per second"
-                f" (controller.mutation.rate); try the other {mutations} again in"
-                f" {math.ceil(out_of_debt_ms - now_ms)} ms",
+                f"{client} creates and deletes more than {rate:g} partitions per second ({source}); try the other"
+                f" {mutations} again in {math.ceil(out_of_debt_ms - now_ms)} ms, or have the quota raised",
             )
-        self._out_of_debt_ms = out_of_debt_ms + mutations * self._ms_per_mutation
+        self._out_of_debt_ms = out_of_debt_ms + mutations * 1_000 / rate
+
+
+@dataclass(slots=True)
+class _Client:
+    """What is known of a client."""
+
+    quota: MutationQuota | None
+    """None: it may go as fast as it likes."""
+    alterations: int
+    """After how many alterations of the stored quotas it was looked up."""
 
 
 class MutationQuotas:
@@ -67,26 +117,43 @@ class MutationQuotas:
         """
         if burst is None and partitions_per_second is not None:
             burst = BURST_SECONDS_DEFAULT * partitions_per_second
-        self._limit = None if partitions_per_second is None or burst is None else (partitions_per_second, burst)
-        if self._limit is not None:
-            check_rate(*self._limit)
-        self._by_client: OrderedDict[str, MutationQuota] = OrderedDict()
+        self._setting = None
+        if partitions_per_second is not None and burst is not None:
+            check_rate(partitions_per_second, burst)
+            self._setting = MutationLimit(partitions_per_second, burst)
+        self._by_client: OrderedDict[str, _Client] = OrderedDict()
+        self._alterations = 0
 
     def __len__(self) -> int:
         """How many clients are remembered."""
         return len(self._by_client)
 
-    def check(self, client_id: str, now_ms: int, mutations: int) -> None:
-        """Charge a client for `mutations` partitions; raises ProtocolError(THROTTLING_QUOTA_EXCEEDED)."""
-        if self._limit is None:
-            return
-        quota = self._by_client.get(client_id)
-        if quota is None:
-            quota = self._by_client[client_id] = MutationQuota(*self._limit)
+    def look_up_again(self) -> None:
+        """Stored quotas were altered, or may have been: by another controller."""
+        self._alterations += 1
+
+    def charge_of(self, client_id: str, now_ms: int, look_up: Callable[[], MutationLimit | None]) -> ChargeMutations:
+        """What charges the mutations of a client; `no_quota` if there is none for it.
+
+        `look_up` finds the stored quota that holds for the client. It is called only if that may have changed.
+        """
+        client = self._by_client.get(client_id)
+        if client is None or client.alterations != self._alterations:
+            limit = look_up() or self._setting
+            quota = None if client is None else client.quota
+            if limit is None:
+                quota = None
+            elif quota is None:
+                quota = MutationQuota(client_id, limit)
+            else:
+                quota.change(limit, now_ms)
+            self._by_client[client_id] = client = _Client(quota, self._alterations)
             if len(self._by_client) > CLIENTS_MAX:
                 self._by_client.popitem(last=False)
         self._by_client.move_to_end(client_id)
-        quota.check(now_ms, mutations)
+        if client.quota is None:
+            return no_quota
+        return partial(client.quota.check, now_ms)
 
 
 def check_rate(partitions_per_second: float, burst: float) -> None:

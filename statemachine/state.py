@@ -159,8 +159,13 @@ class MetadataState:
         return METADATA_VERSION_MIN if found is None else found.level
 
     def client_quotas(self, entity_key: str) -> dict[str, float]:
-        """The quotas of one entity, which `rows.quota_entity_key` names."""
+        """The quotas of one entity, which `cluster_tables.quota_entity_key` names."""
         return {quota.key: quota.value for _, quota in self._view.find(CLIENT_QUOTAS, (entity_key,))}
+
+    def client_quota(self, entity_key: str, key: str) -> float | None:
+        """One quota of one entity; None: it has none of that kind."""
+        found = self._view.get(CLIENT_QUOTAS, (entity_key, key))
+        return None if found is None else found.value
 
     def all_client_quotas(self) -> list[ClientQuotaRecord]:
         """All quotas."""

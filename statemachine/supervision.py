@@ -64,6 +64,7 @@ class Supervision:
         context.heartbeats.take_over(state.brokers().values(), context.runtime.now_ms())
         context.departing.clear()
         context.failed_directories.clear()
+        context.mutation_quotas.look_up_again()
         for decision in left_behind(state, context):
             self._controller.carry_out(decision)
         self.watch_sessions()

@@ -20,12 +20,15 @@ from statemachine.cluster_tables import quota_entity_key
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.topics import repeats
+from statemachine.quota import MutationLimit, stored_limit
 from statemachine.state import MetadataState
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -41,7 +44,7 @@ class QuotaKind:
 
 CLIENT_KEYS: Final[Mapping[str, QuotaKind]] = {
     "consumer_byte_rate": QuotaKind(LONG_MAX),
-    "controller_mutation_rate": QuotaKind(None),
+    CONTROLLER_MUTATION_RATE: QuotaKind(None),
     "producer_byte_rate": QuotaKind(LONG_MAX),
     "request_percentage": QuotaKind(None),
 }
@@ -79,6 +82,19 @@ def alter_client_quotas(
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.results.append(answer)
     return ([] if request.validate_only else records), response
+
+
+def stored_mutation_limit(state: MetadataState, client_id: str) -> MutationLimit | None:
+    """The stored controller_mutation_rate that holds for a client: its own, or that of <default> client ids (KIP-599).
+
+    Those of users hold for nobody before there are any. A client without an id has the default.
+    """
+    for name in (client_id, None) if client_id else (None,):
+        entity = QuotaEntity(entity_type=CLIENT_ID, entity_name=name)
+        rate = state.client_quota(quota_entity_key([entity]), CONTROLLER_MUTATION_RATE)
+        if rate is not None:
+            return stored_limit(rate, f"the quota {CONTROLLER_MUTATION_RATE} of {_shown(((CLIENT_ID, name),))}")
+    return None
 
 
 def _names(alterations: Iterable[ClientQuotaAlteration]) -> Iterable[str]:

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine import quota
-from statemachine.quota import MutationQuota, MutationQuotas
+from statemachine.quota import MutationLimit, MutationQuota, MutationQuotas, no_quota, stored_limit
 
 NOW = 1_700_000_000_000
+
+
+def charge(quotas: MutationQuotas, client_id: str, mutations: int, stored: MutationLimit | None = None) -> None:
+    quotas.charge_of(client_id, NOW, lambda: stored)(mutations)
 
 
 def wait_ms(refusal: pytest.ExceptionInfo[ProtocolError]) -> int:
@@ -23,18 +27,18 @@ def wait_ms(refusal: pytest.ExceptionInfo[ProtocolError]) -> int:
 
 
 def test_a_rested_client_may_use_its_burst_and_go_into_debt_once() -> None:
-    bucket = MutationQuota(partitions_per_second=5, burst=500)
+    bucket = MutationQuota("app", MutationLimit(5, 500))
     bucket.check(NOW, 560)
-    with pytest.raises(
-        ProtocolError, match=r"more than 5 partitions per second \(controller.mutation.rate\)"
-    ) as refusal:
+    with pytest.raises(ProtocolError) as refusal:
         bucket.check(NOW, 1)
     assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    for part in ("client 'app'", "more than 5 partitions per second (the setting controller.mutation.rate)", "raised"):
+        assert part in str(refusal.value)
     assert wait_ms(refusal) == 12_000  # the example of KIP-599
 
 
 def test_it_is_strict_what_is_refused_costs_nothing() -> None:
-    bucket = MutationQuota(10, 10)
+    bucket = MutationQuota("app", MutationLimit(10, 10))
     bucket.check(NOW, 20)
     for _ in range(5):
         with pytest.raises(ProtocolError) as refusal:
@@ -44,7 +48,7 @@ def test_it_is_strict_what_is_refused_costs_nothing() -> None:
 
 
 def test_a_long_rest_saves_up_the_burst_and_not_more() -> None:
-    bucket = MutationQuota(10, 30)
+    bucket = MutationQuota("app", MutationLimit(10, 30))
     bucket.check(NOW, 1)
     later = NOW + 3_600_000
     bucket.check(later, 30)
@@ -63,7 +67,7 @@ def test_a_long_rest_saves_up_the_burst_and_not_more() -> None:
 def test_the_rate_holds_on_average_and_whoever_waits_as_told_is_let_through(
     rate: float, burst: float, steps: list[tuple[int, int]]
 ) -> None:
-    bucket = MutationQuota(rate, burst)
+    bucket = MutationQuota("app", MutationLimit(rate, burst))
     now_ms, done, largest = NOW, 0, 0
     for pause_ms, mutations in steps:
         now_ms += pause_ms
@@ -78,41 +82,95 @@ def test_the_rate_holds_on_average_and_whoever_waits_as_told_is_let_through(
         assert done <= (burst + (now_ms - NOW) * rate / 1_000 + largest) * 1.000_001
 
 
+@pytest.mark.parametrize(("new_rate", "wait"), [(20, 500), (5, 2_000)])
+def test_what_is_owed_is_owed_still_when_the_rate_is_another(new_rate: float, wait: int) -> None:
+    bucket = MutationQuota("app", MutationLimit(10, 10))
+    bucket.check(NOW, 20)
+    bucket.change(stored_limit(new_rate, "a quota"), NOW)
+    with pytest.raises(ProtocolError, match=rf"more than {new_rate} partitions per second \(a quota\)") as refusal:
+        bucket.check(NOW, 1)
+    assert wait_ms(refusal) == wait
+
+
+def test_a_bucket_that_was_never_used_is_full_at_another_rate_too() -> None:
+    bucket = MutationQuota("app", MutationLimit(10, 10))
+    bucket.change(MutationLimit(1, 5), NOW)
+    bucket.check(NOW, 6)
+    with pytest.raises(ProtocolError) as refusal:
+        bucket.check(NOW, 1)
+    assert wait_ms(refusal) == 1_000
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1.7e308])
+def test_a_stored_rate_may_be_any_number_above_0(rate: float) -> None:
+    bucket = MutationQuota("app", stored_limit(rate, "a quota"))
+    bucket.check(NOW, 10_000_000)
+    if rate < 1:
+        with pytest.raises(ProtocolError) as refusal:
+            bucket.check(NOW, 1)
+        assert wait_ms(refusal) > 0
+    else:
+        bucket.check(NOW, 1)
+
+
+def test_a_client_without_an_id_is_told_so() -> None:
+    quotas = MutationQuotas(1, 1)
+    charge(quotas, "", 5)
+    with pytest.raises(ProtocolError, match="a client without an id creates"):
+        charge(quotas, "", 1)
+
+
 def test_it_is_off_by_default() -> None:
-    quotas = MutationQuotas()
-    for _ in range(10):
-        quotas.check("client", NOW, 1_000_000)
-    assert len(quotas) == 0
+    assert MutationQuotas().charge_of("client", NOW, lambda: None) is no_quota
+
+
+def test_what_is_stored_comes_before_the_setting_and_is_looked_up_once() -> None:
+    quotas = MutationQuotas(1_000, 1_000)
+    asked: list[str] = []
+
+    def look_up() -> MutationLimit:
+        asked.append("stored")
+        return stored_limit(1, "a quota")
+
+    for _ in range(3):
+        quotas.charge_of("a", NOW, look_up)(4)
+    with pytest.raises(ProtocolError, match="a quota"):
+        quotas.charge_of("a", NOW, look_up)(1)
+    assert len(asked) == 1
+    quotas.look_up_again()
+    with pytest.raises(ProtocolError, match="the setting") as refusal:
+        charge(quotas, "a", 1)
+    assert wait_ms(refusal) == 1  # the one partition that is owed
 
 
 def test_each_client_has_its_own_and_the_burst_is_kafkas_by_default() -> None:
     quotas = MutationQuotas(partitions_per_second=2)
-    quotas.check("a", NOW, 22)
-    quotas.check("a", NOW, 1)
+    charge(quotas, "a", 22)
+    charge(quotas, "a", 1)
     with pytest.raises(ProtocolError) as refusal:
-        quotas.check("a", NOW, 1)
+        charge(quotas, "a", 1)
     assert wait_ms(refusal) == 500
-    quotas.check("b", NOW, 1)
+    charge(quotas, "b", 1)
     assert len(quotas) == 2
 
 
 def test_the_client_that_was_seen_least_lately_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quota, "CLIENTS_MAX", 2)
     quotas = MutationQuotas(1, 1)
-    quotas.check("a", NOW, 5)
-    quotas.check("b", NOW, 5)
+    charge(quotas, "a", 5)
+    charge(quotas, "b", 5)
     with pytest.raises(ProtocolError):
-        quotas.check("a", NOW, 1)
-    quotas.check("c", NOW, 5)
+        charge(quotas, "a", 1)
+    charge(quotas, "c", 5)
     assert len(quotas) == 2
     with pytest.raises(ProtocolError):
-        quotas.check("a", NOW, 1)
-    quotas.check("b", NOW, 1)
+        charge(quotas, "a", 1)
+    charge(quotas, "b", 1)
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0), (float("nan"), 1), (1, float("inf"))])
 def test_a_rate_that_is_none_is_refused_at_once(rate: float, burst: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
-        MutationQuota(rate, burst)
+        MutationQuota("app", MutationLimit(rate, burst))
     with pytest.raises(ValueError, match="above 0"):
         MutationQuotas(rate, burst)

@@ -17,7 +17,7 @@ from statemachine.features import METADATA_VERSION_LATEST
 from statemachine.ids import UNASSIGNED_DIRECTORY
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.operations.topics import CreateTopicPolicy, PolicyViolation, TopicToCreate, create_topics
-from statemachine.quota import ChargeMutations, MutationQuota, no_quota
+from statemachine.quota import ChargeMutations, MutationLimit, MutationQuota, no_quota
 from tests.statemachine.builders import BROKER, an_id, assigned, broker, config, creatable, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -247,7 +247,7 @@ def test_what_a_policy_refuses_is_a_policy_violation_with_its_message(validate_o
 
 
 def test_ct20_each_topic_is_charged_for_its_partitions_and_refused_while_there_is_debt() -> None:
-    bucket = MutationQuota(partitions_per_second=1, burst=1)
+    bucket = MutationQuota("busy", MutationLimit(1, 1))
     topics = [creatable("bad", 0), creatable("first", 3), creatable("second", 1)]
     records, response = create(cluster(), *topics, charge=partial(bucket.check, 1_000))
     assert [found.error_code for found in response.topics] == [
