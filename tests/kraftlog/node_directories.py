@@ -9,10 +9,12 @@ from uuid import UUID
 from raft.core.election import ElectionState
 from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
 from raft.listener import CommittedBatch
-from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, DataDirectory
+from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME, DataDirectory
 from raft.storage.posix import PosixFileSystem
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
+from snapshot.store import SnapshotStore
+from statemachine.snapshotting import take_snapshot
 from statemachine.store import MetadataStore
 from tests.analytics.logs import small_log
 
@@ -39,6 +41,19 @@ def make_node_directory(path: Path) -> Path:
     with closing(MetadataStore.open(path / METADATA_DATABASE_NAME, CLUSTER_ID)) as store:
         store.apply([CommittedBatch(batch) for batch in batches])
     return path
+
+
+def make_node_with_snapshot(path: Path) -> Path:
+    """That directory, with a snapshot of the database."""
+    make_node_directory(path)
+    take_snapshot(path / METADATA_DATABASE_NAME, SnapshotStore(PosixFileSystem(), str(path / SNAPSHOTS_NAME)))
+    return path
+
+
+def only_snapshot(path: Path) -> Path:
+    """The file of the only snapshot in a node's directory."""
+    (snapshot,) = (path / SNAPSHOTS_NAME).iterdir()
+    return snapshot
 
 
 def segments(path: Path) -> list[Path]:

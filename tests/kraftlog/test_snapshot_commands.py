@@ -16,18 +16,15 @@ import pytest
 from kraftlog.cluster import LocalCluster
 from kraftlog.cluster_directory import open_or_create
 from raft.core.errors import ErrorCode
-from raft.core.types import Endpoint, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Endpoint
 from snapshot.names import snapshot_name
 from tests.kraftlog.commands import Finished, Run, command, environment, running_brokers
 from tests.kraftlog.node_directories import contents, flip
+from tests.snapshot.builders import an_id
 
 NOWHERE = Endpoint("127.0.0.1", 1)
 COLUMNS = ["EndOffset", "Epoch", "SizeBytes", "LastContainedLogTimestamp", "Path"]
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-
-
-def an_id(offset: int, epoch: int) -> OffsetAndEpoch:
-    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
 
 
 # --- a node that runs -------------------------------------------------------------------------------------------------

@@ -12,31 +12,22 @@ import pytest
 
 from kraftlog.snapshot_files import timestamp_text
 from raft.core.errors import ErrorCode
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
-from raft.storage.posix import PosixFile, PosixFileSystem
+from raft.storage.posix import PosixFile
 from snapshot.names import part_name, snapshot_name
-from snapshot.store import SnapshotStore
-from statemachine.snapshotting import take_snapshot
 from tests.kraftlog.commands import Finished, Run
-from tests.kraftlog.node_directories import contents, flip, make_node_directory
-
-
-def an_id(offset: int, epoch: int) -> OffsetAndEpoch:
-    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
+from tests.kraftlog.node_directories import contents, flip, make_node_directory, make_node_with_snapshot, only_snapshot
+from tests.snapshot.builders import an_id
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     """The data directory of a node that was stopped and has a snapshot."""
-    path = make_node_directory(tmp_path / "node")
-    take_snapshot(path / "metadata.db", SnapshotStore(PosixFileSystem(), str(path / "snapshots")))
-    return path
+    return make_node_with_snapshot(tmp_path / "node")
 
 
 @pytest.fixture
 def snapshot(node: Path) -> Path:
-    (path,) = (node / "snapshots").iterdir()
-    return path
+    return only_snapshot(node)
 
 
 def look(run: Run, node: Path, *arguments: object) -> Finished:

@@ -15,34 +15,26 @@ from kraftlog.connection import connection_error
 from kraftpb.v1 import log_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import ErrorCode, FlushFailed, ProtocolError, StorageError
-from raft.core.types import Endpoint, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Endpoint, OffsetAndEpoch
 from raft.storage.posix import PosixFileSystem
 from snapshot.names import snapshot_name
-from snapshot.store import SnapshotStore
-from statemachine.snapshotting import take_snapshot
 from tests.analytics.logs import LogServicer, small_log
 from tests.kraftlog.commands import kraftlog
-from tests.kraftlog.node_directories import contents, make_node_directory
+from tests.kraftlog.node_directories import contents, make_node_with_snapshot, only_snapshot
+from tests.snapshot.builders import an_id
 
 NOWHERE = Endpoint("127.0.0.1", 1)
-
-
-def an_id(offset: int, epoch: int) -> OffsetAndEpoch:
-    return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     """The data directory of a node that was stopped and has a snapshot."""
-    path = make_node_directory(tmp_path / "node")
-    take_snapshot(path / "metadata.db", SnapshotStore(PosixFileSystem(), str(path / "snapshots")))
-    return path
+    return make_node_with_snapshot(tmp_path / "node")
 
 
 @pytest.fixture
 def snapshot(node: Path) -> Path:
-    (path,) = (node / "snapshots").iterdir()
-    return path
+    return only_snapshot(node)
 
 
 class ScriptedServicer(snapshot_pb2_grpc.SnapshotServiceServicer):

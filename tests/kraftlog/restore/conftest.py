@@ -7,26 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from snapshot.store import SnapshotStore
-from statemachine.snapshotting import take_snapshot
-from tests.kraftlog.node_directories import make_node_directory
-from tests.kraftlog.restore.builders import FILES, write_config
+from tests.kraftlog.node_directories import make_node_with_snapshot, only_snapshot
+from tests.kraftlog.restore.builders import write_config
 
 
 @pytest.fixture(scope="package")
 def old_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a node of the old cluster, which was stopped and has a snapshot."""
-    path = make_node_directory(tmp_path_factory.mktemp("old") / "node")
-    take_snapshot(path / "metadata.db", SnapshotStore(FILES, str(path / "snapshots")))
-    return path
+    return make_node_with_snapshot(tmp_path_factory.mktemp("old") / "node")
 
 
 @pytest.fixture
 def snapshot(old_node: Path, tmp_path: Path) -> Path:
     """A copy of that snapshot."""
-    (path,) = (old_node / "snapshots").iterdir()
     (tmp_path / "backup").mkdir()
-    return Path(shutil.copy(path, tmp_path / "backup"))
+    return Path(shutil.copy(only_snapshot(old_node), tmp_path / "backup"))
 
 
 @pytest.fixture
