@@ -96,6 +96,11 @@ class Controller:
         return bool(self._page_work)
 
     @property
+    def obstacle(self) -> str | None:
+        """Why committed records cannot be applied here, None while they can."""
+        return self._machine.obstacle
+
+    @property
     def next_append_offset(self) -> Offset:
         """The log's end, with what is prepared."""
         return self._log.next_append_offset
@@ -155,7 +160,7 @@ class Controller:
 
     def carry_out(self, decision: Decision) -> bool:
         """Append what a decision of the controller's own comes to; False if it has to wait."""
-        if self._epoch is None or self._machine.obstacle is not None:
+        if self._epoch is None or self.obstacle is not None:
             return False
         try:
             self._append_first(decision)
@@ -195,10 +200,10 @@ class Controller:
         if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
             note_contact(self.state, operation.broker_heartbeat, self._context)
         self._machine.refuse_if_fenced()
-        if self._machine.obstacle is not None:
+        if self.obstacle is not None:
             raise ProtocolError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"this node cannot apply what is committed: {self._machine.obstacle}; mend that and try again",
+                f"this node cannot apply what is committed: {self.obstacle}; mend that and try again",
             )
         if len(self._answers) >= OPERATIONS_WAITING_MAX:
             raise ProtocolError(

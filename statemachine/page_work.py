@@ -2,7 +2,8 @@
 
 Jobs are done in the order in which they came, those in the background when there are no others. Between two pages
 other operations are decided, and no more pages are on their way than keep the disks busy: a leader that has much to
-append must hear its followers meanwhile.
+append must hear its followers meanwhile. While this node cannot apply what is committed, no pages come either: they
+would fill the memory, and a disk that may be short of room already; what a fenced store says must not become records.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PAGES_IN_FLIGHT_MAX: Final = 10
 """So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
 
 REFUSED_PAUSE_MS: Final = 100
-"""How long pages wait when the log takes nothing for now."""
+"""How long pages wait when the log takes nothing for now, or nothing can be applied."""
 
 _REFUSED_FOR_NOW: Final = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.KAFKA_STORAGE_ERROR)
 """Too much is pending in the log, or there is no room on the disk."""
@@ -48,6 +49,11 @@ class Appending(Protocol):
     @property
     def last_append(self) -> PreparedAppend | None:
         """The last append; None if everything is applied."""
+        ...
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why committed records cannot be applied here, None while they can."""
         ...
 
     @property
@@ -135,6 +141,8 @@ class PageWork:
 
     def next_page(self) -> float:
         """Append the next page of the first job; returns how long to wait before it is tried again, in milliseconds."""
+        if self._controller.obstacle is not None:
+            return REFUSED_PAUSE_MS
         jobs = self._jobs or self._background
         job = jobs[0]
         try:

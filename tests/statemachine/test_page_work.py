@@ -278,6 +278,36 @@ async def test_ct19_a_pass_counts_the_elections_that_the_log_took(
         assert [partition.leader for partition in partitions(bench)] == [1, 1, 1, 1, 2]
 
 
+# --- what cannot be applied -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("why", ["_obstacle", "_fence"])
+async def test_ct18_no_page_is_appended_while_this_node_cannot_apply(
+    database: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """New operations are refused then; those that are under way would go on filling memory and disk."""
+    monkeypatch.setattr("statemachine.pages.PAGE_PARTITIONS", 1)
+    time = HandTime()
+    async with memory_bench(database, runtime=time) as bench:
+        bench.log.lead()
+        await bench.lead()
+        await with_many_off_preferred(bench)
+        with monkeypatch.context() as patch:
+            with pages_held(patch):
+                results = await bench.submit(elect_everywhere())
+                bench.controller._page_work.next_page()
+                await until(lambda: bench.store.applied_end_offset == bench.log.next_append_offset)
+            patch.setattr(bench.machine, why, "as the test says")
+            appended = bench.log.next_append_offset
+            for _ in range(3):
+                time.advance(REFUSED_PAUSE_MS)
+                await turns(20)
+            assert (bench.log.next_append_offset, bench.controller.has_pages, results) == (appended, True, [])
+        time.advance(REFUSED_PAUSE_MS)
+        await until(lambda: bool(results))
+        assert [partition.leader for partition in partitions(bench)] == [1] * 7
+
+
 # --- what fails -------------------------------------------------------------------------------------------------------
 
 
