@@ -16,7 +16,7 @@ from statemachine.conversions import broker_to_record, topic_listing_to_proto, t
 from statemachine.ids import ID_BYTES, id_to_text
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations import acls, features
-from statemachine.operations.configs import check_resource
+from statemachine.operations.configs import check_describable
 from statemachine.operations.reassignments import list_reassignments
 from statemachine.sql import run_query
 from statemachine.state import MetadataState
@@ -64,8 +64,8 @@ def list_brokers(
 def describe_resource_configs(
     connection: sqlite3.Connection, request: admin_pb2.DescribeConfigsRequest
 ) -> admin_pb2.DescribeConfigsResponse:
-    """The configs of one resource, by name."""
-    resource_type = check_resource(state_of(connection), request.resource_type, request.resource_name)
+    """The configs of one resource, by name; also what a broker has left behind that is not registered any more."""
+    resource_type = check_describable(state_of(connection), request.resource_type, request.resource_name)
     configs = describe_configs(connection, resource_type, request.resource_name, request.include_defaults)
     return admin_pb2.DescribeConfigsResponse(configs=configs)
 

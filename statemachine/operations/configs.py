@@ -67,6 +67,14 @@ def check_resource(state: MetadataState, resource_type: int, resource_name: str)
     return known_type
 
 
+def check_describable(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
+    """As `check_resource`; but what a broker has left behind that was unregistered can be seen, as it can be deleted."""
+    known_type = check_resource_type(resource_type)
+    if known_type is ResourceType.BROKER and state.configs(known_type, resource_name):
+        return known_type
+    return check_resource(state, resource_type, resource_name)
+
+
 def _check_alterable(
     state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
 ) -> ResourceType:

@@ -101,6 +101,19 @@ async def test_configs_are_set_removed_and_described(tmp_path: Path) -> None:
         assert failure.value.code is ErrorCode.INVALID_CONFIG
 
 
+async def test_what_an_unregistered_broker_leaves_behind_is_described_until_it_is_deleted(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        await unfenced_broker(client)
+        await client.alter_configs([Alteration(BROKER, "1", "num.io.threads", "3")])
+        await client.unregister_broker(1)
+        assert (await client.describe_configs(BROKER, "1")).configs == (ConfigValue("num.io.threads", "3"),)
+        await client.alter_configs([Alteration(BROKER, "1", "num.io.threads", None)])
+        for broker_id in ("1", "2"):
+            with pytest.raises(ProtocolError, match=f"broker {broker_id} is not registered") as failure:
+                await client.describe_configs(BROKER, broker_id)
+            assert failure.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
 async def test_ct20_each_client_has_a_mutation_quota_of_its_own(tmp_path: Path) -> None:
     config = ControllerConfig(controller_mutation_rate=0.001, controller_mutation_burst=1)
     async with admin_cluster(tmp_path, config=config) as cluster:
