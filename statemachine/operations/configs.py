@@ -68,7 +68,7 @@ def check_resource(state: MetadataState, resource_type: int, resource_name: str)
 
 
 def check_describable(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
-    """As `check_resource`; but what a broker has left behind that was unregistered can be seen, as it can be deleted."""
+    """As `check_resource`; but what a broker has left behind that was unregistered can be seen, and then deleted."""
     known_type = check_resource_type(resource_type)
     if known_type is ResourceType.BROKER and state.configs(known_type, resource_name):
         return known_type
