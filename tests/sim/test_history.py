@@ -1,3 +1,5 @@
+"""A history: what clients asked and were told, in order, saved and loaded."""
+
 import random
 from pathlib import Path
 

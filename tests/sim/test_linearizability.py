@@ -1,3 +1,5 @@
+"""Whether a history could be that of registers that change at one moment each."""
+
 import itertools
 import random
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,5 @@
+"""What clients were told, held against the log that was committed."""
+
 import random
 from collections.abc import Callable
 
