@@ -12,10 +12,16 @@ from raft.storage.files import FileSystem
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 
+LOG = "data/log"
+"""Where the log is that the tests use."""
+
 SMALL = LogConfig(segment_bytes=600, preallocate_bytes=512, reserve_bytes=256, tail_cache_bytes=1000)
 """Three to five batches of the tests fill a segment, and three fill the cache."""
 
 BIG = LogConfig()
+
+EPOCH = Epoch(7)
+"""Of a replica that opens a damaged log."""
 
 
 class Stopped(BaseException):
@@ -39,7 +45,21 @@ def batches_from(base_offset: int, count: int, epoch: int = 1, size: int = 20) -
 
 def open_log(files: FileSystem, config: LogConfig = SMALL, minimum_durable_offset: int = 0) -> SegmentedLog:
     """The log that the tests use."""
-    return SegmentedLog.open(files, "data/log", config=config, minimum_durable_offset=Offset(minimum_durable_offset))
+    return SegmentedLog.open(files, LOG, config=config, minimum_durable_offset=Offset(minimum_durable_offset))
+
+
+def open_accepting(
+    files: FileSystem, config: LogConfig = SMALL, minimum_durable_offset: int = 0, *, may_create: bool = False
+) -> SegmentedLog:
+    """That log, opened by a replica that has others to fetch from what is damaged."""
+    return SegmentedLog.open(
+        files,
+        LOG,
+        config=config,
+        minimum_durable_offset=Offset(minimum_durable_offset),
+        accept_damage_in_epoch=EPOCH,
+        may_create=may_create,
+    )
 
 
 def all_batches(log: SegmentedLog) -> list[Batch]:
@@ -55,7 +75,7 @@ def all_batches(log: SegmentedLog) -> list[Batch]:
 
 def segment_paths(files: FileSystem) -> list[str]:
     """The segment files of the log that the tests use, in order."""
-    return [f"data/log/{name}" for name in files.list_directory("data/log") if name.endswith(".log")]
+    return [f"{LOG}/{name}" for name in files.list_directory(LOG) if name.endswith(".log")]
 
 
 def overwrite(files: FileSystem, path: str, position: int, data: bytes) -> None:

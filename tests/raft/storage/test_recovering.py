@@ -18,24 +18,24 @@ from raft.storage.recovering import (
     read_recovering,
 )
 from raft.storage.segmented_log import SegmentedLog
-from tests.raft.storage.builders import SMALL, all_batches, batches_from, flip, segment_paths
+from tests.raft.storage.builders import (
+    EPOCH,
+    LOG,
+    SMALL,
+    all_batches,
+    batches_from,
+    flip,
+    open_accepting,
+    segment_paths,
+)
 from tests.raft.storage.crash_points import tell_until
 
-LOG = "data/log"
 BATCHES = batches_from(0, 12)
 END = BATCHES[-1].end_offset
-EPOCH = Epoch(7)
 
 
 def opened(files: MemoryFileSystem, minimum_durable_offset: int = 0, *, may_create: bool = True) -> SegmentedLog:
-    return SegmentedLog.open(
-        files,
-        LOG,
-        config=SMALL,
-        minimum_durable_offset=Offset(minimum_durable_offset),
-        accept_damage_in_epoch=EPOCH,
-        may_create=may_create,
-    )
+    return open_accepting(files, SMALL, minimum_durable_offset, may_create=may_create)
 
 
 def flushed_log() -> MemoryFileSystem:

@@ -8,13 +8,11 @@ from raft.storage.log_start import write_log_start
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import LogConfig, SegmentedLog
-from tests.raft.storage.builders import all_batches, data_batch, open_log
+from tests.raft.storage.builders import LOG, all_batches, data_batch, open_accepting, open_log
 
-LOG = "data/log"
 BATCHES = [data_batch(offset, epoch=1 + offset // 4) for offset in range(12)]
 """Offsets 0 to 3 are of epoch 1, 4 to 7 of epoch 2, 8 to 11 of epoch 3."""
 END = Offset(12)
-EPOCH = Epoch(7)
 FOURS = LogConfig(segment_bytes=500, preallocate_bytes=512, reserve_bytes=0, tail_cache_bytes=1000)
 """Four of BATCHES fill a segment."""
 
@@ -64,14 +62,7 @@ def on_disk(start: OffsetAndEpoch | None = None) -> MemoryFileSystem:
 
 def accepting(files: FileSystem, minimum_durable_offset: int = 0) -> SegmentedLog:
     """The log opened by a replica that has others to fetch from."""
-    return SegmentedLog.open(
-        files,
-        LOG,
-        config=FOURS,
-        minimum_durable_offset=Offset(minimum_durable_offset),
-        accept_damage_in_epoch=EPOCH,
-        may_create=False,
-    )
+    return open_accepting(files, FOURS, minimum_durable_offset)
 
 
 def assert_empty_at(log: SegmentedLog, start: OffsetAndEpoch) -> None:

@@ -9,12 +9,10 @@ from raft.core.errors import InvariantViolation
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, OffsetAndEpoch
 from raft.storage.files import FileSystem
 from raft.storage.recovering import begin_anew, read_recovering
-from tests.raft.storage.builders import batches_from, data_batch, segment_paths
+from tests.raft.storage.builders import EPOCH, LOG, batches_from, data_batch, segment_paths
 from tests.raft.storage.log_start.builders import (
     BATCHES,
     END,
-    EPOCH,
-    LOG,
     REPLACEMENTS,
     accepting,
     assert_empty_at,

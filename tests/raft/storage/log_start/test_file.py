@@ -9,8 +9,8 @@ from raft.core.errors import StorageError
 from raft.storage.checksum import crc32c
 from raft.storage.files import FileSystem, read_whole, write_new_file
 from raft.storage.log_start import LOG_START_NAME, decode_log_start, encode_log_start, read_log_start, write_log_start
-from tests.raft.storage.builders import flip
-from tests.raft.storage.log_start.builders import LOG, assert_holds, contents, filled, on_disk, opened, point
+from tests.raft.storage.builders import LOG, flip
+from tests.raft.storage.log_start.builders import assert_holds, contents, filled, on_disk, opened, point
 
 
 def test_the_file_says_what_it_was_told(files: FileSystem) -> None:

@@ -12,11 +12,10 @@ from raft.storage.log_start import write_log_start
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import DAMAGED_SUFFIX
 from raft.storage.segment import segment_name
-from tests.raft.storage.builders import BIG, all_batches, data_batch, flip, open_log, overwrite, segment_paths
+from tests.raft.storage.builders import BIG, LOG, all_batches, data_batch, flip, open_log, overwrite, segment_paths
 from tests.raft.storage.log_start.builders import (
     BATCHES,
     END,
-    LOG,
     REPLACEMENTS,
     accepting,
     assert_empty_at,
