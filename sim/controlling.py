@@ -27,6 +27,7 @@ from statemachine.applied import Subscriber
 from statemachine.controller import Controller
 from statemachine.controller_config import ControllerConfig
 from statemachine.fetch_version import FetchVersionGate, allowed_fetch_version
+from statemachine.table import Table
 
 if TYPE_CHECKING:
     from sim.process import Process
@@ -162,6 +163,10 @@ class SimulatedStateMachine:
     def reader(self) -> sqlite3.Connection:
         """The tables as they are: between transactions, because each is one call."""
         return self._process.tables.connection
+
+    def changed_at(self, table: Table[Any]) -> Offset:
+        """Of the tables."""
+        return self._process.tables.changed_at(table)
 
     @property
     def applied_end_offset(self) -> Offset:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Protocol
+from typing import Any, Protocol
 
 from raft.core.types import LeaderAndEpoch, Offset
+from statemachine.table import Table
 
 
 class Subscriber(Protocol):
@@ -30,6 +31,10 @@ class CommittedMetadata(Protocol):
     @property
     def reader(self) -> sqlite3.Connection:
         """A connection for short reads; another one after a snapshot was loaded."""
+        ...
+
+    def changed_at(self, table: Table[Any]) -> Offset:
+        """How far the last transaction went that may have changed `table`: while this stays, so does the table."""
         ...
 
 

@@ -8,7 +8,7 @@ however the log is cut, too.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 from struct import pack
 from typing import Any, Final, TypeVar, cast
@@ -34,13 +34,22 @@ _NEVER_LOOKED_UP: Final = (ACLS_BY_CONTENT, TOPICS_BY_COLLISION, PARTITIONS_BY_L
 """Indexes that only the controller asks."""
 
 
+class TooManyRows(Exception):
+    """The records come to more rows than they may here; the `Changes` that raised it are spent."""
+
+
 class Changes:
     """The net change of the records replayed so far, over the database behind `connection`. A `View`."""
 
-    __slots__ = ("_connection", "_effects", "_new_topics", "_removed", "_rows", "_topics")
+    __slots__ = ("_connection", "_effects", "_new_topics", "_removed", "_rows", "_rows_left", "_topics")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, rows_max: int | None = None) -> None:
+        """With `rows_max` the replay ends in TooManyRows when that many rows were looked through or touched.
+
+        A remote segment counts as so many more as it has leader epochs: it holds them all.
+        """
         self._connection = connection
+        self._rows_left = rows_max
         self._rows: dict[Table[Any], dict[Key, Any]] = {}
         """By table and key; None: the row goes."""
         self._removed: dict[Table[Any], dict[Key, None]] = {}
@@ -68,6 +77,11 @@ class Changes:
         """How many topics go, with all their partitions, and of how many partitions the remote data, all segments."""
         return sum(len(self._removed.get(table, ())) for table in (PARTITIONS, REMOTE_SEGMENTS))
 
+    @property
+    def tables(self) -> Set[Table[Any]]:
+        """The tables of which rows were touched."""
+        return self._rows.keys() | self._removed.keys()
+
     # --- the view -----------------------------------------------------------------------------------------------------
 
     def get(self, table: Table[R], key: Key) -> R | None:
@@ -93,7 +107,21 @@ class Changes:
         kept = (entry for entry in stored if not self._is_removed(table, entry[0]))
         own = ((key, rows[key]) for key in _behind(rows, prefix, after))
         found = merged(kept, own, rows)
+        if self._rows_left is not None:
+            found = self._counted(found)
         return found if limit < 0 else islice(found, limit)
+
+    def _counted(self, entries: Iterable[tuple[Key, R]]) -> Iterator[tuple[Key, R]]:
+        for entry in entries:
+            self._count(1)
+            yield entry
+
+    def _count(self, rows: int) -> None:
+        """Some rows more. Raises TooManyRows."""
+        if self._rows_left is not None:
+            self._rows_left -= rows
+            if self._rows_left < 0:
+                raise TooManyRows
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
         """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
@@ -105,6 +133,9 @@ class Changes:
         """Set the record."""
         if table in _NEVER_LOOKED_UP:
             return
+        if self._rows_left is not None:
+            epochs = len(record.segment_leader_epochs) if table is REMOTE_SEGMENTS else 0  # type: ignore[attr-defined]
+            self._count(1 + epochs)
         key = table.key_of(record)
         self._rows.setdefault(table, {})[key] = record
         if table is TOPICS:
@@ -116,6 +147,7 @@ class Changes:
         """Remove the record with that key."""
         if table in _NEVER_LOOKED_UP:
             return
+        self._count(1)
         self._rows.setdefault(table, {})[key] = None
         self._note_removal(table, key)
 

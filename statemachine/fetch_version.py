@@ -14,6 +14,7 @@ import structlog
 from raft.core.types import LeaderAndEpoch, Offset
 from statemachine import queries
 from statemachine.applied import CommittedMetadata
+from statemachine.cluster_tables import FEATURES
 from statemachine.features import FETCH_VERSION_18
 
 VERSION_BEFORE: Final = 17
@@ -34,10 +35,15 @@ class FetchVersionGate:
         """`allow` is called, on the event loop, when the version is another one than when the gate was made."""
         self._store = store
         self._allow = allow
+        self._looked_at = store.changed_at(FEATURES)
         self._version = allowed_fetch_version(store)
 
     def applied(self, end_offset: Offset) -> None:
-        """Look at the feature: one row, by its key."""
+        """Look at the feature if features have changed: one row, by its key."""
+        changed_at = self._store.changed_at(FEATURES)
+        if changed_at == self._looked_at:
+            return
+        self._looked_at = changed_at
         version = allowed_fetch_version(self._store)
         if version != self._version:
             logger.info("the metadata.version allows another version of Fetch", version=version, end_offset=end_offset)

@@ -39,6 +39,10 @@ REMOVALS_ON_LOOP_MAX: Final = 0
 """Of so many topics, or partitions with remote data, all rows may be removed on the loop: a topic takes up to 10,000
 partitions along, 30 milliseconds' worth, and a partition has any number of remote segments."""
 
+ROWS_ON_LOOP_MAX: Final = 1_000
+"""What is small may still come to many rows: a remote segment has one for each leader epoch. Half as many while
+somebody watches."""
+
 UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 """How long to wait before a transaction that found no room or a lock is tried again."""
 
@@ -244,11 +248,12 @@ class MetadataMachine(Listener):
             )
 
     async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
-        on_loop_bytes_max = APPLY_ON_LOOP_BYTES_MAX // (2 if self._watchers else 1)
-        is_small = sum(batch.size_bytes for batch in batches) <= on_loop_bytes_max
+        share = 2 if self._watchers else 1
+        is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX // share
+        rows_max = ROWS_ON_LOOP_MAX // share
         while self._fence is None:
             try:
-                if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX)):
+                if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=rows_max)):
                     await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
                 self._obstacle = None
                 return

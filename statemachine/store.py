@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from sqlite_utils import Database
@@ -39,6 +39,7 @@ from statemachine.schema import (
     sync,
     translated,
 )
+from statemachine.table import Table
 from statemachine.tables import Applied, MetadataTables
 
 CHECKPOINT_TRANSACTIONS: Final = 1_000
@@ -122,6 +123,10 @@ class MetadataStore:
         """The offset after the last applied record: where to register the state machine."""
         return self._tables.applied.end_offset
 
+    def changed_at(self, table: Table[Any]) -> Offset:
+        """How far the last transaction went that may have changed `table`: while this stays, so does the table."""
+        return self._tables.changed_at(table)
+
     @property
     def has_open_transaction(self) -> bool:
         """Whether committed batches wait for the end of their metadata transaction."""
@@ -197,10 +202,12 @@ class MetadataStore:
             install(_new_path(self.path), self.path)
             self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
 
-    def apply(self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None) -> bool:
+    def apply(
+        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
+    ) -> bool:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
         with self._writer_lock:
-            return self._tables.apply(batches, removals_max=removals_max, note_delta=self.is_watched)
+            return self._tables.apply(batches, removals_max=removals_max, rows_max=rows_max, note_delta=self.is_watched)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlite_utils import Database
 
@@ -21,9 +21,10 @@ from raft.core.epochs import EpochCache
 from raft.core.errors import KraftlogError
 from raft.core.types import Epoch, Offset, StateDigest
 from raft.listener import CommittedBatch
-from statemachine.changes import Changes
+from statemachine.changes import Changes, TooManyRows
 from statemachine.deltas import MetadataDelta, delta_of
 from statemachine.replay import ReplayError
+from statemachine.table import Table
 from statemachine.transactions import CommittedRun, applied_together
 
 DIGEST_BYTES: Final = 16
@@ -95,6 +96,8 @@ class MetadataTables:
         self._new_state_digests: list[StateDigest] = []
         self._new_deltas: list[MetadataDelta] = []
         self._open_transaction: tuple[CommittedBatch, ...] = ()
+        self._opened_at = self._applied.end_offset
+        self._changed_at: dict[Table[Any], Offset] = {}
 
     @property
     def applied(self) -> Applied:
@@ -106,6 +109,10 @@ class MetadataTables:
         """The last one that was put by, None before the first: at the last batch that reached or passed a multiple of
         the interval."""
         return self._state_digest
+
+    def changed_at(self, table: Table[Any]) -> Offset:
+        """How far the last transaction went that touched `table`, the opening of the tables and `restore` included."""
+        return self._changed_at.get(table, self._opened_at)
 
     @property
     def has_open_transaction(self) -> bool:
@@ -142,7 +149,12 @@ class MetadataTables:
         return in_log.epoch == epoch and end_offset <= in_log.offset
 
     def apply(
-        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, note_delta: bool = False
+        self,
+        batches: Iterable[CommittedBatch],
+        *,
+        removals_max: int | None = None,
+        rows_max: int | None = None,
+        note_delta: bool = False,
     ) -> bool:
         """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
 
@@ -152,13 +164,17 @@ class MetadataTables:
         Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
         Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
-        its topic; with `removals_max` it returns False and does nothing if there are more `Changes.removals`. With
-        `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
+        its topic; with `removals_max` it returns False and does nothing if there are more `Changes.removals`, with
+        `rows_max` if there are more rows, as `Changes` counts them: a record of tiered storage has some for each leader
+        epoch. With `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
         """
         before, delta = self._applied, None
-        changes = Changes(self.connection)
+        changes = Changes(self.connection, rows_max)
         together = applied_together([*self._open_transaction, *self._new(batches)])
-        after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, before, changes)
+        try:
+            after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, before, changes)
+        except TooManyRows:
+            return False
         if after == before:
             self._open_transaction = together.open_transaction
             return True
@@ -173,6 +189,7 @@ class MetadataTables:
         except ValueError as error:
             raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
         self._applied, self._timestamp_ms, self._state_digest = after, timestamp_ms, state_digest
+        self._changed_at.update(dict.fromkeys(changes.tables, after.end_offset))
         self._open_transaction = together.open_transaction
         self._new_state_digests += state_digests
         self._new_deltas += [delta] if delta is not None and not delta.is_empty else []
@@ -196,6 +213,7 @@ class MetadataTables:
         except ValueError as error:
             raise ReplayError(f"a record of a snapshot is malformed: {error}") from None
         self._applied, self._timestamp_ms, self._state_digest = restored
+        self._opened_at = restored.applied.end_offset
 
     @contextmanager
     def _retryable_errors(self) -> Iterator[None]:

@@ -10,14 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoteLogSegmentMetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
 from raft.listener import BatchReader, CommittedBatch
-from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, MetadataMachine
+from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, ROWS_ON_LOOP_MAX, MetadataMachine
 from statemachine.replay import ReplayError
 from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
-from tests.statemachine.remote_logs import FINISHED, MARKED, STARTED, added, deleting, segment
+from tests.statemachine.remote_logs import (
+    COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    FINISHED,
+    MARKED,
+    STARTED,
+    added,
+    copied,
+    deleting,
+    segment,
+    updated,
+)
 from tests.statemachine.waiting import until
 
 LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
@@ -115,6 +128,66 @@ async def test_the_loop_runs_on_while_the_remote_data_of_a_partition_is_removed(
         assert turns > 1
         assert machine.applied_end_offset == end_offset + 1
         assert store.reader.execute("SELECT count(*) FROM remote_segments").fetchone()[0] == 0
+
+
+def with_epochs(number: int, epochs: int, *, at: int = 0) -> RemoteLogSegmentMetadataRecord:
+    """A remote segment of so many leader epochs, an offset each."""
+    return segment(number, at, at + epochs - 1, {epoch: at + epoch for epoch in range(epochs)})
+
+
+MANY = 200
+"""Leader epochs: few bytes, and many rows."""
+
+
+@pytest.mark.parametrize(
+    ("present", "coming"),
+    [
+        ([], [added(with_epochs(number, MANY)) for number in range(10)]),
+        (
+            [added(with_epochs(number, MANY)) for number in range(10)],
+            [updated(number, COPY_FINISHED) for number in range(10)],
+        ),
+        # One takes the place of another in every epoch.
+        ([*copied(with_epochs(1, MANY)), added(with_epochs(2, MANY))], [updated(2, COPY_FINISHED)]),
+        # One comes before many others, which are all looked at.
+        (
+            [record for number in range(ROWS_ON_LOOP_MAX) for record in copied(segment(number, 9 + number, 9 + number))]
+            + [added(segment(5_000, 0, 8))],
+            [updated(5_000, COPY_FINISHED)],
+        ),
+        (
+            [record for number in range(5) for record in copied(with_epochs(number, MANY, at=MANY * number))]
+            + [updated(number, DELETE_STARTED) for number in range(5)],
+            [updated(number, DELETE_FINISHED) for number in range(5)],
+        ),
+    ],
+    ids=["added", "finished", "replaced", "out of order", "deleted"],
+)
+async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
+    store: MetadataStore, present: list[MetadataRecord], coming: list[MetadataRecord]
+) -> None:
+    """What remote segments come to is in no relation to their bytes: each has a row for each of its leader epochs."""
+    store.apply([batch(0, [topic("tiered", 1), partition(1), *present])])
+    end_offset = store.applied_end_offset
+    small = batch(end_offset, coming)
+    assert small.size_bytes < APPLY_ON_LOOP_BYTES_MAX
+    async with running(store) as machine:
+        turns = 0
+        delivering = asyncio.create_task(deliver(machine, small))
+        while not delivering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 1
+        assert machine.applied_end_offset == small.end_offset
+
+
+async def test_few_rows_are_applied_at_once(store: MetadataStore) -> None:
+    """In no more than one turn of the loop: another thread would cost more than the rows."""
+    few = [added(with_epochs(number, 20)) for number in range(10)]
+    async with running(store) as machine:
+        delivering = asyncio.create_task(deliver(machine, batch(0, [topic("tiered", 1), partition(1), *few])))
+        await asyncio.sleep(0)
+        assert delivering.done()
 
 
 async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: MetadataStore) -> None:
