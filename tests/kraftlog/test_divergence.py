@@ -24,7 +24,7 @@ from raft.storage.posix import PosixFileSystem
 from statemachine.client import AdminClient
 from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables
 from tests.raft.nodes import QUICK, free_port
-from tests.statemachine.builders import creatable
+from tests.statemachine.builders import WithoutRecords, creatable
 from tests.statemachine.builders import create as create_topics
 
 NODE_IDS = (1, 2, 3)
@@ -103,18 +103,6 @@ class Nodes:
                     assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
                     assert "differs from the quorum's at offset" in str(refused)
                     return
-
-
-class WithoutRecords:
-    """A batch whose records the state machine does not see, though the log has them."""
-
-    is_control = True
-
-    def __init__(self, seen: CommittedBatch) -> None:
-        self._seen = seen
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._seen, name)
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import (
@@ -215,3 +216,15 @@ def heartbeat(
 def alive(broker_id: int, broker_epoch: int) -> admin_pb2.Operation:
     """The heartbeat of a broker that has applied its own registration: it is unfenced."""
     return admin_pb2.Operation(broker_heartbeat=heartbeat(broker_id, broker_epoch, broker_epoch + 1))
+
+
+class WithoutRecords:
+    """A batch whose records the state machine does not see, though the log has them."""
+
+    is_control = True
+
+    def __init__(self, seen: CommittedBatch) -> None:
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._seen, name)

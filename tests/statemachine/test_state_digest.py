@@ -14,7 +14,6 @@ from sqlite_utils import Database
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset, StateDigest
-from raft.listener import CommittedBatch
 from statemachine import replay
 from statemachine.changes import Changes
 from statemachine.schema import create_in
@@ -23,6 +22,7 @@ from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, S
 from statemachine.view import View
 from tests.statemachine.builders import (
     CLUSTER_ID,
+    WithoutRecords,
     batch,
     broker,
     config,
@@ -52,18 +52,6 @@ def tables(image: bytes | None = None, digest_interval: int = INTERVAL) -> Metad
     else:
         connection.deserialize(image)
     return MetadataTables(connection, digest_interval=digest_interval)
-
-
-class WithoutRecords:
-    """A batch whose records the state machine does not see, though the log has them."""
-
-    is_control = True
-
-    def __init__(self, seen: CommittedBatch) -> None:
-        self._seen = seen
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._seen, name)
 
 
 @settings(max_examples=100, deadline=None)

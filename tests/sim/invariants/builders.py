@@ -186,6 +186,13 @@ class Cluster(Observed):
         return Step(self.now_us, self.nodes[node_id], label, **fields)
 
 
+def restart(cluster: Cluster, applied: int) -> Step:
+    """Node 1 starts again, with so much applied."""
+    step = cluster.start(1)
+    cluster.nodes[1].applied = AppliedState(Offset(applied), f"at {applied}")
+    return step
+
+
 def violates(invariant: Invariant) -> AbstractContextManager[object]:
     """The invariant must cry within this, and name itself."""
     return pytest.raises(Violation, match=rf"^{invariant.title} \({invariant.number}\): ")

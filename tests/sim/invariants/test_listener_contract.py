@@ -6,10 +6,10 @@ import pytest
 
 from raft.core.types import Batch, Offset
 from sim.invariants.listener_contract import ListenerContract
-from sim.observation import AppliedState, Delivery, Step
+from sim.observation import Delivery, Step
 from tests.raft.core.builders import leader_and_epoch
 from tests.raft.storage.builders import data_batch
-from tests.sim.invariants.builders import Cluster, at, batches, violates
+from tests.sim.invariants.builders import Cluster, at, batches, restart, violates
 
 LOG = batches(1, 1, 2, 2)
 
@@ -35,13 +35,6 @@ def test_batches_in_order_then_that_it_leads_is_fine() -> None:
     invariant.after_step(led(cluster, None, 2))
     invariant.after_step(cluster.apply(1, *LOG[2:]))
     invariant.after_step(led(cluster, 1, 2, start=3))
-
-
-def restart(cluster: Cluster, applied: int) -> Step:
-    """Node 1 starts again, with so much applied."""
-    step = cluster.start(1)
-    cluster.nodes[1].applied = AppliedState(Offset(applied), f"at {applied}")
-    return step
 
 
 @pytest.mark.parametrize("wrong", [LOG[1:], LOG[3:]], ids=["again", "a gap"])

@@ -6,17 +6,10 @@ import pytest
 
 from raft.core.types import Offset
 from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
-from sim.observation import AppliedState, Delivery, Step
-from tests.sim.invariants.builders import Cluster, at, batches, violates
+from sim.observation import AppliedState, Delivery
+from tests.sim.invariants.builders import Cluster, at, batches, restart, violates
 
 LOG = batches(1, 1, 2, 2)
-
-
-def restart(cluster: Cluster, applied: int) -> Step:
-    """Node 1 starts again, with so much applied."""
-    step = cluster.start(1)
-    cluster.nodes[1].applied = AppliedState(Offset(applied), f"at {applied}")
-    return step
 
 
 def test_the_same_digest_everywhere_is_fine_at_whatever_time() -> None:
