@@ -1,8 +1,9 @@
 """The command `kraftlog`: its groups, and what every command does with errors.
 
 An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code
-1; a usage error is one line and exit code 2; Ctrl-C is 130 and says nothing; nor does a reader that closed the pipe
-hear of it. Anything else is a bug and shows its traceback.
+1; a usage error is one line and exit code 2; Ctrl-C is 130 and says nothing; nor does anybody hear of a reader that
+closed the pipe: the exit code is 141, as if SIGPIPE had ended the command. Anything else is a bug and shows its
+traceback.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from kraftlog.logs import configure_logging
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+EXIT_READER_GONE: Final = 128 + signal.SIGPIPE
 
 app = typer.Typer(
     name="kraftlog",
@@ -94,9 +96,12 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # What is still buffered would fail again when the interpreter flushes it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILURE
+        return _reader_gone()
+    except SystemExit as end:
+        # So typer and rich end the process when they meet a broken pipe.
+        if isinstance(end.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
     except Exception as error:
         return _failed(error)
 
@@ -111,6 +116,12 @@ def _command(arguments: Sequence[str]) -> int:
     finally:
         sys.stdout.flush()  # what was done comes before the error that says what was not
     return result if isinstance(result, int) else 0
+
+
+def _reader_gone() -> int:
+    # What is still buffered would fail again when the interpreter flushes it at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_READER_GONE
 
 
 def _is_utf8(argument: str) -> bool:
