@@ -1,7 +1,8 @@
-"""The JSON of kafka-leader-election and of kafka-reassign-partitions.
+"""The JSON of kafka-leader-election and of kafka-reassign-partitions: partitions, assignments, topics to move.
 
     {"partitions": [{"topic": "clicks", "partition": 0}]}
     {"version": 1, "partitions": [{"topic": "clicks", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
+    {"version": 1, "topics": [{"topic": "clicks"}]}
 
 Unlike Kafka's tools, a key that nobody reads is refused: whoever wrote it expects that something comes of it. Every
 function that reads raises ConfigurationError, which names the file, what is wrong there, and what to write.
@@ -24,7 +25,7 @@ ANY_DIRECTORY: Final = "any"
 """Kafka's way to leave it to the broker."""
 PARTITION_ID_MAX: Final = 2**31 - 1
 
-_FILE_KEYS: Final = ("version", "partitions")
+_TOPIC_KEYS: Final = ("topic",)
 _ELECTION_KEYS: Final = ("topic", "partition")
 _REASSIGNMENT_KEYS: Final = ("topic", "partition", "replicas", "log_dirs")
 
@@ -42,6 +43,17 @@ def read_reassignment(path: Path) -> dict[TopicPartition, list[int]]:
         replicas[at] = _replicas(what, entry)
         _check_directories(what, entry, len(replicas[at]))
     return replicas
+
+
+def read_topics(path: Path) -> list[str]:
+    """The topics that a file names to be moved, each once."""
+    topics: list[str] = []
+    for where, value in _entries(path, "topics"):
+        name = _topic(where, _object(where, value, _TOPIC_KEYS))
+        if name in topics:
+            raise ConfigurationError(f"{path}: topic {quoted(name)} is there twice; keep one of them")
+        topics.append(name)
+    return topics
 
 
 def reassignment_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
@@ -62,16 +74,8 @@ def reassignment_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[
 
 def _partitions(path: Path, keys: Sequence[str]) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
     """Each partition of a file with all that is said of it. At least one."""
-    content = _object(f"{path}", _parsed(path), _FILE_KEYS)
-    version = content.get("version", VERSION)
-    if version is True or version != VERSION:
-        raise ConfigurationError(f"{path}: the version is {_shown(version)}; only {VERSION} can be read")
-    entries = content.get("partitions")
-    if not isinstance(entries, list) or not entries:
-        raise ConfigurationError(f'{path}: there are no partitions; list them under "partitions"')
     seen: set[TopicPartition] = set()
-    for number, value in enumerate(entries, 1):
-        where = f"{path}: number {number} of the partitions"
+    for where, value in _entries(path, "partitions"):
         entry = _object(where, value, keys)
         at = TopicPartition(_topic(where, entry), _number(where, entry.get("partition"), "partition", PARTITION_ID_MAX))
         if at in seen:
@@ -82,12 +86,25 @@ def _partitions(path: Path, keys: Sequence[str]) -> Iterator[tuple[TopicPartitio
         yield at, entry
 
 
-def _parsed(path: Path) -> Any:
+def _entries(path: Path, key: str) -> Iterator[tuple[str, Any]]:
+    """What a file lists under `key`, and how to name the place. At least one."""
+    content = _object(f"{path}", _parsed(path, key), ("version", key))
+    version = content.get("version", VERSION)
+    if version is True or version != VERSION:
+        raise ConfigurationError(f"{path}: the version is {_shown(version)}; only {VERSION} can be read")
+    entries = content.get(key)
+    if not isinstance(entries, list) or not entries:
+        raise ConfigurationError(f'{path}: there are no {key}: "{key}" is {_shown(entries)}; list them there')
+    for number, value in enumerate(entries, 1):
+        yield f"{path}: number {number} of the {key}", value
+
+
+def _parsed(path: Path, key: str) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise ConfigurationError(
-            f"{path}: it is no JSON: {error}; write what `kraftlog reassign generate` prints"
+            f'{path}: it is no JSON: {error}; write {{"version": {VERSION}, "{key}": [...]}}, as Kafka\'s tools do'
         ) from None
 
 

@@ -27,12 +27,23 @@ File = Annotated[
     ),
 ]
 
+TopicsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--topics-file",
+        parser=path_argument,
+        metavar="FILE",
+        help="The topics to move in JSON, as kafka-reassign-partitions has it.",
+    ),
+]
+
 
 @app.command()
 def generate(
     bootstrap_server: BootstrapServer,
-    topics: Annotated[str, typer.Option("--topics", metavar="NAME[,NAME]", help="The topics to move.")],
     brokers: Annotated[str, typer.Option("--brokers", metavar="ID[,ID]", help="The brokers to move them to.")],
+    topics: Annotated[str | None, typer.Option("--topics", metavar="NAME[,NAME]", help="The topics to move.")] = None,
+    topics_file: TopicsFile = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Propose a balanced assignment, spread over racks. Nothing is changed.
@@ -40,11 +51,16 @@ def generate(
     Each partition keeps the number of its replicas. Every time another assignment is proposed.
     """
     from kraftlog.partition_admin import parse_broker_ids, parse_topics
-    from kraftlog.partition_files import reassignment_json
+    from kraftlog.partition_files import read_topics, reassignment_json
     from kraftlog.reassignments import propose
 
-    names = usage(parse_topics, topics, "--topics")
     broker_ids = usage(parse_broker_ids, brokers, "--brokers")
+    if topics is not None and topics_file is None:
+        names = usage(parse_topics, topics, "--topics")
+    elif topics_file is not None and topics is None:
+        names = read_topics(topics_file)
+    else:
+        raise typer.BadParameter("give one of them: which topics are to move", param_hint="--topics / --topics-file")
     proposal = run_async(propose(endpoints(bootstrap_server), names, broker_ids))
     for broker_id in proposal.inactive_brokers:
         note(f"Broker {broker_id} is fenced or shutting down; it gets replicas only where the others are too few.")

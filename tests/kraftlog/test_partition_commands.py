@@ -84,7 +84,12 @@ def test_what_are_no_brokers_is_refused(text: str) -> None:
         (["elect", *AT_NOWHERE, "--type", "unclean", "--partition", "0"], "give both"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--topic", "t", "--partition", "-1"], "--partition"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--path", ""], "--path"),
-        (["reassign", "generate", *AT_NOWHERE, "--brokers", "1"], "Missing option '--topics'"),
+        (["reassign", "generate", *AT_NOWHERE, "--brokers", "1"], "--topics / --topics-file"),
+        (
+            ["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics", "t", "--topics-file", "f"],
+            "give one of them: which topics are to move",
+        ),
+        (["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics-file", ""], "--topics-file"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a"], "Missing option '--brokers'"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a,", "--brokers", "1"], "write names with commas"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a,a", "--brokers", "1"], "topic a is there more than once"),
@@ -249,6 +254,20 @@ def test_the_way_back_is_told_though_nobody_knows_what_came_of_it(
     assert (said.code, said.errors) == (1, "error: REQUEST_TIMED_OUT: who knows\n")
     told = json.loads(said.output)["Current"] if options else json.loads(said.output.splitlines()[1])
     assert told == reassignment_json({AT: [3]})
+
+
+def test_a_proposal_is_made_of_the_topics_in_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    async def propose(*arguments: object) -> reassignments.Proposal:
+        asked.extend(arguments[1:])
+        return reassignments.Proposal({AT: [1]}, {AT: [2]}, ())
+
+    monkeypatch.setattr(reassignments, "propose", propose)
+    file = written(tmp_path / "topics.json", {"version": 1, "topics": [{"topic": "t"}, {"topic": "u"}]})
+    said = run("reassign", "generate", "--topics-file", file, "--brokers", "2", *AT_NOWHERE, "--output", "json")
+    assert said.json()["Proposed"] == reassignment_json({AT: [2]})
+    assert asked == [["t", "u"], [2]]
 
 
 def test_a_proposal_notes_brokers_that_are_fenced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

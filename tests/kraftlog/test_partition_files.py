@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.partition_files import read_election, read_reassignment, reassignment_json
+from kraftlog.partition_files import read_election, read_reassignment, read_topics, reassignment_json
 from raft.core.errors import ConfigurationError, ErrorCode
 from statemachine.partition_descriptions import (
     TopicPartition,
@@ -24,6 +24,39 @@ def test_a_file_for_an_election_is_read(tmp_path: Path) -> None:
     for written_content in (content, {"version": 1, **content}):
         file = written(tmp_path / "election.json", written_content)
         assert read_election(file) == [TopicPartition("b", 1), TopicPartition("a", 0)]
+
+
+def test_a_file_with_topics_to_move_is_read(tmp_path: Path) -> None:
+    content = {"topics": [{"topic": "foo"}, {"topic": "bar"}]}
+    for written_content in (content, {"version": 1, **content}):
+        assert read_topics(written(tmp_path / "topics.json", written_content)) == ["foo", "bar"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", 'it is no JSON: .*; write \\{"version": 1, "topics": '),
+        ("[]", r"'\[\]' is no object; write \{...\} with \"version\", \"topics\""),
+        ({}, 'there are no topics: "topics" is missing; list them there'),
+        ({"topics": []}, "\"topics\" is '\\[\\]'"),
+        ({"topics": "foo"}, '"topics" is .*foo'),
+        ({"version": 3, "topics": [{"topic": "foo"}]}, "the version is '3'; only 1"),
+        ({"partitions": [], "topics": [{"topic": "foo"}]}, "nothing is known of 'partitions'"),
+        ({"topics": ["foo"]}, "number 1 of the topics: .*foo.* is no object"),
+        ({"topics": [{"topic": "foo"}, {}]}, "number 2 of the topics: the topic is missing"),
+        ({"topics": [{"topic": 7}]}, "the topic is '7'"),
+        ({"topics": [{"topic": "a b"}]}, "'a b' is illegal"),
+        ({"topics": [{"topic": "foo", "partition": 0}]}, "number 1 of the topics: nothing is known of 'partition'"),
+        ({"topics": [{"topic": "foo"}, {"topic": "foo"}]}, "topic 'foo' is there twice"),
+    ],
+)
+def test_a_file_with_topics_to_move_that_has_anything_wrong_is_refused(
+    tmp_path: Path, content: object, words: str
+) -> None:
+    file = written(tmp_path / "topics.json", content)
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        read_topics(file)
+    assert str(refused.value).startswith(f"{file}: ")
 
 
 def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -> None:
@@ -52,7 +85,7 @@ def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -
         ("[" * 100_000, "it is no JSON"),
         ("[]", r"is no object; write \{...\} with \"version\", \"partitions\""),
         ({}, "there are no partitions"),
-        ({"partitions": {}}, "there are no partitions"),
+        ({"partitions": {}}, "there are no partitions: \"partitions\" is '{}'; list them there"),
         ({"partitions": []}, "there are no partitions"),
         ({"version": 2, **an_entry()}, "the version is '2'; only 1"),
         ({"version": True, **an_entry()}, "the version is 'true'; only 1"),
