@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.lifecycle import BrokerLifecycle
@@ -24,6 +24,12 @@ from statemachine.descriptions import (
 from statemachine.resources import ResourceType
 
 RESOURCE_TYPES: Final = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+
+DEFAULT_ENTITY: Final = "<default>"
+"""What Kafka prints for an entity without a name."""
+
+CONFIGS_PER_QUERY: Final = 10_000
+"""A node gives no more than ten times as many rows at once."""
 
 _LISTENER: Final = re.compile(r"(?P<name>[A-Z0-9_]+)://(?P<address>.+)")
 
@@ -215,6 +221,30 @@ async def config_listing(endpoints: Sequence[Endpoint], entity_type: str, entity
             RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
         )
     return [{"Name": config.name, "Value": config.value} for config in described.configs]
+
+
+async def all_config_listing(endpoints: Sequence[Endpoint], entity_type: str) -> list[dict[str, str]]:
+    """One row per config that is set of any topic, or of any broker and the default of all, by entity and name."""
+    offset = await committed_end_offset(endpoints)
+    rows: list[dict[str, str]] = []
+    async with connected_client(endpoints) as client:
+        while True:
+            answer = await client.query(_config_page(RESOURCE_TYPES[entity_type], rows), min_applied_end_offset=offset)
+            rows += [dict(zip(("Entity", "Name", "Value"), map(str, row), strict=True)) for row in answer.rows]
+            if len(answer.rows) < CONFIGS_PER_QUERY:
+                return [{**row, "Entity": row["Entity"] or DEFAULT_ENTITY} for row in rows]
+
+
+def _config_page(resource_type: int, rows: Sequence[Mapping[str, str]]) -> str:
+    """The query that finds what comes after `rows`."""
+    after = ""
+    if rows:
+        entity, name = (rows[-1][column].replace("'", "''") for column in ("Entity", "Name"))
+        after = f" AND (resource_name, name) > ('{entity}', '{name}')"
+    return (
+        f"SELECT resource_name, name, value FROM configs WHERE resource_type = {int(resource_type)}{after}"  # noqa: S608
+        f" ORDER BY resource_name, name LIMIT {CONFIGS_PER_QUERY}"
+    )
 
 
 def _topic(topic: TopicDescription) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from kraftlog.admin import RESOURCE_TYPES, parse_configs
+from kraftlog.admin import DEFAULT_ENTITY, RESOURCE_TYPES, parse_configs
 from kraftlog.clients import committed_end_offset, connected_client
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint
@@ -32,11 +32,8 @@ from statemachine.cluster_descriptions import (
     QuotaEntityPart,
     UpgradeType,
 )
-from statemachine.features import METADATA_VERSION, METADATA_VERSION_NAMES
+from statemachine.features import LEVELS_BY_RELEASE, METADATA_VERSION, METADATA_VERSION_NAMES
 from statemachine.names import quoted
-
-DEFAULT_ENTITY: Final = "<default>"
-"""What Kafka prints for an entity without a name."""
 
 LEVEL_MAX: Final = 2**15 - 1
 """Of any feature."""
@@ -77,17 +74,33 @@ def parse_features(texts: Iterable[str]) -> dict[str, int]:
     return levels
 
 
+def parse_release(text: str) -> Mapping[str, int]:
+    """The levels that a new cluster of that release has, as in 4.1. Raises ConfigurationError."""
+    if text not in LEVELS_BY_RELEASE:
+        raise ConfigurationError(f"{text!r} is no release that is known; give one of {', '.join(LEVELS_BY_RELEASE)}")
+    return LEVELS_BY_RELEASE[text]
+
+
 def feature_changes(
-    metadata_version: int | None, features: Mapping[str, int], upgrade_type: UpgradeType
+    metadata_version: int | None,
+    features: Mapping[str, int],
+    upgrade_type: UpgradeType,
+    of_release: Mapping[str, int] | None = None,
 ) -> list[FeatureChange]:
     """The changes that the options ask for, metadata.version first. Raises ConfigurationError."""
     levels = dict(features)
+    if of_release is not None:
+        if metadata_version is not None or features:
+            raise ConfigurationError(
+                "--release-version says the level of every feature; leave --metadata and --feature out"
+            )
+        levels = dict(of_release)
     if metadata_version is not None:
         if METADATA_VERSION in features:
             raise ConfigurationError(f"--metadata and --feature {METADATA_VERSION} say the same; keep one of them")
         levels = {METADATA_VERSION: metadata_version, **features}
     if not levels:
-        raise ConfigurationError("give --metadata or --feature: which level is wanted of what")
+        raise ConfigurationError("give --release-version, --metadata or --feature: which level is wanted of what")
     return [FeatureChange(name, level, upgrade_type) for name, level in levels.items()]
 
 
@@ -97,10 +110,19 @@ def shown_level(name: str, level: int) -> str:
     return f"{level} ({release})" if release is not None else str(level)
 
 
-async def update_features(endpoints: Sequence[Endpoint], changes: Sequence[FeatureChange], *, dry_run: bool) -> None:
-    """Set the levels, all or none; with `dry_run` only see whether they could be. Raises ProtocolError."""
+async def update_features(
+    endpoints: Sequence[Endpoint], changes: Sequence[FeatureChange], *, dry_run: bool
+) -> list[FeatureChange]:
+    """Set the levels, all or none; with `dry_run` only see whether they could be. Raises ProtocolError.
+
+    Returns the changes of features that had another level before.
+    """
+    offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
+        described = await cluster_client.describe_features(client, min_applied_end_offset=offset)
         await cluster_client.update_features(client, changes, validate_only=dry_run)
+    before = {feature.name: feature.finalized_level for feature in described.features}
+    return [change for change in changes if change.level != before.get(change.name, 0)]
 
 
 async def feature_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
@@ -174,10 +196,24 @@ def _number(key: str, text: str) -> float:
     return value
 
 
-async def alter_client_quotas(endpoints: Sequence[Endpoint], alterations: Sequence[QuotaAlteration]) -> None:
-    """Alter the quotas of one entity, all or none. Raises ProtocolError."""
+async def alter_client_quotas(
+    endpoints: Sequence[Endpoint], alterations: Sequence[QuotaAlteration]
+) -> list[QuotaAlteration]:
+    """Alter the quotas of one entity, all or none. Raises ProtocolError.
+
+    Returns those that were otherwise before: the controller takes the others, too, and writes nothing.
+    """
+    offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
+        described = await cluster_client.describe_client_quotas(client, min_applied_end_offset=offset)
         await cluster_client.alter_client_quotas(client, alterations)
+    before = {(frozenset(quota.entity), quota.key): quota.value for quota in described.quotas}
+    return [of for of in alterations if of.value != before.get((frozenset(of.entity), of.key))]
+
+
+def shown_number(value: float) -> str:
+    """A quota's value as it is written."""
+    return str(_whole(value))
 
 
 async def quota_listing(endpoints: Sequence[Endpoint], entity: Sequence[QuotaEntityPart] = ()) -> list[dict[str, Any]]:
@@ -201,8 +237,12 @@ def _quota(quota: ClientQuota) -> dict[str, Any]:
         "Entity": shown_entity(quota.entity),
         "Parts": [{"Type": part.entity_type, "Name": part.entity_name} for part in quota.entity],
         "Quota": quota.key,
-        "Value": int(quota.value) if quota.value.is_integer() else quota.value,
+        "Value": _whole(quota.value),
     }
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
 
 
 # --- access control ---------------------------------------------------------------------------------------------------

@@ -59,8 +59,9 @@ async def update_features(
     result = await _change(client, admin_pb2.Operation(update_features=request))
     refused = [feature for feature in result.update_features.features if feature.error_code]
     if refused:
-        # The first may only say that it was not updated because of another.
-        reasons = "; ".join(f"{feature.name}: {feature.error_message}" for feature in refused)
+        # Each names its feature. The first may only say that it was not updated because of another, and two that do
+        # not go together have the same reason.
+        reasons = "; ".join(dict.fromkeys(feature.error_message for feature in refused))
         raise ProtocolError(codec.error_from_proto(refused[0].error_code), reasons)
 
 

@@ -23,6 +23,9 @@ CONTROLLER_REGISTRATION: Final = 15
 FETCH_VERSION_18: Final = 27
 """The one from which a fetch says the replica's high watermark (KIP-1166)."""
 
+ELIGIBLE_LEADER_REPLICAS_BY_DEFAULT: Final = 26
+"""The one from which new clusters have eligible leader replicas (Kafka's bootstrap version of their level 1)."""
+
 METADATA_VERSION_NAMES: Final[dict[int, str]] = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -55,3 +58,15 @@ SUPPORTED: Final = (
 
 BOOTSTRAP: Final[dict[str, int]] = {METADATA_VERSION: METADATA_VERSION_LATEST, ELIGIBLE_LEADER_REPLICAS: 1}
 """The levels that a new cluster starts with (CT-14)."""
+
+
+def _levels_by_release() -> dict[str, dict[str, int]]:
+    levels = {}
+    for level, name in sorted(METADATA_VERSION_NAMES.items()):  # so that the newest version of a release stays
+        has_eligible_leaders = level >= ELIGIBLE_LEADER_REPLICAS_BY_DEFAULT
+        levels[name.partition("-")[0]] = {METADATA_VERSION: level, ELIGIBLE_LEADER_REPLICAS: int(has_eligible_leaders)}
+    return levels
+
+
+LEVELS_BY_RELEASE: Final = _levels_by_release()
+"""The levels that a new cluster of each of Kafka's releases has (OT-40), the oldest release first."""

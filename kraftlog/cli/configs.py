@@ -14,6 +14,7 @@ app = typer.Typer(help="Configs of topics and brokers.", no_args_is_help=True, r
 
 COLUMNS = ("Name", "Value")
 SOURCED_COLUMNS = (*COLUMNS, "Source")
+ALL_COLUMNS = ("Entity", *COLUMNS)
 ALTER_OPTIONS = ("--add-config", "--append-config", "--subtract-config", "--delete-config")
 
 
@@ -48,10 +49,18 @@ def describe(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the configs that are set, or all.
+    """Show the configs that are set, or all. Without a name: those of every topic, or broker, that has any.
 
     With --all the source is TOPIC, BROKER, CLUSTER_DEFAULT (set for all brokers) or DEFAULT (set nowhere).
     """
+    if entity_name is None and not entity_default:
+        if all_configs:
+            raise typer.BadParameter("it goes with --entity-name or --entity-default", param_hint="--all")
+        from kraftlog.admin import all_config_listing
+
+        of_all = run_async(all_config_listing(endpoints(bootstrap_server), entity_type.value))
+        print_rows(ALL_COLUMNS, of_all, output)
+        return
     name = _entity_name(entity_type, entity_name, is_default=entity_default)
     if all_configs:
         from kraftlog.cluster_admin import sourced_config_listing

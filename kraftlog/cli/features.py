@@ -20,6 +20,12 @@ Metadata = Annotated[
     str | None,
     typer.Option("--metadata", metavar="VERSION", help="The metadata.version: 4.1-IV1, 4.1 (its newest) or 27."),
 ]
+Release = Annotated[
+    str | None,
+    typer.Option(
+        "--release-version", metavar="RELEASE", help="4.1: every feature as in a new cluster of Kafka's release."
+    ),
+]
 Features = Annotated[
     list[str] | None, typer.Option("--feature", metavar="NAME=LEVEL", help="0 is off; may be given again.")
 ]
@@ -36,41 +42,60 @@ def describe(bootstrap_server: BootstrapServer, output: OutputOption = Output.TA
 
 @app.command()
 def upgrade(
-    bootstrap_server: BootstrapServer, metadata: Metadata = None, feature: Features = None, dry_run: DryRun = False
+    bootstrap_server: BootstrapServer,
+    release: Release = None,
+    metadata: Metadata = None,
+    feature: Features = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Set higher levels, all or none."""
     from statemachine.cluster_descriptions import UpgradeType
 
-    _update(bootstrap_server, metadata, feature, dry_run, UpgradeType.UPGRADE)
+    _update(bootstrap_server, release, metadata, feature, dry_run, UpgradeType.UPGRADE)
 
 
 @app.command()
 def downgrade(
-    bootstrap_server: BootstrapServer, metadata: Metadata = None, feature: Features = None, dry_run: DryRun = False
+    bootstrap_server: BootstrapServer,
+    release: Release = None,
+    metadata: Metadata = None,
+    feature: Features = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Set lower levels, all or none; refused if metadata would be lost."""
     from statemachine.cluster_descriptions import UpgradeType
 
-    _update(bootstrap_server, metadata, feature, dry_run, UpgradeType.SAFE_DOWNGRADE)
+    _update(bootstrap_server, release, metadata, feature, dry_run, UpgradeType.SAFE_DOWNGRADE)
 
 
 def _update(
-    bootstrap_server: str, metadata: str | None, features: list[str] | None, dry_run: bool, upgrade_type: UpgradeType
+    bootstrap_server: str,
+    release: str | None,
+    metadata: str | None,
+    features: list[str] | None,
+    dry_run: bool,
+    upgrade_type: UpgradeType,
 ) -> None:
     from kraftlog.cluster_admin import (
         feature_changes,
         parse_features,
         parse_metadata_version,
+        parse_release,
         shown_level,
         update_features,
     )
     from statemachine.cluster_descriptions import UpgradeType
 
+    of_release = None if release is None else usage(parse_release, release, "--release-version")
     version = None if metadata is None else usage(parse_metadata_version, metadata, "--metadata")
     levels = usage(parse_features, features or [], "--feature")
-    changes = usage(lambda of: feature_changes(version, of, upgrade_type), levels, "--metadata / --feature")
-    run_async(update_features(endpoints(bootstrap_server), changes, dry_run=dry_run))
+    options = "--release-version / --metadata / --feature"
+    changes = usage(lambda of: feature_changes(version, of, upgrade_type, of_release), levels, options)
+    changed = run_async(update_features(endpoints(bootstrap_server), changes, dry_run=dry_run))
     done = "upgraded" if upgrade_type is UpgradeType.UPGRADE else "downgraded"
     for change in changes:
-        verb = "can be" if dry_run else "was"
-        say(f"{change.name} {verb} {done} to {shown_level(change.name, change.level)}.")
+        level = shown_level(change.name, change.level)
+        if change in changed:
+            say(f"{change.name} {'can be' if dry_run else 'was'} {done} to {level}.")
+        else:
+            say(f"{change.name} is at {level} already.")

@@ -61,15 +61,19 @@ def alter(
     Of users and client ids: producer_byte_rate, consumer_byte_rate, controller_mutation_rate (each per second) and
     request_percentage; of addresses: connection_creation_rate.
     """
-    from kraftlog.cluster_admin import alter_client_quotas, quota_alterations, shown_entity
+    from kraftlog.cluster_admin import alter_client_quotas, quota_alterations, shown_entity, shown_number
 
     entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
     alterations = usage(
         lambda added: quota_alterations(entity, added, delete or []), add or [], "--add-config / --delete-config"
     )
-    run_async(alter_client_quotas(endpoints(bootstrap_server), alterations))
-    quotas = "1 quota" if len(alterations) == 1 else f"{len(alterations)} quotas"
-    say(f"Altered {quotas} of {shown_entity(entity)}.")
+    altered = run_async(alter_client_quotas(endpoints(bootstrap_server), alterations))
+    whose = shown_entity(entity)
+    if altered:
+        say(f"Altered {'1 quota' if len(altered) == 1 else f'{len(altered)} quotas'} of {whose}.")
+    for same in (alteration for alteration in alterations if alteration not in altered):
+        found = "was not set" if same.value is None else f"was {shown_number(same.value)} already"
+        say(f"{same.key} of {whose} {found}; nothing was changed.")
 
 
 def _entity(

@@ -70,8 +70,8 @@ def update_features(
     }
     first_refused = next((name for name, refusal in refusals.items() if refusal is not None), None)
     if first_refused is not None:
-        with_it = f"it was not updated: {quoted(first_refused)} is refused, and all are updated or none"
-        results = [_refused(name, refusal or with_it) for name, refusal in refusals.items()]
+        with_it = f"was not updated: {quoted(first_refused)} is refused, and all are updated or none"
+        results = [_refused(name, refusal or f"{name} {with_it}") for name, refusal in refusals.items()]
         return [], UpdateFeaturesResponse(features=results)
     records = [
         MetadataRecord(feature_level=FeatureLevelRecord(name=update.name, level=update.level))

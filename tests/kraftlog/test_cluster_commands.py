@@ -126,7 +126,17 @@ def test_a_listing_without_options_is_of_everything() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["features", "upgrade", *AT], "give --metadata or --feature"),
+        (["features", "upgrade", *AT], "give --release-version, --metadata or --feature"),
+        (
+            ["features", "upgrade", *AT, "--release-version", "5.9"],
+            "'5.9' is no release that is known; give one of",
+        ),
+        (["features", "upgrade", *AT, "--release-version", "4.1-IV1"], "3.9, 4.0, 4.1, 4.2"),
+        (
+            ["features", "upgrade", *AT, "--release-version", "4.1", "--metadata", "27"],
+            "leave --metadata and",
+        ),
+        (["features", "downgrade", *AT, "--release-version", "4.1", "--feature", "x=1"], "leave --metadata and"),
         (["features", "upgrade", *AT, "--metadata", "5.9"], "between 3.3-IV3 and 4.2-IV1"),
         (["features", "upgrade", *AT, "--feature", "x"], "NAME=LEVEL"),
         (["features", "upgrade", *AT, "--feature", "x=-1"], "'-1' is no level of x"),
@@ -223,7 +233,10 @@ async def test_features_are_described_and_change_together(tmp_path: Path) -> Non
         with pytest.raises(ProtocolError) as failure:
             await cluster_client.update_features(client, [down, wrong])
         assert failure.value.code is ErrorCode.INVALID_UPDATE_VERSION
-        assert f"{ELR} cannot be 9" in str(failure.value)
+        reasons = str(failure.value).removeprefix("INVALID_UPDATE_VERSION: ").split("; ")
+        assert reasons[0] == f"{METADATA_VERSION} was not updated: '{ELR}' is refused, and all are updated or none"
+        assert reasons[1].startswith(f"{ELR} cannot be 9")
+        assert all(reason.count(ELR) <= 1 for reason in reasons)
         await cluster_client.update_features(client, [down], validate_only=True)
         assert await cluster_admin.feature_listing([cluster.endpoints[1]]) == before
         await cluster_client.update_features(client, [down])

@@ -26,11 +26,22 @@ def test_several_configs_in_one_option_as_kafka_has_them_are_told_to_be_given_ap
     assert check_one_each(lists) == lists
 
 
+def test_nothing_is_altered_without_saying_whose_it_is(run: Run) -> None:
+    said = run("configs", "alter", *AT_NOWHERE, "--entity-type", "brokers", "--add-config", "min.insync.replicas=2")
+    assert (said.code, said.output) == (2, "")
+    assert "whose configs are meant" in said.errors
+
+
+def test_where_configs_come_from_is_told_of_one_entity(run: Run) -> None:
+    said = run("configs", "describe", *AT_NOWHERE, "--entity-type", "topics", "--all")
+    assert (said.code, said.output) == (2, "")
+    assert "--all: it goes with --entity-name" in said.errors
+
+
 @pytest.mark.parametrize("command", [("describe",), ("alter", "--add-config", "min.insync.replicas=2")])
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("brokers",), "whose configs are meant"),
         (("brokers", "--entity-name", "1", "--entity-default"), "whose configs are meant"),
         (("topics", "--entity-default"), "topics have no default of their own"),
         (("topics", "--entity-name", ""), "topics have no default of their own"),
@@ -45,7 +56,7 @@ def test_whose_configs_are_meant_is_said_in_one_way(
 
 
 def test_the_default_of_all_brokers_has_an_option_and_an_empty_name(run: Run) -> None:
-    for options in (("--entity-default",), ("--entity-name", "")):
+    for options in (("--entity-default",), ("--entity-name", ""), ()):
         said = run("configs", "describe", *AT_NOWHERE, "--entity-type", "brokers", *options)
         assert said.is_error(ErrorCode.BROKER_NOT_AVAILABLE)
 

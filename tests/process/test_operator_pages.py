@@ -211,8 +211,10 @@ def test_partitions(reading: Reading) -> None:
         assert ["No", "partition", "needs", "an", "election."] in elected
         assert elected[-1] == ["alone", "0", "103"]
 
-        proposal = json.loads(page.next())
-        assert {broker_id for part in proposal["partitions"] for broker_id in part["replicas"]} == {101, 103}
+        proposals = [json.loads(line)["partitions"] for line in page.next().splitlines()]
+        assert [{part["topic"] for part in proposal} for proposal in proposals] == [{"alone", "views"}, {"views"}]
+        for proposal in proposals:
+            assert {broker_id for part in proposal for broker_id in part["replicas"]} == {101, 103}
         begun = page.next()
         assert re.search(r"^clicks +0 +accepted", begun, re.MULTILINE)
         verified = page.next()
@@ -245,9 +247,16 @@ def test_configs_and_features(reading: Reading) -> None:
             ["segment.ms", "604800000", "DEFAULT"],
         ):
             assert row in sources
+        of_all = words(page.next())
+        assert ["clicks", "cleanup.policy", "compact"] in of_all
+        assert ["<default>", "min.insync.replicas", "2"] in of_all
+        assert ["101", "num.io.threads", "4"] in of_all
         assert ["num.io.threads", '{"101":"4"}'] in words(page.next())
 
-        quotas = words(page.next())
+        assert page.next().count("Altered 1 quota of client-id ") == 2
+        altered = page.next()
+        assert "consumer_byte_rate of user 'alice' was not set; nothing was changed.\n" in altered
+        quotas = words(altered)
         assert quotas[-2] == ["user", "'alice'", "producer_byte_rate", "1048576"]
         assert quotas[-1] == ["user", "<default>", "producer_byte_rate", "524288"]
         assert ["client-id", "'reports',user", "'alice'", "request_percentage", "20"] in quotas
@@ -263,7 +272,9 @@ def test_configs_and_features(reading: Reading) -> None:
             "was downgraded to 26 (4.1-IV0).",
             "can be upgraded to 27 (4.1-IV1).",
             "was upgraded to 27 (4.1-IV1).",
+            "was upgraded to 28 (4.2-IV0).",
             "was upgraded to 29 (4.2-IV1).",
+            "is at 1 already.",
         ]
         assert ["103", "metadata.version", "29"] in words(page.next())
 
