@@ -7,7 +7,8 @@ controller that takes over in the middle finishes what is left (`left_behind`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from kraftpb.v1.admin_pb2 import (
     BrokerHeartbeatRequest,
@@ -16,7 +17,7 @@ from kraftpb.v1.admin_pb2 import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
-from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from statemachine.broker_heartbeats import METADATA_OFFSET_UNKNOWN
@@ -33,11 +34,16 @@ from statemachine.operations.brokers import (
 from statemachine.operations.departures import leaders_where_none, partitions_without
 from statemachine.operations.directories import failed_directories, partitions_without_directories
 from statemachine.operations.heartbeats import Transition, broker_heartbeat, carried_out
-from statemachine.pages import Pages, PartitionPages, assigned_to, led_by
+from statemachine.pages import Pages, PartitionPages, assigned_to, led_by, where
 from statemachine.record_versions import METADATA_VERSION_DIRECTORIES
+from statemachine.replay import changed_partition
 from statemachine.state import MetadataState
+from statemachine.topic_tables import counting_on
 
 NO_LEADER = -1
+
+LEFT_BEHIND_TOGETHER_MAX: Final = 20
+"""The partitions of so many brokers are looked for together: one page comes to so many records for each partition."""
 
 
 def register(state: MetadataState, request: RegisterBrokerRequest, context: Context, next_offset: Offset) -> Decision:
@@ -50,7 +56,7 @@ def register(state: MetadataState, request: RegisterBrokerRequest, context: Cont
         pages = departure(state, request.broker_id, may_have_lost_data=found.had_unclean_shutdown)
     result = OperationResult(register_broker=found.response)
     if pages is not None:
-        return _leaving(request.broker_id, found.records, result, pages, context)
+        return _leaving([request.broker_id], found.records, result, pages, context)
 
     def on_appended(end_offset: Offset) -> None:
         if found.records:  # the directories that it names now are online, whatever has failed before
@@ -87,7 +93,7 @@ def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: Co
     match transition:
         case Transition.FENCE:
             records, pages = [fence_record(broker, version)], departure(state, broker.broker_id)
-            return _leaving(broker.broker_id, records, result, pages, context)
+            return _leaving([broker.broker_id], records, result, pages, context)
         case Transition.UNFENCE:
             records, arrival = [unfence_record(broker, version)], _arrival(state)
             return Decision(records, result, arrival, answer_waits_for_pages=False, on_appended=session_follows)
@@ -105,7 +111,7 @@ def fence(state: MetadataState, request: FenceBrokerRequest, context: Context) -
     result = OperationResult(fence_broker=response)
     if not records:
         return Decision([], result)
-    return _leaving(request.broker_id, records, result, departure(state, request.broker_id), context)
+    return _leaving([request.broker_id], records, result, departure(state, request.broker_id), context)
 
 
 def fence_silent(state: MetadataState, broker_id: int, context: Context) -> Decision:
@@ -115,7 +121,7 @@ def fence_silent(state: MetadataState, broker_id: int, context: Context) -> Deci
         context.heartbeats.forget(broker_id)
         return Decision([])
     records = [fence_record(broker, state.metadata_version)]
-    decision = _leaving(broker_id, records, OperationResult(), departure(state, broker_id), context)
+    decision = _leaving([broker_id], records, OperationResult(), departure(state, broker_id), context)
 
     def on_appended(end_offset: Offset) -> None:
         context.heartbeats.expire(broker_id)  # not before: if the append is refused it must be tried again
@@ -125,17 +131,19 @@ def fence_silent(state: MetadataState, broker_id: int, context: Context) -> Deci
 
 
 def _leaving(
-    broker_id: int, records: list[MetadataRecord], result: OperationResult, pages: Pages, context: Context
+    broker_ids: Sequence[int], records: list[MetadataRecord], result: OperationResult, pages: Pages, context: Context
 ) -> Decision:
-    """A broker is fenced by `records`, if it is not yet, and by `pages` taken out of its partitions."""
+    """Brokers are fenced by `records`, if they are not yet, and by `pages` taken out of their partitions."""
 
     def on_appended(end_offset: Offset) -> None:
-        context.heartbeats.forget(broker_id)
-        context.failed_directories.pop(broker_id, None)
-        context.departing[broker_id] += 1
+        for broker_id in broker_ids:
+            context.heartbeats.forget(broker_id)
+            context.failed_directories.pop(broker_id, None)
+            context.departing[broker_id] += 1
 
     def on_done(end_offset: Offset) -> None:
-        context.departing[broker_id] -= 1
+        for broker_id in broker_ids:
+            context.departing[broker_id] -= 1
 
     return Decision(records, result, pages, on_appended=on_appended, on_done=on_done)
 
@@ -159,31 +167,57 @@ def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: 
 
     first = [] if is_fenced or broker is None else [fence_record(broker, state.metadata_version)]
     pages = departure(state, broker_id, may_have_lost_data=True, closing=closing)
-    return _leaving(broker_id, first, OperationResult(unregister_broker=response), pages, context)
+    return _leaving([broker_id], first, OperationResult(unregister_broker=response), pages, context)
 
 
 def left_behind(state: MetadataState, context: Context) -> Iterator[Decision]:
     """What the controller before may not have finished.
 
-    Partitions may count on brokers that are gone, and may have no leader though one came back.
+    Partitions may count on brokers that are gone, and may have no leader though one came back. All partitions are
+    looked through for that, once for many brokers: mostly nothing is left to do, but no index says so.
     """
     yield Decision([], pages=_arrival(state))
-    for broker_id, broker in state.brokers().items():
-        if broker.fenced:
-            pages = departure(state, broker_id, may_have_lost_data=broker.unclean_shutdown)
-            yield _leaving(broker_id, [], OperationResult(), pages, context)
-        elif broker.in_controlled_shutdown:
-            yield _still_shutting_down(state, broker, context)
+    going = [broker for broker in state.brokers().values() if broker.fenced or broker.in_controlled_shutdown]
+    for first in range(0, len(going), LEFT_BEHIND_TOGETHER_MAX):
+        yield _departures(state, going[first : first + LEFT_BEHIND_TOGETHER_MAX], context)
 
 
-def _still_shutting_down(state: MetadataState, broker: RegisterBrokerRecord, context: Context) -> Decision:
-    """A controller before let the broker's shutdown begin; it may go when others can know who leads its partitions."""
+def _departures(state: MetadataState, going: Sequence[RegisterBrokerRecord], context: Context) -> Decision:
+    """Brokers that are fenced, or whose controlled shutdown has begun, leave the partitions that they may be in yet."""
+    fenced = [broker.broker_id for broker in going if broker.fenced]
+    lost_data = {broker.broker_id for broker in going if broker.fenced and broker.unclean_shutdown}
+    broker_ids = [broker.broker_id for broker in going]
+
+    def decide(page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
+        # One after the other, each from what the one before leaves: what becomes of a partition is what would have
+        # become of it if they had left on their own.
+        records: list[MetadataRecord] = []
+        for broker_id in broker_ids:
+            changes = partitions_without(state, broker_id, page, may_have_lost_data=broker_id in lost_data)
+            page = _after(page, changes)
+            records += changes
+        return records
 
     def on_done(end_offset: Offset) -> None:
-        if _is_unfenced(state, broker.broker_id, broker.broker_epoch):
-            context.heartbeats.begin_controlled_shutdown(broker.broker_id, end_offset)
+        leaving.on_done(end_offset)
+        for broker in going:
+            # It may go when others can know who leads its partitions.
+            if not broker.fenced and _is_unfenced(state, broker.broker_id, broker.broker_epoch):
+                context.heartbeats.begin_controlled_shutdown(broker.broker_id, end_offset)
 
-    return Decision([], pages=departure(state, broker.broker_id), on_done=on_done)
+    counted_on = where(state, counting_on(broker_ids, lost_data))
+    pages = PartitionPages([*(led_by(state, broker_id) for broker_id in broker_ids), counted_on], decide)
+    leaving = _leaving(fenced, [], OperationResult(), pages, context)
+    return leaving._replace(on_done=on_done)
+
+
+def _after(page: Sequence[PartitionRecord], changes: Sequence[MetadataRecord]) -> Sequence[PartitionRecord]:
+    """The partitions as they are when `changes` are replayed."""
+    if not changes:
+        return page
+    by_key = {(change.topic_id, change.partition_id): change for change in (of.partition_change for of in changes)}
+    present = [(partition, by_key.get((partition.topic_id, partition.partition_id))) for partition in page]
+    return [partition if change is None else changed_partition(partition, change) for partition, change in present]
 
 
 def _is_unfenced(state: MetadataState, broker_id: int, broker_epoch: int) -> bool:
@@ -236,7 +270,7 @@ def _without_directories(
     online = [directory for directory in broker.log_dirs if directory not in offline]
     if broker.log_dirs and not online:
         first = [] if broker.fenced else [fence_record(broker, version)]
-        leaving = _leaving(broker_id, first, result, departure(state, broker_id), context)
+        leaving = _leaving([broker_id], first, result, departure(state, broker_id), context)
 
         def on_leaving(end_offset: Offset) -> None:
             leaving.on_appended(end_offset)

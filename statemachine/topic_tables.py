@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
@@ -133,6 +133,23 @@ def holding(broker_id: int) -> Condition[PartitionRecord]:
         (broker_id,),
         lambda partition: broker_id in partition.replicas,
     )
+
+
+def counting_on(broker_ids: Collection[int], lost_data: Collection[int]) -> Condition[PartitionRecord]:
+    """Of partitions: one of `broker_ids` is in sync, or one of `lost_data` is eligible to lead."""
+    in_sync, eligible = frozenset(broker_ids), frozenset(lost_data)
+
+    def holds(partition: PartitionRecord) -> bool:
+        return not (in_sync.isdisjoint(partition.isr) and eligible.isdisjoint(partition.eligible_leader_replicas))
+
+    sql = f"({_has_one('isr', len(in_sync))} OR {_has_one('eligible_leader_replicas', len(eligible))})"
+    return Condition(sql, (*in_sync, *eligible), holds)
+
+
+def _has_one(column: str, count: int) -> str:
+    """SQL: the list in `column` has one of so many parameters."""
+    marks = ", ".join("?" * count)
+    return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE value IN ({marks}))"  # noqa: S608 (columns of our own)
 
 
 NOT_LED_BY_PREFERRED: Final = Condition[PartitionRecord](
