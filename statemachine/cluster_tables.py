@@ -156,7 +156,7 @@ CLIENT_QUOTAS: Final = Table[ClientQuotaRecord](
     from_row=_quota_from_row,
 )
 
-_ACL_CONTENT: Final = (
+ACL_CONTENT: Final = (
     "resource_type",
     "resource_name",
     "pattern_type",
@@ -165,23 +165,24 @@ _ACL_CONTENT: Final = (
     "operation",
     "permission_type",
 )
+"""The fields of an entry besides its id, in the order in which it is looked up by them."""
 
 
 def acl_content(record: AccessControlEntryRecord) -> Key:
     """Everything but the id: what makes two entries equal."""
-    return tuple([getattr(record, name) for name in _ACL_CONTENT])
+    return tuple([getattr(record, name) for name in ACL_CONTENT])
 
 
 def _acl_table(key: tuple[str, ...], key_of: Callable[[Any], Key], is_index: bool) -> Table[AccessControlEntryRecord]:
     return Table(
         name="acls",
         key=key,
-        columns=("id", *_ACL_CONTENT),
+        columns=("id", *ACL_CONTENT),
         kind=None if is_index else "access_control_entry",
         key_of=key_of,
         to_row=lambda record: (id_to_text(record.id), *acl_content(record)),
         from_row=lambda row: AccessControlEntryRecord(
-            id=id_to_bytes(row[0]), **dict(zip(_ACL_CONTENT, row[1:], strict=True))
+            id=id_to_bytes(row[0]), **dict(zip(ACL_CONTENT, row[1:], strict=True))
         ),
         is_index=is_index,
     )
@@ -189,5 +190,5 @@ def _acl_table(key: tuple[str, ...], key_of: Callable[[Any], Key], is_index: boo
 
 ACLS: Final = _acl_table(("id",), lambda record: (record.id,), is_index=False)
 ACLS_BY_CONTENT: Final = _acl_table(
-    (*_ACL_CONTENT, "id"), lambda record: (*acl_content(record), record.id), is_index=True
+    (*ACL_CONTENT, "id"), lambda record: (*acl_content(record), record.id), is_index=True
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kraftpb.v1.admin_pb2 import (
+    DeleteAclsRequest,
+    DeleteAclsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     Operation,
@@ -14,7 +16,8 @@ from raft.core.types import Offset
 from statemachine import broker_lifecycle, feature_updates
 from statemachine.decisions import Context, Decision
 from statemachine.names import check_name_lengths
-from statemachine.operations.acls import create_acls, delete_acls
+from statemachine.operations.acl_deletion import AclDeletion
+from statemachine.operations.acls import create_acls
 from statemachine.operations.alter_partition import alter_partition
 from statemachine.operations.brokers import register_controller
 from statemachine.operations.configs import alter_configs
@@ -117,12 +120,21 @@ def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
             records, configured = alter_configs(state, operation.alter_configs)
             return Decision(records, OperationResult(alter_configs=configured))
         case "delete_acls":
-            records, deleted = delete_acls(state, operation.delete_acls)
-            return Decision(records, OperationResult(delete_acls=deleted))
+            return _delete_acls(state, operation.delete_acls)
         case "register_controller":
             records, registered = register_controller(state, operation.register_controller)
             return Decision(records, OperationResult(register_controller=registered))
     raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
+
+
+def _delete_acls(state: MetadataState, request: DeleteAclsRequest) -> Decision:
+    """At once if one turn finds all that there is to delete; else in the background, turn by turn."""
+    result = OperationResult(delete_acls=DeleteAclsResponse())
+    deletion = AclDeletion(state, request, result.delete_acls)
+    records = deletion.take()
+    if deletion.is_found:
+        return Decision(records or [], result)
+    return Decision([], result, deletion, in_background=True)
 
 
 def _elect(state: MetadataState, request: ElectLeadersRequest) -> Decision:

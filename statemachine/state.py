@@ -180,6 +180,10 @@ class MetadataState:
         found = self._view.find(ACLS_BY_CONTENT, acl_content(entry), limit=1)
         return next((like for _, like in found), None)
 
+    def acls_by_content(self, prefix: Key, after: Key | None, limit: int) -> list[tuple[Key, AccessControlEntryRecord]]:
+        """A page of the access control entries whose content begins so, in its order, above the key `after`."""
+        return list(self._view.find(ACLS_BY_CONTENT, prefix, after, limit))
+
     def acls(self) -> list[AccessControlEntryRecord]:
         """All access control entries by id."""
         return [entry for _, entry in self._view.find(ACLS)]

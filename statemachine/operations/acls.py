@@ -1,4 +1,6 @@
-"""CreateAcls and DeleteAcls: from a request and the latest state to records and an answer. Nothing changes here.
+"""CreateAcls: from a request and the latest state to records and an answer; and which entries filters match.
+
+Nothing changes here.
 
 Numbers are Kafka's (AclOperation, AclPermissionType, PatternType, and its ResourceType, which is not that of configs).
 """
@@ -7,21 +9,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from random import Random
 from typing import Any, Final
 
 from kraftpb.v1.admin_pb2 import (
     AclFilter,
-    AclFilterResult,
     AclResult,
     CreateAclsRequest,
     CreateAclsResponse,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
 )
-from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
-from statemachine.cluster_tables import ACLS, acl_content
+from statemachine.cluster_tables import ACL_CONTENT, ACLS, acl_content
 from statemachine.ids import random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
@@ -51,9 +51,6 @@ WILDCARD: Final = "*"
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of its type."""
-
-COMPARISONS_MAX: Final = 500_000
-"""Filters times entries that one deletion may look at: half a second's work, in which nothing else is decided."""
 
 
 # --- CreateAcls -------------------------------------------------------------------------------------------------------
@@ -118,39 +115,6 @@ def _new_id(state: MetadataState, random: Random) -> bytes:
             return new_id
 
 
-def delete_acls(state: MetadataState, request: DeleteAclsRequest) -> tuple[list[MetadataRecord], DeleteAclsResponse]:
-    """The records that remove the entries that a valid filter matches, and an answer for each filter, in their order.
-
-    An entry that several filters match is in the answer to each, and removed once. Raises
-    ProtocolError(RECORD_LIST_TOO_LARGE) if more than one batch holds would be removed (CT-63), INVALID_REQUEST if there
-    are too many filters for so many entries, or a name is far too long.
-    """
-    for acl_filter in request.filters:
-        check_name_lengths((acl_filter.resource_name, acl_filter.principal, acl_filter.host))
-    entries = state.acls()
-    if len(request.filters) > max(1, COMPARISONS_MAX // max(1, len(entries))):
-        raise _invalid(
-            f"{len(request.filters)} filters over {len(entries)} entries are more than {COMPARISONS_MAX} comparisons;"
-            " divide the request"
-        )
-    removed: dict[bytes, None] = {}
-    response = DeleteAclsResponse()
-    for number, acl_filter in enumerate(request.filters, 1):
-        try:
-            with about(f"filter {number}"):
-                matched = matching_acls(entries, acl_filter)
-        except ProtocolError as error:
-            response.filters.add(error_code=error.code, error_message=error.args[0])
-            continue
-        removed.update(dict.fromkeys(entry.id for entry in matched))
-        check_record_count(len(removed))
-        response.filters.append(AclFilterResult(deleted=matched))
-    records = [
-        MetadataRecord(remove_access_control_entry=RemoveAccessControlEntryRecord(id=acl_id)) for acl_id in removed
-    ]
-    return records, response
-
-
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +134,17 @@ def matching_acls(entries: Iterable[AccessControlEntryRecord], acl_filter: AclFi
         if all(getattr(entry, field) == value for field, value in wanted.items())
         and _pattern_matches(entry, pattern_type, resource_name)
     ]
+
+
+def content_prefix(acl_filter: AclFilter) -> Key:
+    """What the content of every entry begins with that the filter matches, as in `ACLS_BY_CONTENT`.
+
+    Raises ProtocolError(INVALID_REQUEST) if it is none.
+    """
+    wanted = _wanted(acl_filter)
+    if wanted.get("pattern_type") == MATCH:
+        wanted.pop("resource_name", None)  # patterns of other names may match it
+    return tuple(wanted[field] for field in takewhile(wanted.__contains__, ACL_CONTENT))
 
 
 def _wanted(acl_filter: AclFilter) -> dict[str, Any]:

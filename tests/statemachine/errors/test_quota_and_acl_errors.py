@@ -132,7 +132,8 @@ TOO_MANY = [
         "CT-63: too many filters",
         ErrorCode.INVALID_REQUEST,
         deleting(*[AclFilter(resource_name="none")] * 50),
-        "50 filters over 10001 entries",
+        "50 filters",
+        "500000 comparisons",
     ),
 ]
 

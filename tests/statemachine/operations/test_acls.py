@@ -9,13 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftpb.v1.admin_pb2 import AclFilter, AclFilterResult, AclResult, CreateAclsRequest, DeleteAclsRequest
+from kraftpb.v1.admin_pb2 import (
+    AclFilter,
+    AclFilterResult,
+    AclResult,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.ids import is_reserved
 from statemachine.limits import RECORDS_PER_BATCH_MAX
-from statemachine.operations import acls
-from statemachine.operations.acls import create_acls, delete_acls, describe_acls, matching_acls
+from statemachine.operations import acl_deletion
+from statemachine.operations.acl_deletion import AclDeletion
+from statemachine.operations.acls import create_acls, describe_acls, matching_acls
 from tests.statemachine.builders import an_id
 from tests.statemachine.states import Metadata, metadata
 
@@ -57,8 +65,19 @@ def created(
     return [record.access_control_entry for record in records], list(response.results)
 
 
+def deletion_of(state: Metadata, *filters: AclFilter) -> tuple[list[MetadataRecord], DeleteAclsResponse]:
+    """What a deletion comes to, however many turns it takes."""
+    response = DeleteAclsResponse()
+    deletion = AclDeletion(state, DeleteAclsRequest(filters=filters), response)
+    records = deletion.take()
+    while not deletion.is_found:
+        assert records == []
+        records = deletion.take()
+    return records or [], response
+
+
 def deleted(state: Metadata, *filters: AclFilter) -> tuple[list[bytes], list[AclFilterResult]]:
-    records, response = delete_acls(state, DeleteAclsRequest(filters=filters))
+    records, response = deletion_of(state, *filters)
     assert all(record.WhichOneof("record") == "remove_access_control_entry" for record in records)
     return [record.remove_access_control_entry.id for record in records], list(response.filters)
 
@@ -223,10 +242,10 @@ def test_ct63_one_deletion_is_one_batch() -> None:
 
 
 def test_more_comparisons_than_the_controller_has_time_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acls, "COMPARISONS_MAX", 5)
+    monkeypatch.setattr(acl_deletion, "COMPARISONS_MAX", 5)
     state = committed(an_entry(1), an_entry(2, operation=WRITE))
     assert len(deleted(state, *[AclFilter()] * 2)[0]) == 2
-    with pytest.raises(ProtocolError, match="3 filters over 2 entries") as refused:
+    with pytest.raises(ProtocolError, match="3 filters come to more than 5 comparisons") as refused:
         deleted(state, *[AclFilter()] * 3)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     many = committed(*(an_entry(number, host=f"192.0.2.{number}") for number in range(9)))
@@ -374,7 +393,7 @@ def test_what_is_left_after_a_deletion_is_what_no_filter_matches(
     state.commit(*records)
     everything = state.acls()
     assert {of.SerializeToString() for of in entries} == {an_entry_without_id(of) for of in everything}
-    removals, _ = delete_acls(state, DeleteAclsRequest(filters=filters))
+    removals, _ = deletion_of(state, *filters)
     state.commit(*removals)
     assert state.acls() == [of for of in everything if not any(naively_matches(given, of) for given in filters)]
 
@@ -391,7 +410,7 @@ def test_an_entry_that_was_removed_is_made_anew(is_committed: bool) -> None:
     """It is looked up by what it says; what is removed and not committed yet is not there either."""
     entry = an_entry(1)
     state = committed(entry)
-    removal, _ = delete_acls(state, DeleteAclsRequest(filters=[a_filter({})]))
+    removal, _ = deletion_of(state, a_filter({}))
     assert len(removal) == 1
     if is_committed:
         state.commit(*removal)
