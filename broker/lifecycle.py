@@ -5,7 +5,8 @@
 
 Registration is repeated until the controller takes it; a broker whose epoch is no longer the present one, because its
 session was over and somebody else has registered, registers anew. On leaving the context it shuts down controlled: its
-partitions get other leaders before it goes, as far as there are any.
+partitions get other leaders before it goes, as far as there are any. With a directory of its own it knows when it
+starts again that it was shut down in good order, and says so (broker.clean_shutdown).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import Final
 
 import structlog
 
+from broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.storage.identifiers import random_uuid, uuid_to_text
+from raft.storage.posix import PosixFileSystem
 from statemachine.client import AdminClient
 from statemachine.descriptions import BrokerListener
 
@@ -56,12 +59,15 @@ class BrokerLifecycle:
         log_dirs: Sequence[str] | None = None,
         heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
         metadata_offset: Callable[[], Awaitable[int]] | None = None,
+        data_dir: str | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         """`metadata_offset` tells the end offset of the metadata that the broker has applied; without one, the broker
         has none of its own and goes by the node that answers the client's reads. `log_dirs` are the ids of its log
         directories; without them it has one, which is the same whenever a broker of that id starts: its partitions are
-        assigned to it, and a broker that came back with another one could not lead them. The client stays the
-        caller's."""
+        assigned to it, and a broker that came back with another one could not lead them. In `data_dir` it leaves how
+        it was shut down; without one each start of it counts as one after a crash. `tell` is told why it has to wait,
+        if it has to for longer than a moment, and when that is over. The client stays the caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
@@ -69,23 +75,29 @@ class BrokerLifecycle:
         self._log_dirs = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._metadata_offset = metadata_offset or client.applied_end_offset
+        self._data_dir = data_dir
+        self._tell = tell or (lambda _: None)
         self._incarnation_id = uuid_to_text(random_uuid())
+        self._previous_broker_epoch: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_unfenced = asyncio.Event()
         self._may_go = asyncio.Event()
         self._wakes = asyncio.Event()
         self._is_leaving = False
         self._was_registered = False
+        self._waits_for_another = False
         self.broker_epoch: int = -1
         """The epoch of its registration; -1 before the first."""
         self.is_fenced = True
         """What the last heartbeat was told."""
 
     def start(self) -> None:
-        """Register as a new incarnation, and send heartbeats from now on."""
+        """Register as a new incarnation, and send heartbeats from now on. Raises StorageError."""
+        if self._data_dir is not None:
+            self._previous_broker_epoch = take_clean_epoch(PosixFileSystem(), self._data_dir)
         self._incarnation_id = uuid_to_text(random_uuid())
         self.broker_epoch = -1
-        self._is_leaving = False
+        self._is_leaving = self._waits_for_another = False
         for event in (self._is_unfenced, self._may_go, self._wakes):
             event.clear()
         self._task = asyncio.create_task(self._live())
@@ -103,14 +115,16 @@ class BrokerLifecycle:
 
     async def unfenced(self) -> None:
         """Return when the controller has unfenced it."""
-        waiting = asyncio.create_task(self._is_unfenced.wait())
         task = self._task
         if task is None:
             raise RuntimeError("the broker has not been started: use it as a context")
-        await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
+        waiting = asyncio.create_task(self._is_unfenced.wait())
+        try:
+            await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                await asyncio.shield(task)  # raises what ended it
+        finally:
             waiting.cancel()
-            await task  # raises what ended it
 
     async def ended(self) -> None:
         """Return when it says nothing more; raises what ended it."""
@@ -118,7 +132,7 @@ class BrokerLifecycle:
             await asyncio.shield(self._task)
 
     async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
-        """Ask to go, until the controller lets it; whether it did in time."""
+        """Ask to go, until the controller lets it; whether it did in time. One that is not registered just goes."""
         self._is_leaving = True
         self._wakes.set()
         try:
@@ -130,20 +144,30 @@ class BrokerLifecycle:
         return True
 
     async def stop(self) -> None:
-        """Say nothing more, as a process does that dies."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Say nothing more, as a process does that dies, unless it was asked to go before. Raises StorageError."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        # One that has not registered has changed nothing: what it found holds for its next start.
+        clean_epoch = self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
+        if self._data_dir is not None and clean_epoch is not None:
+            leave_clean_epoch(PosixFileSystem(), self._data_dir, clean_epoch)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         while not self._may_go.is_set():
             try:
+                if self.broker_epoch < 0 and self._is_leaving:
+                    self._may_go.set()  # there is nothing that it could hand over
+                    break
                 if self.broker_epoch < 0:
                     await self._register()
                 await self._heartbeat()
             except ProtocolError as error:
+                if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    self._wait_for_another()
                 if error.code in _REGISTER_ANEW:
                     self.broker_epoch = -1
                     self._incarnation_id = uuid_to_text(random_uuid())
@@ -161,8 +185,22 @@ class BrokerLifecycle:
             rack=self._rack,
             incarnation_id=self._incarnation_id,
             log_dirs=self._log_dirs,
+            previous_broker_epoch=self._previous_broker_epoch,
         )
         self._was_registered = True
+        self._previous_broker_epoch = None
+        if self._waits_for_another:
+            self._waits_for_another = False
+            self._tell(f"The other incarnation's session is over: broker {self.broker_id} is registered.")
+
+    def _wait_for_another(self) -> None:
+        """Say once that it waits for another incarnation's session to be over, and what can be done."""
+        if not self._waits_for_another:
+            self._waits_for_another = True
+            self._tell(
+                f"Broker {self.broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
+                " still runs, stop it, or take another id; when its session is over this one registers by itself."
+            )
 
     async def _heartbeat(self) -> None:
         answer = await self._client.broker_heartbeat(

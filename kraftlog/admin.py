@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from broker.lifecycle import BrokerLifecycle
@@ -116,25 +117,44 @@ async def run_broker(
     broker_id: int,
     listeners: Sequence[BrokerListener],
     rack: str | None,
+    data_dir: Path | None,
     say: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> None:
-    """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ProtocolError."""
+    """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ProtocolError.
+
+    Raises StorageError if how it was shut down cannot be read or left in `data_dir`.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with connected_client(endpoints) as client:
-        life = BrokerLifecycle(client, broker_id=broker_id, listeners=listeners, rack=rack)
+        life = BrokerLifecycle(
+            client,
+            broker_id=broker_id,
+            listeners=listeners,
+            rack=rack,
+            data_dir=None if data_dir is None else str(data_dir),
+            tell=note,
+        )
         async with life:
-            await life.unfenced()
-            say(f"Broker {broker_id} is unfenced, epoch {life.broker_epoch}.")
-            ended = asyncio.create_task(life.ended())
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if ended.done():
-                await ended
-            ended.cancel()
+            await _done_or_stopped(life.unfenced(), stop)
+            if not stop.is_set():
+                say(f"Broker {broker_id} is unfenced, epoch {life.broker_epoch}.")
+                await _done_or_stopped(life.ended(), stop)
         say(f"Broker {broker_id} has shut down.")
+
+
+async def _done_or_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Return when `work` is done, or when it is to stop; raises what `work` does."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
+    finally:
+        working.cancel()
+        stopping.cancel()
 
 
 async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:

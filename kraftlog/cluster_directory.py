@@ -4,6 +4,7 @@
     DIR/node-1.toml         a node's configuration, commented, there to be edited
     DIR/node-1/             its data
     DIR/logs/node-1.log     what it said
+    DIR/broker-101/         how a broker beside the nodes was shut down
 
 Making one that is interrupted is taken up where it stopped. Once it is complete nothing is made again: a voter whose
 data is missing is refused, because an empty voter could vote away what the others have committed.

@@ -38,11 +38,15 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
     console = Console()
     beside = f" and {broker_count} brokers" if broker_count else ""
     nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"
+
+    def tell(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
     console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False)
     async with (
         cluster.running(),
         AdminClient(cluster.bootstrap_servers) as client,
-        local_brokers(client, broker_count) as brokers,
+        local_brokers(client, broker_count, cluster.directory.path, tell) as brokers,
     ):
         works = (stop.wait(), _show(cluster, brokers, console), _tell_of_deaths(cluster, console))
         tasks = [asyncio.create_task(work) for work in (*works, *(life.ended() for life in brokers))]

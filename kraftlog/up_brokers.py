@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from rich.table import Table
@@ -29,13 +30,22 @@ def check_broker_count(count: int) -> None:
 
 
 @asynccontextmanager
-async def local_brokers(client: AdminClient, count: int) -> AsyncIterator[list[BrokerLifecycle]]:
+async def local_brokers(
+    client: AdminClient, count: int, directory: Path, tell: Callable[[str], None]
+) -> AsyncIterator[list[BrokerLifecycle]]:
     """`count` brokers that begin to register with the block, and shut down controlled, all at once, at its end.
 
-    Await `unfenced` of each within the block. If the block ends with an error, they fall silent.
+    Await `unfenced` of each within the block. If the block ends with an error, they fall silent. Each leaves how it
+    was shut down in `directory`; `tell` is told why one has to wait.
     """
     lives = [
-        BrokerLifecycle(client, broker_id=broker_id, listeners=[("PLAINTEXT", "localhost", PORT_BASE + broker_id)])
+        BrokerLifecycle(
+            client,
+            broker_id=broker_id,
+            listeners=[("PLAINTEXT", "localhost", PORT_BASE + broker_id)],
+            data_dir=str(directory / f"broker-{broker_id}"),
+            tell=tell,
+        )
         for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + count)
     ]
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_rows, say
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
+from kraftlog.cli.output import note, print_rows, say
 from kraftlog.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
@@ -18,6 +19,15 @@ DESCRIPTION_COLUMNS = ("Property", "Value")
 BrokerId = Annotated[int, typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")]
 Listeners = Annotated[
     list[str], typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="A listener; may be given again.")
+]
+DataDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        parser=path_argument,
+        metavar="DIR",
+        help="Where it leaves how it was shut down; without one each start counts as one after a crash.",
+    ),
 ]
 Rack = Annotated[str | None, typer.Option("--rack", help="The rack that it stands in.")]
 
@@ -33,12 +43,21 @@ def register(bootstrap_server: BootstrapServer, broker_id: BrokerId, endpoint: L
 
 
 @app.command()
-def run(bootstrap_server: BootstrapServer, broker_id: BrokerId, endpoint: Listeners, rack: Rack = None) -> None:
-    """Live as a broker until Ctrl-C: register, send heartbeats, and hand over on the way out. It keeps no data yet."""
+def run(
+    bootstrap_server: BootstrapServer,
+    broker_id: BrokerId,
+    endpoint: Listeners,
+    rack: Rack = None,
+    data_dir: DataDirectory = None,
+) -> None:
+    """Live as a broker until Ctrl-C: register, send heartbeats, and hand over on the way out. It keeps no data yet.
+
+    With --data-dir it says when it starts again whether it was shut down in good order.
+    """
     from kraftlog.admin import parse_listener, run_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
-    run_async(run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, say))
+    run_async(run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note))
 
 
 @app.command("list")

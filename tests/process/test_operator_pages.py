@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import typer
 
+from broker.clean_shutdown import FILE_NAME
 from broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.cli.main import app
 from kraftlog.settings import SETTING_BY_KEY
@@ -66,6 +67,10 @@ class Reader:
         """Write a file that the page shows."""
         (self._directory / name).write_text(content)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return (self._directory / name).exists()
+
     def json(self, *arguments: object) -> Any:
         """What a command of the test's own prints."""
         return self._run(*arguments, "--bootstrap-server", self.addresses, "--output", "json").json()
@@ -81,7 +86,9 @@ class Reader:
         assert program == "kraftlog"
         line = [sys.executable, "-m", "kraftlog", *arguments]
         its_environment = environment(KRAFTLOG_BOOTSTRAP_SERVER=self.addresses, PYTHONUNBUFFERED="1")
-        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=its_environment) as process:
+        with subprocess.Popen(
+            line, stdout=subprocess.PIPE, text=True, env=its_environment, cwd=self._directory
+        ) as process:
             try:
                 assert process.stdout is not None
                 assert "is unfenced" in process.stdout.readline()
@@ -157,11 +164,13 @@ def test_brokers(reading: Reading) -> None:
             assert words(back)[-1][:3] == ["orders", "0", "101"]
             assert "Created topic moved" in page.next()
             stop(process)
+        assert page.has(f"broker-2/{FILE_NAME}")
         shut_down = words(page.next())
         assert ["Fenced", "True"] in shut_down
         assert ["InControlledShutdown", "True"] in shut_down
         assert ["moved", "0", "101", "1", "2,101", "101"] in shut_down
         with page.broker(command) as process:
+            assert not page.has(f"broker-2/{FILE_NAME}")
             process.kill()
         page.wait_until(2, fenced=True)
         assert ["2", "1", "0", "0"] in words(page.next())

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from broker.clean_shutdown import FILE_NAME
 from kraftlog.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
 from kraftlog.up_brokers import BROKERS_MAX, FIRST_BROKER_ID
 from raft.core.errors import ErrorCode
@@ -93,6 +94,9 @@ def test_its_brokers_live_when_it_is_ready_hand_over_when_it_ends_and_lead_again
             assert process.wait(30) == 0
             assert process.stderr.read() == ""
         assert _fenced(directory) == {FIRST_BROKER_ID + number: True for number in range(3)}
+        assert [(directory / f"broker-{FIRST_BROKER_ID + number}" / FILE_NAME).exists() for number in range(3)] == [
+            True
+        ] * 3
 
 
 def test_a_number_of_brokers_that_cannot_be_is_refused_before_anything_is_made(tmp_path: Path, run: Run) -> None:
