@@ -184,10 +184,6 @@ class MetadataState:
         """A page of the access control entries whose content begins so, in its order, above the key `after`."""
         return list(self._view.find(ACLS_BY_CONTENT, prefix, after, limit))
 
-    def acls(self) -> list[AccessControlEntryRecord]:
-        """All access control entries by id."""
-        return [entry for _, entry in self._view.find(ACLS)]
-
     def next_producer_id(self) -> int:
         """The first producer id that was not given away."""
         found = self._view.get(PRODUCER_IDS, (1,))

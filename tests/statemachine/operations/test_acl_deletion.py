@@ -31,6 +31,7 @@ from tests.statemachine.operations.test_acls import (
     an_entry,
     committed,
     deletion_of,
+    entries_of,
     naively_matches,
     some_entries,
     some_filters,
@@ -167,7 +168,7 @@ def test_however_many_turns_it_takes_it_finds_what_a_naive_definition_does(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acl_deletion, "COMPARISONS_PER_TURN", comparisons)
         records, response = deletion_of(state, *filters)
-    matched = [[of.id for of in state.acls() if naively_matches(given_filter, of)] for given_filter in filters]
+    matched = [[of.id for of in entries_of(state) if naively_matches(given_filter, of)] for given_filter in filters]
     assert [[entry.id for entry in answer.deleted] for answer in response.filters] == matched
     removed = [record.remove_access_control_entry.id for record in records]
     assert removed == sorted({acl_id for ids in matched for acl_id in ids})
@@ -205,7 +206,7 @@ async def test_ct12_others_are_decided_while_a_filter_looks_at_everything(
     (answer,) = results[0].delete_acls.filters
     left = [entry.id for entry in answer.deleted]
     assert len(left) == 9 and set(left) < set(ids)  # what has gone meanwhile is not removed once more
-    assert bench.controller.state.acls() == []
+    assert entries_of(bench.controller.state) == []
     assert bench.log.next_append_offset == results[0].end_offset == created + 9
 
 
@@ -220,7 +221,7 @@ async def test_ct63_a_deletion_of_too_many_is_refused_in_the_end_and_removes_not
     result = await bench.run(deleting(AclFilter()))
     assert (result.error_code, result.end_offset) == (ErrorCode.RECORD_LIST_TOO_LARGE, -1)
     assert bench.log.next_append_offset == before
-    assert len(bench.controller.state.acls()) == len(ids)
+    assert len(entries_of(bench.controller.state)) == len(ids)
 
 
 async def test_ct12_a_batch_of_removals_is_appended_whole(bench: Bench) -> None:
