@@ -3,7 +3,8 @@
 What it needs of the world it gets as ports: a `Runtime` for time, wake-ups and the disk thread, an `Outlet` for what
 leaves it. `raft.node` puts it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
 
-- Actions are carried out strictly in order. PersistElectionState holds up what follows until it is on disk.
+- Actions are carried out strictly in order, but answers to fetches may give way to listeners (`raft.answers`).
+  PersistElectionState holds up what follows until it is on disk.
 - Room for batches is reserved before the core hears of them, so a full disk refuses appends and changes nothing.
 - A violated invariant or a failed fsync is fatal: it goes to the outlet, which ends the process.
 """
@@ -144,11 +145,15 @@ class Shell:
             on_fatal=self._fatal,
         )
         self._answers = Answers(
-            log, self.snapshots, self.log_start.holders, runtime, outlet, on_handed_over=self._check_shutdown
+            log,
+            self.snapshots,
+            self.log_start.holders,
+            runtime,
+            outlet,
+            on_handed_over=self._check_shutdown,
+            on_fatal=self._fatal,
         )
         self._committed_end_offset = Offset(0)
-        self._listeners_are_woken = False
-        """By what is being carried out: there is more that is committed."""
         self._actions: deque[Action] = deque()
         self._persisting = False
         self._unwritten = UnwrittenAppends()
@@ -340,12 +345,12 @@ class Shell:
     # --- actions ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
+        listeners_are_woken = False
         while self._actions and not self._persisting and not self._closed:
             action = self._actions.popleft()
             match action:
                 case Reply():
-                    is_all_committed = self.replica.high_watermark == self.log.log_end_offset
-                    self._answers.give(action, is_all_committed=is_all_committed)
+                    self._answers.give(action)
                 case AppendRecords(base_offset, epoch, body, record_count):
                     batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
                     self.log.append((batch,))
@@ -358,7 +363,7 @@ class Shell:
                     self.log.append(batches)
                     self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
                 case AdvanceHighWatermark():
-                    self._say_committed()
+                    listeners_are_woken = self._say_committed()
                 case CompleteAppend(append_id):
                     self._outlet.append_settled(append_id, None)
                 case FailAppend(append_id, error, message):
@@ -389,8 +394,12 @@ class Shell:
                     self._persist(state)
                 case FenceStateMachine(expected, own):
                     self._outlet.state_diverged(expected, own)
-        self._answers.release(listeners_are_woken=self._listeners_are_woken)
-        self._listeners_are_woken = False
+        self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)
+
+    @property
+    def _is_all_committed(self) -> bool:
+        """Whether nothing waits to be committed, or to be appended."""
+        return self.replica.high_watermark == self.replica.next_append_offset
 
     def _appended(self, attempt: int) -> Callable[[int], None]:
         return lambda position: self.step(SnapshotAppended(attempt, position))
@@ -401,12 +410,12 @@ class Shell:
     def _refused(self, attempt: int) -> Callable[[], None]:
         return lambda: self.step(SnapshotRefused(attempt))
 
-    def _say_committed(self) -> None:
-        committed_end_offset = min(self.replica.high_watermark, self.log.flushed_end_offset)
-        if committed_end_offset > self._committed_end_offset:
-            self._committed_end_offset = committed_end_offset
-            self._listeners_are_woken = True
-        self._outlet.committed(committed_end_offset)
+    def _say_committed(self) -> bool:
+        """Whether that is news to the listeners."""
+        before = self._committed_end_offset
+        self._committed_end_offset = max(before, min(self.replica.high_watermark, self.log.flushed_end_offset))
+        self._outlet.committed(self._committed_end_offset)
+        return self._committed_end_offset > before
 
     def _persist(self, state: ElectionState) -> None:
         self._persisting = True

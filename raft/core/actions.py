@@ -1,4 +1,5 @@
-"""What a replica orders. Actions are carried out strictly in the order in which they were given.
+"""What a replica orders. Actions are carried out strictly in the order in which they were given, but for answers to
+fetches that nothing waits for (`raft.answers`).
 
 Durability is that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it takes
 effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are durable

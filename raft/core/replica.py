@@ -385,7 +385,7 @@ class Replica:
         has_new_data = leading.drain_appends(context)
         if has_new_data:
             # The shell hands answers to the network in this order: voters get the batch before the leader's own
-            # flush begins, observers after it, so that they do not compete with the voters for the processor.
+            # flush begins, others after it, so that they do not compete with the voters for the processor.
             serving.release_voters(context)
         leading.order_flush(context)
         if has_new_data:

@@ -55,13 +55,9 @@ def release_voters(context: Context) -> None:
     """The log end offset moved: answer the parked fetches of voters, whose next ones commit what is new."""
     leader = context.state
     if isinstance(leader, Leader):
-        voters, end_offset = leader.voters, context.log.end_offset
+        voters = leader.voters
         fetches = leader.purgatory.take_if(
-            lambda request: (
-                request.fetch_offset < end_offset
-                and request.replica_key is not None
-                and request.replica_key.node_id in voters
-            )
+            lambda request: request.replica_key is not None and request.replica_key.node_id in voters
         )
         _answer(context, leader, fetches)
 
@@ -74,10 +70,7 @@ def release_unaware(context: Context) -> None:
     """
     leader = context.state
     if isinstance(leader, Leader):
-        end_offset = context.log.end_offset
-        fetches = leader.purgatory.take_if(
-            lambda request: request.fetch_offset < end_offset and request.high_watermark == HIGH_WATERMARK_NOT_SENT
-        )
+        fetches = leader.purgatory.take_if(lambda request: request.high_watermark == HIGH_WATERMARK_NOT_SENT)
         _answer(context, leader, fetches)
 
 

@@ -1,68 +1,269 @@
-"""In which order a shell lets listeners and waiting fetches know that something is committed."""
+"""In which order a leading shell lets listeners and waiting fetches know that something is committed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
+from uuid import UUID
+
+from raft.core.actions import Send
+from raft.core.config import QuorumConfig
 from raft.core.errors import ProtocolError
-from raft.core.events import RequestReceived
-from raft.core.messages import FetchResponse, Response
-from raft.core.types import Offset
-from raft.listener import CommittedBatch
+from raft.core.events import RequestReceived, ResponseReceived, ShutdownRequested
+from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
+from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.outlet import Identity
+from raft.shell import Shell
+from raft.storage.batch import encode_body
 from raft.storage.memory import MemoryFileSystem
-from raft.storage.segmented_log import LogConfig
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
+from tests.raft.by_hand import HandRuntime
 from tests.raft.core.builders import fetch
-from tests.raft.lone_node import CLUSTER_ID, LoneNode
 
-OBSERVER_ID = 9
-REQUEST_ID = 1_000
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+VOTERS = VoterSet(
+    Voter(ReplicaKey(NodeId(node_id), UUID(int=node_id)), Endpoint(f"node-{node_id}", 9093)) for node_id in (1, 2, 3)
+)
+OBSERVER = ReplicaKey(NodeId(9), UUID(int=9))
+SLOW_DISK_MS = 5.0
+"""With a mean flush as long as this, flushes go to the disk's thread."""
 
 
-class AnsweringNode(LoneNode):
-    """A sole voter that notes what leaves it, and when its listener is given what is committed."""
+class LeaderOfThree:
+    """The shell of node 1, which leads nodes 2 and 3 or nobody, moved by hand; and what left it, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, voter_count: int = 3) -> None:
+        self.runtime = HandRuntime()
         self.happened: list[str] = []
-        super().__init__(MemoryFileSystem(), LogConfig(), Offset(0), self._given)
+        self._asked: dict[int, str] = {}
+        self._sent: list[Send] = []
+        self._told = Offset(0)
+        files = MemoryFileSystem()
+        files.make_directories("data")
+        self.log = SegmentedLog.open(files, "data/log", config=LogConfig())
+        quorum_state = QuorumStateStore(files, "data")
+        own = VOTERS.voters()[0]
+        self.shell = Shell(
+            identity=Identity(
+                cluster_id=CLUSTER_ID,
+                key=own.key,
+                endpoint=own.endpoint,
+                voters=VoterSet(VOTERS.voters()[:voter_count]),
+            ),
+            config=QuorumConfig(),
+            log=self.log,
+            quorum_state=quorum_state,
+            election_state=quorum_state.load(),
+            snapshots=SnapshotStore(files, "data/snapshots"),
+            log_start=LogStartConfig(),
+            random=Random(1),
+            runtime=self.runtime,
+            outlet=cast(Any, self),
+        )
+        self.shell.start()
+        while not self.shell.replica.is_leader:
+            self.runtime.advance(100)
+            self._elect()
+        if voter_count > 1:
+            self.acknowledge(2)
+        self.runtime.run()
+        assert self.shell.replica.high_watermark == self.end_offset
+        self.happened.clear()
+
+    @property
+    def end_offset(self) -> Offset:
+        return self.log.log_end_offset
+
+    def append(self) -> None:
+        """One record, to be written when the loop comes round."""
+        epoch = self.shell.replica.epoch
+        self.shell.prepare_append(self.shell.new_id(), epoch, encode_body([b"x"]), 1)
+        self.shell.schedule_appends()
+
+    def ask(self, key: ReplicaKey, end_offset: Offset | None = None, known: Offset | None = None) -> None:
+        """A fetch of a replica whose log ends there, and which knows what is committed, or less of it."""
+        end_offset = self.end_offset if end_offset is None else end_offset
+        known = min(end_offset, self.shell.replica.high_watermark) if known is None else known
+        epoch = self.shell.replica.epoch
+        request = fetch(None, epoch, end_offset, epoch if end_offset else 0, cluster_id=CLUSTER_ID)
+        request_id = self.shell.new_id()
+        self._asked[request_id] = f"fetch of {key.node_id}"
+        self.shell.step(RequestReceived(request_id, replace(request, replica_key=key, high_watermark=known)))
+
+    def acknowledge(self, *node_ids: int) -> None:
+        """Voters have all of the log, and do not know that others have it."""
+        known = self.shell.replica.high_watermark
+        for node_id in node_ids:
+            self.ask(VOTERS.voters()[node_id - 1].key, known=known)
+
+    def turns(self, count: int) -> None:
+        """So many turns of the loop, each with all that is ready when it begins."""
+        for _ in range(count):
+            for _ in range(len(self.runtime.soon)):
+                self.runtime.soon.popleft()()
+
+    def _elect(self) -> None:
+        for send in self._sent:
+            if isinstance(send.request, VoteRequest):
+                leader = LeaderAndEpoch(None, self.shell.replica.epoch)
+                self.shell.outcome(
+                    ResponseReceived(send.correlation_id, VoteResponse(leader=leader, vote_granted=True))
+                )
+                self.runtime.run()
+        self._sent.clear()
+
+    # --- Outlet -------------------------------------------------------------------------------------------------------
+
+    def send(self, send: Send) -> None:
+        self._sent.append(send)
 
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
-        assert request_id == REQUEST_ID
         assert isinstance(response, FetchResponse)
-        told = response.high_watermark == self.log.log_end_offset
-        self.happened.append(f"fetch answered with {'records' if records else 'nothing'}, {told=}")
+        self.happened.append(self._asked[request_id])
 
     def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
-        super().append_settled(append_id, error)
-        self.happened.append("append settled")
+        self.happened.append("settled" if error is None else f"failed: {error.code.name}")
 
-    def _given(self, batches: list[CommittedBatch]) -> None:
-        self.happened.append("listener")
+    def committed(self, committed_end_offset: Offset) -> None:
+        if committed_end_offset > self._told:
+            self._told = committed_end_offset
+            self.runtime.call_soon(lambda: self.happened.append("listener"))
+
+    def leader_changed(self, *leader: object) -> None:
+        pass
+
+    def listener_positions(self) -> list[Any]:
+        return []
+
+    def snapshots_changed(self) -> None:
+        pass
+
+    def snapshot_damaged(self) -> None:
+        raise AssertionError("there is none")
+
+    def state_diverged(self, *digests: object) -> None:
+        raise AssertionError("nobody compares")
+
+    def shutdown_complete(self) -> None:
+        self.happened.append("shutdown complete")
+
+    def fatal(self, error: BaseException) -> None:
+        raise error
 
 
-def ask(node: AnsweringNode) -> None:
-    """Fetch from the end of the log, as an observer that knows all that is committed."""
-    end_offset = node.log.log_end_offset
-    epoch = node.shell.replica.leader_and_epoch.epoch
-    request = fetch(
-        OBSERVER_ID, epoch, end_offset, epoch, high_watermark=node.shell.replica.high_watermark, cluster_id=CLUSTER_ID
-    )
-    node.shell.step(RequestReceived(REQUEST_ID, request))
+def waiting_for_fetches() -> LeaderOfThree:
+    """All of the log is committed, and everybody's fetch is parked."""
+    leader = LeaderOfThree()
+    leader.acknowledge(2, 3)
+    leader.ask(OBSERVER)
+    leader.runtime.run()
+    assert leader.happened == []
+    return leader
 
 
-def test_a_listener_has_its_turn_before_a_parked_fetch_is_answered() -> None:
-    node = AnsweringNode()
-    ask(node)
-    node.happened.clear()
-    node.append(b"one")
-    node.run()
-    assert node.happened == ["append settled", "listener", "fetch answered with records, told=True"]
+def test_the_listener_has_its_turn_before_fetches_are_answered() -> None:
+    leader = waiting_for_fetches()
+    leader.append()
+    leader.runtime.run()
+    assert sorted(leader.happened) == ["fetch of 2", "fetch of 3"]
+    leader.happened.clear()
+    leader.acknowledge(2)
+    assert leader.happened == ["settled"]
+    leader.runtime.run()
+    assert leader.happened == ["settled", "listener", "fetch of 9", "fetch of 2"]
 
 
-def test_a_fetch_is_answered_at_once_while_something_is_not_committed() -> None:
-    node = AnsweringNode()
-    asks_for = node.log.log_end_offset
-    node.append(b"one")
-    node.happened.clear()
-    while node.log.log_end_offset == asks_for:
-        node.run_one()
-    epoch = node.shell.replica.leader_and_epoch.epoch
-    node.shell.step(RequestReceived(REQUEST_ID, fetch(OBSERVER_ID, epoch, asks_for, epoch, cluster_id=CLUSTER_ID)))
-    assert node.happened == ["fetch answered with records, told=False"]
+def test_another_voters_fetch_in_the_same_turn_waits_too() -> None:
+    leader = waiting_for_fetches()
+    leader.append()
+    leader.runtime.run()
+    leader.happened.clear()
+    leader.acknowledge(2, 3)
+    leader.runtime.run()
+    assert leader.happened == ["settled", "listener", "fetch of 9", "fetch of 2", "fetch of 3"]
+
+
+def test_fetches_are_answered_at_once_when_there_is_more_to_append() -> None:
+    leader = waiting_for_fetches()
+    leader.append()
+    leader.runtime.run()
+    leader.happened.clear()
+    leader.append()
+    leader.acknowledge(2)
+    assert leader.happened == ["settled", "fetch of 9", "fetch of 2"]
+
+
+def test_fetches_that_wait_for_the_listener_are_answered_when_something_is_appended() -> None:
+    leader = waiting_for_fetches()
+    leader.append()
+    leader.runtime.run()
+    leader.happened.clear()
+    leader.acknowledge(2)
+    assert leader.happened == ["settled"]
+    leader.append()
+    assert leader.happened == ["settled", "fetch of 9", "fetch of 2"]
+
+
+def test_a_step_that_commits_and_appends_holds_no_answer_back() -> None:
+    leader = waiting_for_fetches()
+    leader.shell.flusher.recent_flush_ms = SLOW_DISK_MS
+    leader.append()
+    leader.turns(2)  # it is written, and its flush is in the disk's thread
+    leader.happened.clear()
+    leader.acknowledge(2)
+    assert leader.happened == []
+    leader.append()
+    leader.turns(1)
+    leader.runtime.run_disk_work()  # now both: the first is committed, the second is written
+    assert leader.happened == ["settled", "fetch of 9", "fetch of 2"]
+
+
+def test_what_is_committed_before_it_is_on_the_leaders_disk_holds_no_answer_back() -> None:
+    leader = waiting_for_fetches()
+    leader.shell.flusher.recent_flush_ms = SLOW_DISK_MS
+    leader.append()
+    leader.turns(2)
+    leader.happened.clear()
+    leader.acknowledge(2, 3)  # the listener is told when the flush is done
+    assert leader.happened == ["settled", "fetch of 9", "fetch of 2", "fetch of 3"]
+
+
+def test_a_flush_that_tells_listeners_what_was_committed_before_holds_no_later_answer_back() -> None:
+    leader = waiting_for_fetches()
+    leader.shell.flusher.recent_flush_ms = SLOW_DISK_MS
+    leader.append()
+    leader.turns(2)
+    leader.acknowledge(2, 3)  # committed by the two others, but not on this disk yet
+    leader.runtime.run()
+    assert "listener" in leader.happened
+    leader.happened.clear()
+    leader.ask(OBSERVER, Offset(0))
+    assert leader.happened == ["fetch of 9"]
+
+
+def test_a_shell_that_is_closed_answers_nothing_more() -> None:
+    leader = waiting_for_fetches()
+    leader.append()
+    leader.runtime.run()
+    leader.acknowledge(2)
+    leader.happened.clear()
+    leader.shell.close()
+    leader.runtime.run()
+    assert leader.happened == ["listener"]
+
+
+def test_a_shutdown_is_complete_when_answers_that_wait_have_left() -> None:
+    leader = LeaderOfThree(voter_count=1)
+    leader.ask(OBSERVER)
+    leader.append()
+    leader.turns(2)  # it is written and committed
+    assert leader.happened == ["settled"]
+    leader.shell.step(ShutdownRequested())
+    assert leader.happened == ["settled"]
+    leader.runtime.run()
+    assert leader.happened == ["settled", "listener", "fetch of 9", "shutdown complete"]
