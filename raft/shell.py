@@ -345,7 +345,7 @@ class Shell:
     # --- actions ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
-        listeners_are_woken = False
+        is_more_committed = False
         while self._actions and not self._persisting and not self._closed:
             action = self._actions.popleft()
             match action:
@@ -363,7 +363,7 @@ class Shell:
                     self.log.append(batches)
                     self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
                 case AdvanceHighWatermark():
-                    listeners_are_woken = self._say_committed()
+                    is_more_committed = True
                 case CompleteAppend(append_id):
                     self._outlet.append_settled(append_id, None)
                 case FailAppend(append_id, error, message):
@@ -394,6 +394,8 @@ class Shell:
                     self._persist(state)
                 case FenceStateMachine(expected, own):
                     self._outlet.state_diverged(expected, own)
+        # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
+        listeners_are_woken = is_more_committed and self._say_committed()
         self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)
 
     @property

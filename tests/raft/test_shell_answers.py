@@ -1,164 +1,21 @@
-"""In which order a leading shell lets listeners and waiting fetches know that something is committed."""
+"""In which order a shell lets listeners and others know that something is committed."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from random import Random
-from typing import Any, cast
-from uuid import UUID
-
-from raft.core.actions import Send
-from raft.core.config import QuorumConfig
-from raft.core.errors import ProtocolError
 from raft.core.events import RequestReceived, ResponseReceived, ShutdownRequested
-from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
-from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
-from raft.core.voters import Voter, VoterSet
-from raft.outlet import Identity
-from raft.shell import Shell
-from raft.storage.batch import encode_body
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.quorum_state import QuorumStateStore
-from raft.storage.segmented_log import LogConfig, SegmentedLog
-from snapshot.log_start import LogStartConfig
-from snapshot.store import SnapshotStore
-from tests.raft.by_hand import HandRuntime
-from tests.raft.core.builders import fetch
+from raft.core.messages import FetchRequest
+from raft.core.types import Batch, Epoch, Offset
+from raft.storage.batch import encode_batch, encode_body
+from tests.raft.core.builders import begin_quorum_epoch, fetch_response
+from tests.raft.voter_shell import CLUSTER_ID, OBSERVER, VOTERS, LeadingShell, VoterShell
 
-CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-VOTERS = VoterSet(
-    Voter(ReplicaKey(NodeId(node_id), UUID(int=node_id)), Endpoint(f"node-{node_id}", 9093)) for node_id in (1, 2, 3)
-)
-OBSERVER = ReplicaKey(NodeId(9), UUID(int=9))
 SLOW_DISK_MS = 5.0
 """With a mean flush as long as this, flushes go to the disk's thread."""
 
 
-class LeaderOfThree:
-    """The shell of node 1, which leads nodes 2 and 3 or nobody, moved by hand; and what left it, in order."""
-
-    def __init__(self, voter_count: int = 3) -> None:
-        self.runtime = HandRuntime()
-        self.happened: list[str] = []
-        self._asked: dict[int, str] = {}
-        self._sent: list[Send] = []
-        self._told = Offset(0)
-        files = MemoryFileSystem()
-        files.make_directories("data")
-        self.log = SegmentedLog.open(files, "data/log", config=LogConfig())
-        quorum_state = QuorumStateStore(files, "data")
-        own = VOTERS.voters()[0]
-        self.shell = Shell(
-            identity=Identity(
-                cluster_id=CLUSTER_ID,
-                key=own.key,
-                endpoint=own.endpoint,
-                voters=VoterSet(VOTERS.voters()[:voter_count]),
-            ),
-            config=QuorumConfig(),
-            log=self.log,
-            quorum_state=quorum_state,
-            election_state=quorum_state.load(),
-            snapshots=SnapshotStore(files, "data/snapshots"),
-            log_start=LogStartConfig(),
-            random=Random(1),
-            runtime=self.runtime,
-            outlet=cast(Any, self),
-        )
-        self.shell.start()
-        while not self.shell.replica.is_leader:
-            self.runtime.advance(100)
-            self._elect()
-        if voter_count > 1:
-            self.acknowledge(2)
-        self.runtime.run()
-        assert self.shell.replica.high_watermark == self.end_offset
-        self.happened.clear()
-
-    @property
-    def end_offset(self) -> Offset:
-        return self.log.log_end_offset
-
-    def append(self) -> None:
-        """One record, to be written when the loop comes round."""
-        epoch = self.shell.replica.epoch
-        self.shell.prepare_append(self.shell.new_id(), epoch, encode_body([b"x"]), 1)
-        self.shell.schedule_appends()
-
-    def ask(self, key: ReplicaKey, end_offset: Offset | None = None, known: Offset | None = None) -> None:
-        """A fetch of a replica whose log ends there, and which knows what is committed, or less of it."""
-        end_offset = self.end_offset if end_offset is None else end_offset
-        known = min(end_offset, self.shell.replica.high_watermark) if known is None else known
-        epoch = self.shell.replica.epoch
-        request = fetch(None, epoch, end_offset, epoch if end_offset else 0, cluster_id=CLUSTER_ID)
-        request_id = self.shell.new_id()
-        self._asked[request_id] = f"fetch of {key.node_id}"
-        self.shell.step(RequestReceived(request_id, replace(request, replica_key=key, high_watermark=known)))
-
-    def acknowledge(self, *node_ids: int) -> None:
-        """Voters have all of the log, and do not know that others have it."""
-        known = self.shell.replica.high_watermark
-        for node_id in node_ids:
-            self.ask(VOTERS.voters()[node_id - 1].key, known=known)
-
-    def turns(self, count: int) -> None:
-        """So many turns of the loop, each with all that is ready when it begins."""
-        for _ in range(count):
-            for _ in range(len(self.runtime.soon)):
-                self.runtime.soon.popleft()()
-
-    def _elect(self) -> None:
-        for send in self._sent:
-            if isinstance(send.request, VoteRequest):
-                leader = LeaderAndEpoch(None, self.shell.replica.epoch)
-                self.shell.outcome(
-                    ResponseReceived(send.correlation_id, VoteResponse(leader=leader, vote_granted=True))
-                )
-                self.runtime.run()
-        self._sent.clear()
-
-    # --- Outlet -------------------------------------------------------------------------------------------------------
-
-    def send(self, send: Send) -> None:
-        self._sent.append(send)
-
-    def reply(self, request_id: int, response: Response, records: bytes) -> None:
-        assert isinstance(response, FetchResponse)
-        self.happened.append(self._asked[request_id])
-
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
-        self.happened.append("settled" if error is None else f"failed: {error.code.name}")
-
-    def committed(self, committed_end_offset: Offset) -> None:
-        if committed_end_offset > self._told:
-            self._told = committed_end_offset
-            self.runtime.call_soon(lambda: self.happened.append("listener"))
-
-    def leader_changed(self, *leader: object) -> None:
-        pass
-
-    def listener_positions(self) -> list[Any]:
-        return []
-
-    def snapshots_changed(self) -> None:
-        pass
-
-    def snapshot_damaged(self) -> None:
-        raise AssertionError("there is none")
-
-    def state_diverged(self, *digests: object) -> None:
-        raise AssertionError("nobody compares")
-
-    def shutdown_complete(self) -> None:
-        self.happened.append("shutdown complete")
-
-    def fatal(self, error: BaseException) -> None:
-        raise error
-
-
-def waiting_for_fetches() -> LeaderOfThree:
+def waiting_for_fetches() -> LeadingShell:
     """All of the log is committed, and everybody's fetch is parked."""
-    leader = LeaderOfThree()
+    leader = LeadingShell()
     leader.acknowledge(2, 3)
     leader.ask(OBSERVER)
     leader.runtime.run()
@@ -173,9 +30,9 @@ def test_the_listener_has_its_turn_before_fetches_are_answered() -> None:
     assert sorted(leader.happened) == ["fetch of 2", "fetch of 3"]
     leader.happened.clear()
     leader.acknowledge(2)
-    assert leader.happened == ["settled"]
+    assert leader.happened == ["settled", "listener woken"]
     leader.runtime.run()
-    assert leader.happened == ["settled", "listener", "fetch of 9", "fetch of 2"]
+    assert leader.happened == ["settled", "listener woken", "listener", "fetch of 9", "fetch of 2"]
 
 
 def test_another_voters_fetch_in_the_same_turn_waits_too() -> None:
@@ -185,7 +42,7 @@ def test_another_voters_fetch_in_the_same_turn_waits_too() -> None:
     leader.happened.clear()
     leader.acknowledge(2, 3)
     leader.runtime.run()
-    assert leader.happened == ["settled", "listener", "fetch of 9", "fetch of 2", "fetch of 3"]
+    assert leader.happened == ["settled", "listener woken", "listener", "fetch of 9", "fetch of 2", "fetch of 3"]
 
 
 def test_fetches_are_answered_at_once_when_there_is_more_to_append() -> None:
@@ -195,7 +52,7 @@ def test_fetches_are_answered_at_once_when_there_is_more_to_append() -> None:
     leader.happened.clear()
     leader.append()
     leader.acknowledge(2)
-    assert leader.happened == ["settled", "fetch of 9", "fetch of 2"]
+    assert leader.happened == ["settled", "listener woken", "fetch of 9", "fetch of 2"]
 
 
 def test_fetches_that_wait_for_the_listener_are_answered_when_something_is_appended() -> None:
@@ -204,9 +61,9 @@ def test_fetches_that_wait_for_the_listener_are_answered_when_something_is_appen
     leader.runtime.run()
     leader.happened.clear()
     leader.acknowledge(2)
-    assert leader.happened == ["settled"]
+    assert leader.happened == ["settled", "listener woken"]
     leader.append()
-    assert leader.happened == ["settled", "fetch of 9", "fetch of 2"]
+    assert leader.happened == ["settled", "listener woken", "fetch of 9", "fetch of 2"]
 
 
 def test_a_step_that_commits_and_appends_holds_no_answer_back() -> None:
@@ -220,7 +77,7 @@ def test_a_step_that_commits_and_appends_holds_no_answer_back() -> None:
     leader.append()
     leader.turns(1)
     leader.runtime.run_disk_work()  # now both: the first is committed, the second is written
-    assert leader.happened == ["settled", "fetch of 9", "fetch of 2"]
+    assert leader.happened == ["settled", "listener woken", "fetch of 9", "fetch of 2"]
 
 
 def test_what_is_committed_before_it_is_on_the_leaders_disk_holds_no_answer_back() -> None:
@@ -258,12 +115,33 @@ def test_a_shell_that_is_closed_answers_nothing_more() -> None:
 
 
 def test_a_shutdown_is_complete_when_answers_that_wait_have_left() -> None:
-    leader = LeaderOfThree(voter_count=1)
+    leader = LeadingShell(voter_count=1)
     leader.ask(OBSERVER)
     leader.append()
     leader.turns(2)  # it is written and committed
-    assert leader.happened == ["settled"]
+    assert leader.happened == ["settled", "listener woken"]
     leader.shell.step(ShutdownRequested())
-    assert leader.happened == ["settled"]
+    assert leader.happened == ["settled", "listener woken"]
     leader.runtime.run()
-    assert leader.happened == ["settled", "listener", "fetch of 9", "shutdown complete"]
+    assert leader.happened == ["settled", "listener woken", "listener", "fetch of 9", "shutdown complete"]
+
+
+def test_a_followers_next_fetch_is_on_its_way_before_its_listener_is_woken() -> None:
+    follower = VoterShell()
+    leader = VOTERS.voters()[1]
+    own_key = VOTERS.voters()[0].key
+    request = begin_quorum_epoch(2, 1, cluster_id=CLUSTER_ID, voter_key=own_key, leader_endpoint=leader.endpoint)
+    follower.shell.step(RequestReceived(follower.shell.new_id(), request))
+    follower.runtime.run()
+
+    def answer(*records: Batch, high_watermark: int) -> None:
+        fetch_sent = follower.sent[-1]
+        assert isinstance(fetch_sent.request, FetchRequest)
+        response = fetch_response(2, 1, *records, high_watermark=high_watermark, leader_endpoint=leader.endpoint)
+        follower.shell.outcome(ResponseReceived(fetch_sent.correlation_id, response))
+
+    answer(encode_batch(Offset(0), Epoch(1), encode_body([b"x"]), 1, 0), high_watermark=0)
+    follower.runtime.run()
+    follower.happened.clear()
+    answer(high_watermark=1)
+    assert follower.happened == ["sends FetchRequest", "listener woken"]
