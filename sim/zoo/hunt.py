@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from sim.faults.catalogue import KINDS
 from sim.parameters import Overrides
 from sim.run import run_seed
 from sim.zoo.catalogue import NAMES
@@ -52,7 +53,8 @@ def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
     bug = MUTATIONS[name]
     with bug.put_in():
         for seed in range(seeds_max):
-            outcome = run_seed(seed, overrides=Overrides(safety_seconds=SAFETY_SECONDS, brokers=bug.brokers))
+            overrides = Overrides(safety_seconds=SAFETY_SECONDS, voters=bug.voters, brokers=bug.brokers)
+            outcome = run_seed(seed, overrides=overrides, kinds=bug.faults or KINDS)
             if outcome.violation is not None:
                 return Catch(name, seed + 1, outcome.violation)
     return Catch(name, seeds_max, None)

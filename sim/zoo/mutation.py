@@ -20,6 +20,10 @@ class Mutation:
     """Makes the patches that put it in."""
     brokers: int | None = None
     """How many brokers the runs have that it is hunted in; None: as their seeds say."""
+    voters: int | None = None
+    """How many voters they have; None: as their seeds say."""
+    faults: tuple[str, ...] = ()
+    """The kinds of faults that happen in them; none named: as their seeds say."""
 
     @contextlib.contextmanager
     def put_in(self) -> Iterator[None]:
@@ -35,12 +39,12 @@ MUTATIONS: Final[dict[str, Mutation]] = {}
 
 
 def mutation(
-    name: str, origin: str, *, brokers: int | None = None
+    name: str, origin: str, *, brokers: int | None = None, voters: int | None = None, faults: tuple[str, ...] = ()
 ) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:
     """Make a function that gives patches a bug of the zoo."""
 
     def register(patches: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-        MUTATIONS[name] = Mutation(name, origin, patches, brokers)
+        MUTATIONS[name] = Mutation(name, origin, patches, brokers, voters, faults)
         return patches
 
     return register

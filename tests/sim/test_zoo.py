@@ -34,6 +34,7 @@ QUICK = [
     "a fenced broker may come into an ISR",
     "an operation is answered before it is committed",
     "a change of a row is not written, and the offset is",
+    "a fetch after the check-quorum timeout counts",
 ]
 
 
