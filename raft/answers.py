@@ -38,7 +38,6 @@ class Answers:
         log_start_holders: Callable[[], tuple[LogStartHolder, ...]],
         runtime: Runtime,
         outlet: Outlet,
-        *,
         on_handed_over: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:

@@ -144,15 +144,8 @@ class Shell:
             on_advanced=lambda start: self.step(LogStartAdvanced(start)),
             on_fatal=self._fatal,
         )
-        self._answers = Answers(
-            log,
-            self.snapshots,
-            self.log_start.holders,
-            runtime,
-            outlet,
-            on_handed_over=self._check_shutdown,
-            on_fatal=self._fatal,
-        )
+        holders = self.log_start.holders
+        self._answers = Answers(log, self.snapshots, holders, runtime, outlet, self._check_shutdown, self._fatal)
         self._committed_end_offset = Offset(0)
         self._actions: deque[Action] = deque()
         self._persisting = False
