@@ -6,18 +6,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from sim.faults.fault import any_machine, duration_us, fault
 from sim.machine import Machine
 from sim.process import Process
 from sim.world import FIRST_CLIENT_ID, World
 
+ELECTION_MS: Final = 5_000
+"""Cut off for so long, a leader has a successor."""
 
-def _cut(world: World, random: Random, links: Iterable[tuple[int, int]]) -> None:
+
+def _cut(world: World, random: Random, links: Iterable[tuple[int, int]], low_ms: int = 100) -> None:
     cut = [link for link in links if link[0] != link[1]]
     world.network.cut_links(cut)
-    world.agenda.after(duration_us(random), lambda: world.network.heal_links(cut))
+    world.agenda.after(duration_us(random, low_ms), lambda: world.network.heal_links(cut))
 
 
 def _both_ways(some: Iterable[int], others: Iterable[int]) -> list[tuple[int, int]]:
@@ -196,10 +199,12 @@ def corrupt_pieces(world: World, random: Random) -> str | None:
 @fault("network: cut off in the middle of a snapshot")
 def cut_transfer(world: World, random: Random) -> str | None:
     """Whoever next asks for more of a snapshot loses the leader; mostly the others lose it, too, and elect another."""
-    is_isolated = random.random() < 0.7
 
     def spring(source: Process, leader: Machine) -> None:
-        _cut(world, random, _both_ways([leader.node_id], world.machines if is_isolated else [source.machine.node_id]))
+        if random.random() < 0.8:
+            _cut(world, random, _both_ways([leader.node_id], world.machines), ELECTION_MS)
+        else:
+            _cut(world, random, _both_ways([leader.node_id], [source.machine.node_id]))
 
     world.transfer_ambush = spring
     return "whoever asks next"
