@@ -58,8 +58,11 @@ class Answers:
         """Whether some have not left yet; those with a snapshot's bytes, which may take long, do not count."""
         return bool(self._giving_way)
 
-    def give(self, reply: Reply) -> None:
-        """Read what belongs to it and let it leave: answers to fetches with `release`, others now."""
+    def give(self, reply: Reply, *, may_wait: bool) -> None:
+        """Read what belongs to it and let it leave, now or, if it answers a fetch and may wait, with `release`.
+
+        Now is before a flush that is ordered after it.
+        """
         records = b""
         response = reply.response
         match response:
@@ -70,7 +73,7 @@ class Answers:
                 records = self._log.read(start_offset, max_bytes)
             case DescribeQuorumResponse():
                 response = replace(response, log_start_holders=self._log_start_holders())
-        if isinstance(response, FetchResponse):
+        if may_wait and isinstance(response, FetchResponse):
             self._giving_way.append((reply.request_id, response, records))
         else:
             self._outlet.reply(reply.request_id, response, records)

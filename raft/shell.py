@@ -343,7 +343,7 @@ class Shell:
             action = self._actions.popleft()
             match action:
                 case Reply():
-                    self._answers.give(action)
+                    self._answers.give(action, may_wait=self._is_all_committed)
                 case AppendRecords(base_offset, epoch, body, record_count):
                     batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
                     self.log.append((batch,))

@@ -76,8 +76,7 @@ def fetch_reply(request_id: int, *, with_records: bool = False) -> Reply:
 
 def test_an_answer_to_a_fetch_does_not_wait_while_something_is_not_committed() -> None:
     stage = Stage()
-    stage.answers.give(fetch_reply(1, with_records=True))
-    stage.answers.release(may_wait=False, listeners_are_woken=True)
+    stage.answers.give(fetch_reply(1, with_records=True), may_wait=False)
     assert stage.happened == [(1, RECORDS)]
     assert not stage.answers.are_waiting
     stage.answers.release(may_wait=True, listeners_are_woken=True)
@@ -86,8 +85,8 @@ def test_an_answer_to_a_fetch_does_not_wait_while_something_is_not_committed() -
 
 def test_answers_to_fetches_leave_in_their_order_after_the_listeners_turn_while_all_is_committed() -> None:
     stage = Stage()
-    stage.answers.give(fetch_reply(1, with_records=True))
-    stage.answers.give(fetch_reply(2))
+    stage.answers.give(fetch_reply(1, with_records=True), may_wait=True)
+    stage.answers.give(fetch_reply(2), may_wait=True)
     stage.listeners()
     stage.answers.release(may_wait=True, listeners_are_woken=True)
     assert stage.answers.are_waiting
@@ -99,7 +98,7 @@ def test_answers_to_fetches_leave_in_their_order_after_the_listeners_turn_while_
 
 def test_answers_to_fetches_wait_for_no_turn_of_listeners_that_have_nothing_new() -> None:
     stage = Stage()
-    stage.answers.give(fetch_reply(1))
+    stage.answers.give(fetch_reply(1), may_wait=True)
     assert stage.happened == []
     stage.answers.release(may_wait=True, listeners_are_woken=False)
     assert stage.happened == [(1, b"")]
@@ -107,10 +106,10 @@ def test_answers_to_fetches_wait_for_no_turn_of_listeners_that_have_nothing_new(
 
 def test_answers_that_wait_for_listeners_wait_on_while_something_else_happens() -> None:
     stage = Stage()
-    stage.answers.give(fetch_reply(1))
+    stage.answers.give(fetch_reply(1), may_wait=True)
     stage.listeners()
     stage.answers.release(may_wait=True, listeners_are_woken=True)
-    stage.answers.give(fetch_reply(2))
+    stage.answers.give(fetch_reply(2), may_wait=True)
     stage.answers.release(may_wait=True, listeners_are_woken=False)
     stage.answers.release(may_wait=True, listeners_are_woken=True)
     assert stage.happened == []
@@ -120,12 +119,12 @@ def test_answers_that_wait_for_listeners_wait_on_while_something_else_happens() 
 
 def test_answers_that_wait_for_listeners_leave_at_once_when_there_is_something_to_commit() -> None:
     stage = Stage()
-    stage.answers.give(fetch_reply(1))
+    stage.answers.give(fetch_reply(1), may_wait=True)
     stage.listeners()
     stage.answers.release(may_wait=True, listeners_are_woken=True)
     stage.answers.release(may_wait=False, listeners_are_woken=False)
     assert stage.happened == [(1, b"")]
-    stage.answers.give(fetch_reply(2))
+    stage.answers.give(fetch_reply(2), may_wait=True)
     stage.answers.release(may_wait=False, listeners_are_woken=True)
     assert stage.happened == [(1, b""), (2, b"")]
 
@@ -133,7 +132,7 @@ def test_answers_that_wait_for_listeners_leave_at_once_when_there_is_something_t
 def test_listeners_are_waited_for_again_when_there_is_more_for_them() -> None:
     stage = Stage()
     for request_id in (1, 2):
-        stage.answers.give(fetch_reply(request_id))
+        stage.answers.give(fetch_reply(request_id), may_wait=True)
         stage.listeners()
         stage.answers.release(may_wait=True, listeners_are_woken=True)
         stage.runtime.run()
@@ -148,7 +147,7 @@ def test_an_answer_that_cannot_be_handed_over_is_fatal() -> None:
         raise failure
 
     stage.reply = fail  # type: ignore[method-assign]
-    stage.answers.give(fetch_reply(1))
+    stage.answers.give(fetch_reply(1), may_wait=True)
     stage.answers.release(may_wait=True, listeners_are_woken=True)
     stage.runtime.run()
     assert stage.fatal == [failure]
@@ -157,14 +156,14 @@ def test_an_answer_that_cannot_be_handed_over_is_fatal() -> None:
 def test_another_answer_gives_way_to_nobody() -> None:
     stage = Stage()
     response = VoteResponse(leader=LeaderAndEpoch(NodeId(1), fetch_response(1, 1).leader.epoch), vote_granted=True)
-    stage.answers.give(Reply(1, response))
+    stage.answers.give(Reply(1, response), may_wait=True)
     assert stage.happened == [(1, b"")]
 
 
 def test_no_piece_of_a_snapshot_leaves_once_they_are_closed() -> None:
     stage = Stage()
     for request_id in (1, 2):
-        stage.answers.give(Reply(request_id, piece_of_a_snapshot()))
+        stage.answers.give(Reply(request_id, piece_of_a_snapshot()), may_wait=True)
     first, second = stage.reads
     first(ErrorCode.NONE, 2, b"ab")
     stage.answers.close()
@@ -175,7 +174,7 @@ def test_no_piece_of_a_snapshot_leaves_once_they_are_closed() -> None:
 @pytest.mark.parametrize("is_released", [False, True])
 def test_nothing_leaves_once_they_are_closed(is_released: bool) -> None:
     stage = Stage()
-    stage.answers.give(fetch_reply(1))
+    stage.answers.give(fetch_reply(1), may_wait=True)
     if is_released:
         stage.answers.release(may_wait=True, listeners_are_woken=True)
     stage.answers.close()

@@ -52,7 +52,15 @@ def test_fetches_are_answered_at_once_when_there_is_more_to_append() -> None:
     leader.happened.clear()
     leader.append()
     leader.acknowledge(2)
-    assert leader.happened == ["settled", "listener woken", "fetch of 9", "fetch of 2"]
+    assert leader.happened == ["settled", "fetch of 9", "fetch of 2", "listener woken"]
+
+
+def test_voters_are_answered_before_the_leaders_own_flush_is_asked_for() -> None:
+    leader = waiting_for_fetches()
+    leader.append()
+    leader.turns(1)  # it is written
+    assert leader.happened == ["fetch of 2", "fetch of 3"]
+    assert leader.ready_at_replies == [0, 0]
 
 
 def test_fetches_that_wait_for_the_listener_are_answered_when_something_is_appended() -> None:
@@ -77,7 +85,7 @@ def test_a_step_that_commits_and_appends_holds_no_answer_back() -> None:
     leader.append()
     leader.turns(1)
     leader.runtime.run_disk_work()  # now both: the first is committed, the second is written
-    assert leader.happened == ["settled", "listener woken", "fetch of 9", "fetch of 2"]
+    assert leader.happened == ["settled", "fetch of 9", "fetch of 2", "listener woken"]
 
 
 def test_what_is_committed_before_it_is_on_the_leaders_disk_holds_no_answer_back() -> None:

@@ -38,6 +38,8 @@ class VoterShell:
     def __init__(self, voter_count: int = 3) -> None:
         self.runtime = HandRuntime()
         self.happened: list[str] = []
+        self.ready_at_replies: list[int] = []
+        """How many callbacks waited for their turn when each answer to a fetch left."""
         self.sent: list[Send] = []
         self._asked: dict[int, str] = {}
         self._told = Offset(0)
@@ -94,6 +96,7 @@ class VoterShell:
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
         if isinstance(response, FetchResponse):
             self.happened.append(self._asked[request_id])
+            self.ready_at_replies.append(len(self.runtime.soon))
 
     def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
         self.happened.append("settled" if error is None else f"failed: {error.code.name}")
@@ -139,6 +142,7 @@ class LeadingShell(VoterShell):
         self.runtime.run()
         assert self.shell.replica.high_watermark == self.end_offset
         self.happened.clear()
+        self.ready_at_replies.clear()
 
     def append(self) -> None:
         """One record, to be written when the loop comes round."""
