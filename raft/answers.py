@@ -83,7 +83,7 @@ class Answers:
 
         Those that wait for listeners already wait on, unless they may not any more.
         """
-        if not self._giving_way:
+        if self._closed or not self._giving_way:
             return
         if may_wait and listeners_are_woken and not self._has_appointment:
             self._has_appointment = True

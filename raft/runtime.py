@@ -26,7 +26,7 @@ class Runtime(Protocol):
     """See the module for what is promised."""
 
     def now_ms(self) -> float:
-        """Monotonic time, in milliseconds from some point on."""
+        """Monotonic time, in milliseconds from some point on; in any thread."""
         ...
 
     def wall_clock_ms(self) -> int:

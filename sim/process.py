@@ -91,6 +91,8 @@ class Process:
         self.stalled_us = 0
         """How long the present step has kept the loop waiting for the disk."""
         self.is_on_disk_thread = False
+        self.sync_ahead_us = 0
+        """Of the time that passed before work of the disk's thread became a step: what its sync takes, until it does."""
         self.crash_after: int | None = None
         """It is killed at the point after that many more."""
         self.crash = Crash.KILLED
@@ -172,7 +174,11 @@ class Process:
         ):
             self.crash = self.killed_before_sync
             raise ProcessKilled
-        if operation in SYNCS and not self.is_on_disk_thread:
+        if operation not in SYNCS:
+            return
+        if self.is_on_disk_thread:
+            self.sync_ahead_us = 0
+        else:
             self.stalled_us += self.machine.disk.draw_sync_us()
 
     # --- life ---------------------------------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ class SimulatedRuntime:
         self._disk_free_at_us = 0
 
     def now_ms(self) -> float:
-        """Monotonic time, with what the present step has taken so far."""
+        """Monotonic time, with what the present step has taken so far, without what a sync of it has yet to take."""
         process = self._process
-        return process.machine.clock.now_ms(process.world.agenda.now_us + process.stalled_us)
+        return process.machine.clock.now_ms(process.world.agenda.now_us + process.stalled_us - process.sync_ahead_us)
 
     def wall_clock_ms(self) -> int:
         """The machine's clock."""
@@ -42,27 +42,33 @@ class SimulatedRuntime:
         """Run `work` when the disk has had time for it, in the order in which it was asked for."""
         process = self._process
         now_us = process.world.agenda.now_us + process.stalled_us
-        self._disk_free_at_us = max(now_us, self._disk_free_at_us) + process.machine.disk.draw_sync_us()
-        self._run_at(self._disk_free_at_us, work, on_done)
+        sync_us = process.machine.disk.draw_sync_us()
+        self._disk_free_at_us = max(now_us, self._disk_free_at_us) + sync_us
+        self._run_at(self._disk_free_at_us, sync_us, work, on_done)
 
     def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         """Run `work` after a while."""
         process = self._process
         now_us = process.world.agenda.now_us + process.stalled_us
-        self._run_at(now_us + 5 * process.machine.disk.draw_sync_us(), work, on_done)
+        sync_us = 5 * process.machine.disk.draw_sync_us()
+        self._run_at(now_us + sync_us, sync_us, work, on_done)
 
-    def _run_at(self, time_us: int, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+    def _run_at(
+        self, time_us: int, sync_us: int, work: Callable[[], None], on_done: Callable[[BaseException | None], None]
+    ) -> None:
         process = self._process
 
         def finish() -> None:
             error: BaseException | None = None
             process.is_on_disk_thread = True
+            process.sync_ahead_us = sync_us
             try:
                 work()
             except BaseException as failure:
                 error = failure
             finally:
                 process.is_on_disk_thread = False
+                process.sync_ahead_us = 0
             on_done(error)
 
         process.after(time_us - process.world.agenda.now_us, "disk", finish)

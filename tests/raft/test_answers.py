@@ -180,3 +180,12 @@ def test_nothing_leaves_once_they_are_closed(is_released: bool) -> None:
     stage.answers.close()
     stage.runtime.run()
     assert stage.happened == []
+
+
+def test_a_step_that_closes_them_releases_nothing() -> None:
+    """What is carried out may end the process in its midst; the outlet is gone then."""
+    stage = Stage()
+    stage.answers.give(fetch_reply(1), may_wait=True)
+    stage.answers.close()
+    stage.answers.release(may_wait=False, listeners_are_woken=False)
+    assert stage.happened == []

@@ -16,8 +16,13 @@ from raft.runtime import AsyncioRuntime
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
+from tests.raft.by_hand import HandRuntime
 
 SEGMENT = "log/" + "0" * 20 + ".log"
+
+
+def append_to(log: SegmentedLog) -> None:
+    log.append((encode_batch(log.log_end_offset, Epoch(1), encode_body([b"x"]), 1, 0),))
 
 
 class World:
@@ -44,7 +49,7 @@ class World:
             assert self.may_flush.wait(20)
 
     def append(self) -> None:
-        self.log.append((encode_batch(self.log.log_end_offset, Epoch(1), encode_body([b"x"]), 1, 0),))
+        append_to(self.log)
 
 
 @pytest.fixture
@@ -89,6 +94,34 @@ async def test_a_disk_that_is_quick_again_is_flushed_on_the_loop_again(world: Wo
             break
     assert world.flushing_threads[0] != here
     assert world.flushing_threads[-1] == here
+
+
+@pytest.mark.parametrize("way_ms, disk_ms, leaves_the_thread", [(20.0, 0.1, True), (0.1, 20.0, False)])
+def test_the_disk_says_whether_flushes_are_slow_not_the_way_to_its_thread(
+    way_ms: float, disk_ms: float, leaves_the_thread: bool
+) -> None:
+    """As long as the way counted, a busy process that went to the thread once did not come back from it."""
+    files = MemoryFileSystem()
+    log = SegmentedLog.open(files, "log")
+    runtime = HandRuntime()
+
+    def before_operation(operation: str, path: str) -> None:
+        if "sync" in operation:
+            runtime.time_ms += disk_ms
+
+    files.before_operation = before_operation
+    flusher = Flusher(log, runtime, lambda end_offset: None, pytest.fail)  # type: ignore[arg-type]
+    flusher.recent_flush_ms = SLOW_FLUSH_MS * 10
+    for _ in range(30):
+        append_to(log)
+        flusher.request()
+        runtime.soon.popleft()()
+        if not runtime.on_disk:
+            break
+        runtime.time_ms += way_ms
+        runtime.run_disk_work()
+        assert log.flushed_end_offset == log.log_end_offset
+    assert (not runtime.on_disk and flusher.recent_flush_ms < SLOW_FLUSH_MS) == leaves_the_thread
 
 
 @pytest.mark.parametrize("recent_flush_ms", [0.0, SLOW_FLUSH_MS * 10])
