@@ -92,7 +92,7 @@ class Process:
         """How long the present step has kept the loop waiting for the disk."""
         self.is_on_disk_thread = False
         self.sync_ahead_us = 0
-        """Of the time that passed before work of the disk's thread became a step: what its sync takes, until it does."""
+        """Of the time before work of the disk's thread became a step: what its sync takes, until it is called."""
         self.crash_after: int | None = None
         """It is killed at the point after that many more."""
         self.crash = Crash.KILLED
