@@ -158,6 +158,7 @@ class SimulatedStateMachine:
     def __init__(self, process: Process) -> None:
         self._process = process
         self.subscribers: list[Subscriber] = []
+        self.on_committed: Callable[[Offset], bool] = lambda end_offset: False
 
     @property
     def reader(self) -> sqlite3.Connection:
@@ -191,6 +192,10 @@ class SimulatedStateMachine:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell it from now on."""
         self.subscribers.append(subscriber)
+
+    def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
+        """Tell it from now on."""
+        self.on_committed = on_committed
 
 
 class Controlling:
@@ -238,6 +243,10 @@ class Controlling:
     def append_settled(self, append_id: int, error: ProtocolError | None) -> bool:
         """An append is settled; False if it is not the controller's."""
         return self._log is not None and self._log.settle(append_id, error)
+
+    def committed(self, end_offset: Offset) -> bool:
+        """Everything below is committed and applied next; returns whether anybody was answered."""
+        return self._machine.on_committed(end_offset)
 
     def applied(self, end_offset: Offset) -> None:
         """The tables hold everything below."""

@@ -62,6 +62,8 @@ BROKERS: Final = (
     "a partition was altered: FENCED_LEADER_EPOCH",
     "a partition was altered: INELIGIBLE_REPLICA",
     "the controller was killed between two appends",
+    "an operation was acknowledged before it was applied",
+    "killed between an acknowledgement and its application",
     "a segment was copied",
     "a segment was deleted",
     "the remote data of a deleted partition was deleted",

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from raft.core.actions import Action, Send
-from raft.core.errors import ProtocolError, StorageError
+from raft.core.errors import ProtocolError
 from raft.core.events import (
     Event,
     RequestCancelled,
@@ -22,8 +22,6 @@ from raft.core.events import (
 )
 from raft.core.messages import Request, Response, VoteResponse
 from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
-from raft.delivery import ListenerCursor
-from raft.listener import CommittedBatch
 from raft.log_start import ListenerPosition
 from raft.opening import open_log
 from raft.outlet import Identity
@@ -33,15 +31,14 @@ from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from sim.agenda import Appointment
+from sim.applying import Applying
 from sim.controlling import Controlling
-from sim.database import take_snapshot
 from sim.disk import DIRECTORY, Crash
 from sim.killing import ProcessKilled
-from sim.observation import STATE_MACHINE, AppliedState, Delivery, Step
+from sim.observation import STATE_MACHINE, Step
 from sim.runtime import SimulatedRuntime
 from sim.service import Service
 from sim.slow_listener import SLOW_LISTENER, SlowListener
-from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 
 if TYPE_CHECKING:
@@ -109,13 +106,9 @@ class Process:
         self._busy_until_us = 0
         self._backlog: list[tuple[str, Callable[[], None], Appointment | None]] = []
         self._waiting: dict[int, _Waiting] = {}
-        self._delivery_scheduled = False
         self._is_leaving = False
         self.is_fenced = False
         """Its state machine differs from the quorum's."""
-        self._is_loading = False
-        self._is_snapshotting = False
-        self._applied_since_snapshot = 0
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -210,7 +203,7 @@ class Process:
         if self.log.recovering is not None:
             world.marks.hit("recovery: a damaged log is fetched again")
         world.atlas.note_start(machine, is_recovering=self.log.recovering is not None)
-        self._cursor = ListenerCursor(self.log, self.tables.applied.end_offset or None)
+        self.applying = Applying(self)
         self._slow_listener = SlowListener(self)
         self.runtime = SimulatedRuntime(self)
         self.service = Service(self)
@@ -238,7 +231,7 @@ class Process:
         view.replica, view.log = self.shell.replica, self.log
         if self.tables.applied.end_offset == 0:
             view.has_diverged = False
-        self._note_applied()
+        self.applying.note_applied()
         self.shell.start()
         self._slow_listener.start()
         if self.tables.state_digest is not None:
@@ -263,6 +256,8 @@ class Process:
         self.step.ended = reason
         if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.download is not None:
             self.world.marks.hit("killed while a snapshot is received")
+        if reason != "shut down" and hasattr(self, "applying") and self.applying.has_acknowledged:
+            self.world.marks.hit("killed between an acknowledgement and its application")
         if hasattr(self, "shell"):
             self.shell.close()
         self.machine.disk.files.before_operation = None
@@ -345,14 +340,14 @@ class Process:
         """More is committed."""
         if committed_end_offset > self.committed_end_offset:
             self.committed_end_offset = committed_end_offset
-            self._schedule_delivery()
+            self.applying.schedule()
 
     def leader_changed(
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
         """There is another leader, or none."""
         self.leader = (leader, leader_endpoint, epoch_start_offset)
-        self._schedule_delivery()
+        self.applying.schedule()
 
     def shutdown_complete(self) -> None:
         """It has handed over and ends, not from within its own shell."""
@@ -367,20 +362,19 @@ class Process:
     def listener_positions(self) -> list[ListenerPosition]:
         """How far the listeners have read."""
         return [
-            ListenerPosition(STATE_MACHINE, self._cursor.next_offset),
+            ListenerPosition(STATE_MACHINE, self.applying.next_offset),
             ListenerPosition(SLOW_LISTENER, self._slow_listener.cursor.next_offset),
         ]
 
     def snapshots_changed(self) -> None:
         """The state machine may be waiting for one."""
-        self._schedule_delivery()
+        self.applying.schedule()
 
     def snapshot_damaged(self) -> None:
         """Another one is taken."""
         self.world.marks.hit("recovery: a damaged snapshot was deleted")
-        self._applied_since_snapshot = self.world.parameters.snapshot_interval
-        if hasattr(self, "shell"):
-            self._schedule_delivery()
+        if hasattr(self, "applying"):
+            self.applying.take_snapshot_soon()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """The state machine came to something else than the quorum's: it stops, and is made anew at the next start."""
@@ -401,94 +395,6 @@ class Process:
         self.step.actions.extend(actions)
         for action in actions:
             self.world.marks.hit(type(action).__name__)
-
-    # --- the state machine --------------------------------------------------------------------------------------------
-
-    def _schedule_delivery(self) -> None:
-        if not self._delivery_scheduled:
-            self._delivery_scheduled = True
-            self.runtime.call_soon(self._deliver)
-
-    def _deliver(self) -> None:
-        self._delivery_scheduled = False
-        if self.is_fenced or self._is_loading:
-            return
-        if self._cursor.needs_snapshot(self.committed_end_offset, self.shell.snapshots.latest):
-            self._is_loading = True
-            self.shell.snapshots.open_latest(self._load)
-            return
-        while batches := self._cursor.next_batches(self.committed_end_offset):
-            self.crash_point()
-            self.step.deliveries.append(Delivery(batches))
-            self.tables.apply([CommittedBatch(batch) for batch in batches])
-            self.machine.database.committed(self.tables)
-            self._cursor.next_offset = batches[-1].end_offset
-            self._note_applied()
-            self.crash_point()
-            for digest in self.tables.take_state_digests():
-                self.shell.step(StateDigestReported(digest))
-            self.service.applied(batches[-1].end_offset)
-            self.controlling.applied(batches[-1].end_offset)
-            self._applied_since_snapshot += len(batches)
-            self._announce_leader()
-        self._announce_leader()
-        self._snapshot_if_due()
-
-    def _load(self, reader: SnapshotReader | None) -> None:
-        """A snapshot takes the place of what the tables hold; a kill leaves the old ones or the new ones."""
-        self._is_loading = False
-        if reader is None or self.is_fenced:
-            self._schedule_delivery()
-            return
-        with reader:
-            self.crash_point()
-            self.tables = self.machine.database.loaded(reader)
-            self.step.deliveries.append(Delivery(snapshot_id=reader.snapshot_id))
-            self._cursor.next_offset = reader.snapshot_id.offset
-        self._note_applied()
-        self.crash_point()
-        self.world.marks.hit("the state machine loaded a snapshot")
-        self._applied_since_snapshot = 0
-        if self.tables.state_digest is not None:
-            self.shell.step(StateDigestReported(self.tables.state_digest))
-        self.service.applied(self.tables.applied.end_offset)
-        self.controlling.applied(self.tables.applied.end_offset)
-        self._schedule_delivery()
-
-    def _snapshot_if_due(self) -> None:
-        """Take a snapshot of what the tables hold now, while commits go on (SN-30)."""
-        interval = self.world.parameters.snapshot_interval
-        if self._is_snapshotting or not 0 < interval <= self._applied_since_snapshot:
-            return
-        if self.machine.view.has_diverged:
-            return  # what it comes to would spread with its snapshots (docs/faults.md)
-        self._applied_since_snapshot = 0
-        self._is_snapshotting = True
-        image = self.tables.connection.serialize()
-
-        def done(error: BaseException | None) -> None:
-            self._is_snapshotting = False
-            if error is None:
-                self.shell.snapshot_taken()
-            elif not isinstance(error, StorageError):
-                self.fatal(error)
-
-        self.runtime.run_aside(lambda: take_snapshot(image, self.snapshots), done)
-
-    def _announce_leader(self) -> None:
-        if self.leader is None:
-            return
-        leader, _, epoch_start_offset = self.leader
-        announced = self._cursor.next_leader(leader, epoch_start_offset)
-        if announced is not None:
-            self.step.deliveries.append(Delivery(leader=announced, epoch_start_offset=epoch_start_offset))
-            self.service.leader_changed(announced)
-            self.controlling.leader_changed(announced)
-
-    def _note_applied(self) -> None:
-        applied = self.tables.applied
-        view = self.machine.view
-        view.applied, view.tables = AppliedState(applied.end_offset, applied.digest), self.tables.connection
 
     def note_positions(self) -> None:
         """Let the checkers see how far the listeners are."""

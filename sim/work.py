@@ -14,6 +14,7 @@ from unittest import mock
 from raft import snapshot_start
 from raft.core.errors import OutOfSpace
 from raft.storage.segmented_log import SegmentedLog
+from sim.applying import Applying
 from sim.killing import ProcessKilled
 from sim.process import Process
 from snapshot.incoming import IncomingSnapshot
@@ -57,7 +58,7 @@ def watching_work(world: World) -> Iterator[None]:
         for owner, name, work in _METHODS:
             watched = _watched(world, getattr(owner, name), work)
             stack.enter_context(mock.patch.object(owner, name, watched))
-        stack.enter_context(mock.patch.object(Process, "_load", _watched_load(world, Process._load)))
+        stack.enter_context(mock.patch.object(Applying, "_load", _watched_load(world, Applying._load)))
         begin = _watched_begin(world, snapshot_start._begin_behind_newest)
         stack.enter_context(mock.patch.object(snapshot_start, "_begin_behind_newest", begin))
         yield
@@ -72,11 +73,11 @@ def _watched(world: World, method: Callable[..., Any], work: Work) -> Callable[.
 
 
 def _watched_load(world: World, method: Callable[..., Any]) -> Callable[..., Any]:
-    def watched(self: Process, reader: Any) -> None:
+    def watched(self: Applying, reader: Any) -> None:
         if reader is None:
             method(self, reader)
             return
-        with _doing(world, self, Work.LOADS):
+        with _doing(world, self.process, Work.LOADS):
             method(self, reader)
 
     return watched

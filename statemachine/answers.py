@@ -1,4 +1,4 @@
-"""Operations that wait for their records to be committed and applied, and the answers that they get."""
+"""Operations that wait for their records to be committed, and the answers that they get."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kraftpb.v1.admin_pb2 import OperationResult
 from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
 from raft.rpc.codec import leader_to_proto
 from raft.runtime import Runtime, Timer
 from statemachine.applied import StateMachine
@@ -19,7 +20,7 @@ OnResult = Callable[[OperationResult], None]
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """An operation that is answered when `append`, and what it needs applied, is committed and applied here."""
+    """An operation that is answered when `append` is committed and the state machine has it in hand."""
 
     result: OperationResult
     """What it gets if all goes well."""
@@ -52,7 +53,8 @@ class Answers:
         self._waiting.append(waiting)
         self._set_timer(waiting.deadline_ms)
         if waiting.append is not None and waiting.append.committed.done():
-            self.answer_settled()  # nothing else may come to do it: the append before may have failed
+            # Nothing else may come to do it: the append before may have failed.
+            self.answer_settled(self._machine.applied_end_offset)
 
     def promise(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> Waiting:
         """Somebody whose records are still to come; `fulfil` must follow."""
@@ -78,22 +80,27 @@ class Answers:
             result.end_offset = waiting.result.end_offset
             self._answer(waiting, result)
 
-    def answer_settled(self) -> None:
-        """Answer those at the front whose outcome is known."""
-        applied_end_offset = self._machine.applied_end_offset
+    def answer_settled(self, end_offset: Offset) -> bool:
+        """Answer those at the front whose outcome is known; returns whether there were any.
+
+        What is committed counts up to `end_offset`: what is behind that the state machine has not in hand yet.
+        """
+        has_answered = False
         while self._waiting:
             first = self._waiting[0]
             append = first.append
             if append is None or not append.committed.done():
-                return
+                break
             is_committed = _is_committed(append.committed)
-            if is_committed and append.end_offset > applied_end_offset:
-                return
+            if is_committed and append.end_offset > end_offset:
+                break
             self._waiting.popleft()
+            has_answered = True
             if is_committed:
                 self._answer(first, first.result)
             else:
                 self._answer(first, self._unknown(first, ErrorCode.NOT_CONTROLLER, "leadership was lost meanwhile"))
+        return has_answered
 
     def fail_uncommitted(self, reason: str) -> None:
         """Nobody knows what becomes of what is not committed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from raft.core.types import LeaderAndEpoch, Offset
@@ -62,4 +63,8 @@ class StateMachine(Protocol):
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
+        ...
+
+    def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
+        """Tell `on_committed` what is committed before it is applied, where that is next; returns if it answered."""
         ...

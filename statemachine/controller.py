@@ -1,4 +1,6 @@
-"""The active controller: it turns operations into records, and answers when they are committed and applied here.
+"""The active controller: it turns operations into records, and answers when they are committed (CT-10).
+
+What is answered is applied here before this node answers another read.
 
 An operation is validated against the latest state (store and overlay), makes its records, prepares their append, enters
 the overlay, and waits (CT-10). What comes to more records than one batch holds, such as a broker's departure, is worked
@@ -84,6 +86,8 @@ class Controller:
         self.last_append: PreparedAppend | None = None
         """The last append; None if everything is applied."""
         machine.subscribe(self)
+        # No operation is in a metadata transaction, which could be aborted yet: activation writes all of one (CT-16).
+        machine.tell_commits_to(self._answers.answer_settled)
 
     @property
     def is_active(self) -> bool:
@@ -232,7 +236,7 @@ class Controller:
         self.last_append = prepared
         self._context.written.note(records)
         self._supervision.appended()
-        prepared.committed.add_done_callback(lambda committed: self._answers.answer_settled())
+        prepared.committed.add_done_callback(lambda _: self._answers.answer_settled(self._machine.applied_end_offset))
         return prepared
 
     # --- leadership ---------------------------------------------------------------------------------------------------
@@ -242,7 +246,7 @@ class Controller:
         self._overlay.drain(end_offset)
         if end_offset >= self._overlay.last_end_offset:
             self.last_append = None
-        self._answers.answer_settled()
+        self._answers.answer_settled(end_offset)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; otherwise stop (CT-14, CT-15)."""

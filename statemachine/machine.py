@@ -3,7 +3,8 @@
 - A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
 - Small runs of batches are applied on the event loop, which takes well under 10 ms; large ones in a thread, while reads
   go on and see the state before. Each run is one transaction.
-- Who waits, subscribed or watches hears of it after the transaction.
+- Who waits, subscribed or watches hears of it after the transaction. Who only waits for the commit hears of it before
+  a small run is applied; from then on reads wait for that run, so what was acknowledged here is seen here.
 - At certain offsets the node is told what the state came to, for the quorum to compare. A state that differs from the
   others' is fenced: nothing more is applied or read, and the next start makes it anew.
 - No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
@@ -48,6 +49,13 @@ UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 
 WAITERS_MAX: Final = 10_000
 
+TURNS_FOR_ANSWERS: Final = 2
+"""So many turns of the loop until what was answered has been handed to the network: one for whoever waits for the
+answer, one for fetches of what is committed now, which are answered meanwhile."""
+
+ACKNOWLEDGED_WAIT_MS: Final = 1_000
+"""How long a read that does not say waits for what was acknowledged here; only an obstacle makes that last so long."""
+
 logger = structlog.get_logger(__name__)
 
 
@@ -61,6 +69,8 @@ class MetadataMachine(Listener):
         self._subscribers: list[Subscriber] = []
         self._watchers = Watchers()
         self._is_applying = False
+        self._acknowledged_end_offset = Offset(0)
+        self._on_committed: Callable[[Offset], bool] | None = None
         self._waiters: list[tuple[Offset, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._checkpoint: asyncio.Future[None] | None = None
@@ -92,6 +102,13 @@ class MetadataMachine(Listener):
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
         self._subscribers.append(subscriber)
+
+    def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
+        """Tell `on_committed` of the end offset of each small run, committed and to be applied next.
+
+        It returns whether it acknowledged anything.
+        """
+        self._on_committed = on_committed
 
     def watch(self, watcher: Watcher) -> None:
         """Let `watcher` look at the state, now or when the run that is being applied is done, then tell what changes.
@@ -139,12 +156,15 @@ class MetadataMachine(Listener):
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence)
 
     async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
-        """Return when everything below `end_offset` is applied here.
+        """Return when everything below `end_offset` is applied here, and what was acknowledged here.
 
         Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, THROTTLING_QUOTA_EXCEEDED if too many wait,
         KAFKA_STORAGE_ERROR if this state machine is fenced.
         """
         self.refuse_if_fenced()
+        if self._acknowledged_end_offset > self._applied_end_offset:
+            end_offset = max(end_offset, self._acknowledged_end_offset)
+            timeout_ms = timeout_ms or ACKNOWLEDGED_WAIT_MS
         if end_offset <= self._applied_end_offset:
             return
         if len(self._waiters) >= WAITERS_MAX:
@@ -174,9 +194,13 @@ class MetadataMachine(Listener):
     # --- the listener -------------------------------------------------------------------------------------------------
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Apply the batches, then tell."""
+        """Apply the batches, then tell; who only waits for the commit is told before, if it is a small run."""
         with reader, self._applying():
-            await self._apply(tuple(reader))
+            batches = tuple(reader)
+            is_small = sum(batch.size_bytes for batch in batches) <= self._share_of(APPLY_ON_LOOP_BYTES_MAX)
+            if is_small:
+                await self._tell_committed(reader.end_offset)
+            await self._apply(batches, is_small=is_small)
             if self._fence is None:
                 self._publish(self._store.applied_end_offset)
                 self._tell_watchers()
@@ -247,10 +271,19 @@ class MetadataMachine(Listener):
                 reason=str(error),
             )
 
-    async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
-        share = 2 if self._watchers else 1
-        is_small = sum(batch.size_bytes for batch in batches) <= APPLY_ON_LOOP_BYTES_MAX // share
-        rows_max = ROWS_ON_LOOP_MAX // share
+    def _share_of(self, maximum: int) -> int:
+        return maximum // 2 if self._watchers else maximum
+
+    async def _tell_committed(self, end_offset: Offset) -> None:
+        """Let acknowledgements and answers to fetches leave: the transaction would hold them up."""
+        if self._on_committed is None or self._fence is not None or not self._on_committed(end_offset):
+            return
+        self._acknowledged_end_offset = end_offset
+        for _ in range(TURNS_FOR_ANSWERS):
+            await asyncio.sleep(0)
+
+    async def _apply(self, batches: Sequence[CommittedBatch], *, is_small: bool) -> None:
+        rows_max = self._share_of(ROWS_ON_LOOP_MAX)
         while self._fence is None:
             try:
                 if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=rows_max)):

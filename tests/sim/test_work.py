@@ -15,9 +15,9 @@ from raft.core.types import Epoch, Offset
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
+from sim.applying import Applying
 from sim.killing import ProcessKilled
 from sim.marks import SNAPSHOTS, Marks
-from sim.process import Process
 from sim.work import BEGUN_AT_START, NEEDS_ROOM, Work, watching_work
 from sim.world import World
 from tests.sim.invariants.builders import at
@@ -127,16 +127,16 @@ def test_who_lies_in_wait_strikes_once_and_at_nothing_else(work: Work) -> None:
 
 
 def test_a_kill_while_a_state_machine_loads_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(self: Process, reader: object) -> None:
+    def load(self: Applying, reader: object) -> None:
         raise ProcessKilled
 
-    monkeypatch.setattr(Process, "_load", load)
+    monkeypatch.setattr(Applying, "_load", load)
     story = Story()
-    process = cast(Process, story.machine.process)
+    applying = cast(Applying, SimpleNamespace(process=story.machine.process))
     with watching_work(story.world):
         for reader in (None, object()):
             with pytest.raises(ProcessKilled):
-                Process._load(process, reader)  # type: ignore[arg-type]
+                Applying._load(applying, reader)  # type: ignore[arg-type]
     assert story.marks.counts == {f"killed while {Work.LOADS}": 1}
 
 

@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode
+from raft.core.types import Offset
 from raft.runtime import AsyncioRuntime, Runtime
 from snapshot.store import SnapshotStore
 from statemachine.controller import Controller
@@ -44,8 +45,11 @@ class Bench:
         await until(lambda: self.controller.is_active)
 
     async def run(self, operation: Operation) -> OperationResult:
-        """Carry out one operation."""
-        return await self.controller.execute(operation)
+        """Carry out one operation; what was acknowledged is in the store then."""
+        result = await self.controller.execute(operation)
+        if self.machine.obstacle is None:
+            await self.machine.wait_applied(Offset(0), 20_000)
+        return result
 
     async def done(self, operation: Operation) -> OperationResult:
         """Carry out one operation that must succeed in all its parts."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kraftpb.v1 import admin_pb2
-from kraftpb.v1.admin_pb2 import OperationResult
+from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
 from statemachine import queries
 from statemachine.ids import id_to_text
-from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, create, delete, register
+from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.waiting import turns, until
 
@@ -26,18 +27,46 @@ def topics(bench: Bench) -> list[str]:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-async def test_ct10_an_operation_is_answered_when_it_is_committed_and_applied_here(held: Bench) -> None:
-    answers: list[tuple[OperationResult, list[str]]] = []
-    await held.controller.submit([create("a")], lambda result: answers.append((result, topics(held))))
+@dataclass
+class Answered:
+    """An answer, the topics that were there when it came, and those that a read sees that is asked for then."""
+
+    result: OperationResult
+    topics_then: list[str]
+    topics_read: asyncio.Task[list[str]]
+
+
+async def answered(bench: Bench, operation: Operation) -> Answered:
+    """The answer to `operation`, which comes when it is committed."""
+    answers: list[Answered] = []
+
+    async def read() -> list[str]:
+        await bench.machine.wait_applied(Offset(0), 0)
+        return topics(bench)
+
+    def on_result(result: OperationResult) -> None:
+        answers.append(Answered(result, topics(bench), asyncio.create_task(read())))
+
+    await bench.controller.submit([operation], on_result)
     await turns()
     assert answers == []
-    assert topics(held) == []
-    held.log.commit()
+    bench.log.commit()
     await until(lambda: bool(answers))
-    result, topics_when_answered = answers[0]
-    assert errors(result) == []
-    assert result.end_offset == held.store.applied_end_offset == held.log.log_end_offset
-    assert topics_when_answered == ["a"]
+    return answers[0]
+
+
+async def test_ct10_an_operation_is_answered_when_it_is_committed_and_later_reads_see_it(held: Bench) -> None:
+    answer = await answered(held, create("a"))
+    assert errors(answer.result) == []
+    assert answer.result.end_offset == held.log.log_end_offset
+    assert answer.topics_then == []
+    assert await answer.topics_read == ["a"]
+
+
+async def test_an_operation_that_takes_long_to_apply_is_answered_when_it_is(held: Bench) -> None:
+    answer = await answered(held, create(creatable("a", partitions=2_000)))
+    assert errors(answer.result) == []
+    assert answer.topics_then == await answer.topics_read == ["a"]
 
 
 async def test_operations_that_come_together_are_answered_in_order_with_their_own_offsets(held: Bench) -> None:

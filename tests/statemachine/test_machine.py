@@ -12,9 +12,15 @@ import pytest
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoteLogSegmentMetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch
-from statemachine.machine import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, ROWS_ON_LOOP_MAX, MetadataMachine
+from statemachine.machine import (
+    APPLY_ON_LOOP_BYTES_MAX,
+    REMOVALS_ON_LOOP_MAX,
+    ROWS_ON_LOOP_MAX,
+    TURNS_FOR_ANSWERS,
+    MetadataMachine,
+)
 from statemachine.replay import ReplayError
 from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
@@ -42,12 +48,22 @@ class Told:
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
         self.offsets: list[tuple[int, int]] = []
+        self.commits: list[tuple[int, int]] = []
+        self.answers = False
+        """Whether it says that it has answered somebody."""
         self.leaders: list[LeaderAndEpoch] = []
         self.is_shut_down = False
 
     def applied(self, end_offset: Offset) -> None:
-        stored = self.store.reader.execute("SELECT end_offset FROM applied").fetchone()[0]
-        self.offsets.append((end_offset, stored))
+        self.offsets.append((end_offset, self._stored()))
+
+    def committed(self, end_offset: Offset) -> bool:
+        self.commits.append((end_offset, self._stored()))
+        return self.answers
+
+    def _stored(self) -> int:
+        stored: int = self.store.reader.execute("SELECT end_offset FROM applied").fetchone()[0]
+        return stored
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         self.leaders.append(leader_and_epoch)
@@ -86,6 +102,68 @@ async def test_subscribers_are_told_after_the_transaction(store: MetadataStore) 
         await deliver(machine, small)
         await deliver(machine, large)
         assert told.offsets == [(1, 1), (3_001, 3_001)]
+
+
+async def test_who_waits_for_commits_is_told_before_a_small_run_is_applied(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.subscribe(told)
+        machine.tell_commits_to(told.committed)
+        small, large, last = log_of([[no_op(), no_op()], LARGE, [no_op()]])
+        for run in (small, large, last):
+            await deliver(machine, run)
+        assert told.commits == [(2, 0), (last.end_offset, large.end_offset)]
+        assert [end_offset for end_offset, _ in told.offsets] == [2, large.end_offset, last.end_offset]
+
+
+async def test_answers_leave_before_the_transaction_if_there_are_any(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        for offset, told.answers in enumerate([False, True]):
+            delivering = asyncio.create_task(deliver(machine, batch(offset, [no_op()])))
+            turns = 0
+            while not delivering.done():
+                await asyncio.sleep(0)
+                turns += 1
+                if told.answers and turns <= TURNS_FOR_ANSWERS:
+                    assert machine.applied_end_offset == offset
+            assert (turns > TURNS_FOR_ANSWERS) == told.answers
+
+
+async def test_a_read_waits_for_what_was_acknowledged_here_and_not_for_ever(
+    store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.machine.ACKNOWLEDGED_WAIT_MS", 1)
+    async with running(store) as machine:
+        told = Told(store)
+        told.answers = True
+        machine.tell_commits_to(told.committed)
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            delivering = asyncio.create_task(deliver(machine, *log_of([[no_op()], [no_op()]])))
+            await until(lambda: machine.obstacle is not None)
+            with pytest.raises(ProtocolError, match="below 0, in 1 ms not 2") as late:
+                await machine.wait_applied(Offset(0), 0)
+            assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
+            waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+            await asyncio.sleep(0)
+            other.execute("ROLLBACK")
+        await waiting
+        assert store.applied_end_offset == 2
+        await delivering
+        await machine.wait_applied(Offset(0), 0)
+
+
+async def test_a_fenced_state_machine_lets_nobody_be_answered(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        digest = StateDigest(Offset(1), b"0" * 16)
+        machine.fence(digest, digest)
+        await deliver(machine, batch(0, [no_op()]))
+        assert told.commits == []
 
 
 async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataStore) -> None:
