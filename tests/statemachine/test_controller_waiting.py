@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
 from tests.statemachine.builders import creatable, create, delete
 from tests.statemachine.conftest import Bench, errors
-from tests.statemachine.waiting import until
+from tests.statemachine.waiting import turns, until
 
 
 @asynccontextmanager
@@ -49,6 +50,8 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
         assert all("locked" in result.error_message for result in refused)
         assert held.log.next_append_offset == end
         assert [errors(result) for result in pending] == [[]]  # it is committed, whatever becomes of this node
+        with pytest.raises(ProtocolError, match=f"in 1 ms not {end}"):
+            await held.machine.wait_applied(Offset(0), 1)
     await held.machine.wait_applied(end, 20_000)
     held.log.auto_commit = True
     await held.done(create("after"))
@@ -64,6 +67,19 @@ async def test_an_operation_that_is_committed_but_not_applied_in_time_says_so(he
         assert results[0].end_offset == held.log.log_end_offset
         assert "it is committed, but not applied here yet" in results[0].error_message
         assert "locked" in results[0].error_message
+
+
+async def test_what_is_committed_is_answered_when_the_state_machine_has_it_in_hand(held: Bench) -> None:
+    results = await held.submit(create("a"))
+    append, answers = held.controller.last_append, held.controller._answers
+    assert append is not None
+    append.committed.set_result(None)
+    await turns()
+    assert not answers.answer_settled(Offset(append.end_offset - 1))
+    assert results == []
+    assert answers.answer_settled(append.end_offset)
+    assert [errors(result) for result in results] == [[]]
+    assert not answers.answer_settled(append.end_offset)
 
 
 async def test_an_answer_that_rests_on_an_append_that_failed_comes_at_once(held: Bench) -> None:

@@ -147,6 +147,8 @@ async def test_a_read_waits_for_what_was_acknowledged_here_and_not_for_ever(
             with pytest.raises(ProtocolError, match="below 0, in 1 ms not 2") as late:
                 await machine.wait_applied(Offset(0), 0)
             assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
+            with pytest.raises(ProtocolError, match="in 2 ms not 9"):
+                await machine.wait_applied(Offset(9), 2)
             waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
             await asyncio.sleep(0)
             other.execute("ROLLBACK")
