@@ -1,7 +1,7 @@
-"""Makes the log durable: on the event loop while the disk is quick, in a thread when it is slow.
+"""Makes the log durable: on the event loop while the disk is quick and the loop has time, else in a thread.
 
-A thread hop costs more than a quick fsync (both sides fight for the GIL), and a slow fsync on the loop holds up votes
-and fetches. Recent flushes decide.
+A thread hop costs more than a quick fsync (both sides fight for the GIL); but a slow fsync on the loop holds up votes
+and fetches, and any fsync holds up a loop that has other work to do meanwhile. Recent flushes and turns decide.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from raft.storage.segmented_log import SegmentedLog
 SLOW_FLUSH_MS: Final = 2.0
 """When flushes took longer than this of late, they move to the thread; a heartbeat can wait for that long."""
 
+BUSY_TURN_MS: Final = 1.0
+"""When a turn of the loop took longer than this of late, there is always something to do while the disk works."""
+
 RECENT_WEIGHT: Final = 0.2
-"""How much the last flush counts in the running mean."""
+"""How much the last one counts in a running mean."""
 
 
 class Flusher:
@@ -40,14 +43,20 @@ class Flusher:
         self._on_fatal = on_fatal
         self.recent_flush_ms = 0.0
         """A running mean of how long flushes take, without the hop to the thread and back."""
+        self.recent_turn_ms = 0.0
+        """A running mean of how long it takes from the request to the flush, one turn of the loop."""
+        self._requested_at_ms = 0.0
 
     def request(self) -> None:
         """Flush soon: after what is ready to be sent has been handed to the network."""
+        self._requested_at_ms = self._runtime.now_ms()
         self._runtime.call_soon(self._flush)
 
     def _flush(self) -> None:
+        turn_ms = self._runtime.now_ms() - self._requested_at_ms
+        self.recent_turn_ms += (turn_ms - self.recent_turn_ms) * RECENT_WEIGHT
         try:
-            if self.recent_flush_ms < SLOW_FLUSH_MS:
+            if self.recent_flush_ms < SLOW_FLUSH_MS and self.recent_turn_ms < BUSY_TURN_MS:
                 started_ms = self._runtime.now_ms()
                 end_offset = self._log.flush()
                 self._note(self._runtime.now_ms() - started_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 
 from raft.core.errors import FlushFailed
 from raft.core.types import Epoch, Offset
-from raft.flusher import SLOW_FLUSH_MS, Flusher
+from raft.flusher import BUSY_TURN_MS, SLOW_FLUSH_MS, Flusher
 from raft.runtime import AsyncioRuntime
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
@@ -53,7 +54,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr("raft.flusher.BUSY_TURN_MS", math.inf)  # whatever else this machine does
     world = World()
     yield world
     world.may_flush.set()
@@ -96,32 +98,53 @@ async def test_a_disk_that_is_quick_again_is_flushed_on_the_loop_again(world: Wo
     assert world.flushing_threads[-1] == here
 
 
+class StageByHand:
+    """A flusher on a runtime that is moved by hand, and a disk that takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.runtime = HandRuntime()
+        self.disk_ms = 0.1
+        files = MemoryFileSystem()
+        files.before_operation = self._before
+        self.log = SegmentedLog.open(files, "log")
+        self.flusher = Flusher(self.log, self.runtime, lambda end_offset: None, pytest.fail)  # type: ignore[arg-type]
+
+    def _before(self, operation: str, path: str) -> None:
+        if "sync" in operation:
+            self.runtime.time_ms += self.disk_ms
+
+    def is_flushed_on_loop(self, turn_ms: float = 0.1, way_ms: float = 0.1) -> bool:
+        """Flush once; the loop's turn, and the way to the thread, take so long."""
+        append_to(self.log)
+        self.flusher.request()
+        self.runtime.time_ms += turn_ms
+        self.runtime.soon.popleft()()
+        is_on_loop = not self.runtime.on_disk
+        if not is_on_loop:
+            self.runtime.time_ms += way_ms
+            self.runtime.run_disk_work()
+        assert self.log.flushed_end_offset == self.log.log_end_offset
+        return is_on_loop
+
+
 @pytest.mark.parametrize("way_ms, disk_ms, leaves_the_thread", [(20.0, 0.1, True), (0.1, 20.0, False)])
 def test_the_disk_says_whether_flushes_are_slow_not_the_way_to_its_thread(
     way_ms: float, disk_ms: float, leaves_the_thread: bool
 ) -> None:
     """As long as the way counted, a busy process that went to the thread once did not come back from it."""
-    files = MemoryFileSystem()
-    log = SegmentedLog.open(files, "log")
-    runtime = HandRuntime()
+    stage = StageByHand()
+    stage.flusher.recent_flush_ms = SLOW_FLUSH_MS * 10
+    stage.disk_ms = disk_ms
+    flushes = [stage.is_flushed_on_loop(way_ms=way_ms) for _ in range(30)]
+    assert not flushes[0]
+    assert flushes[-1] == leaves_the_thread
 
-    def before_operation(operation: str, path: str) -> None:
-        if "sync" in operation:
-            runtime.time_ms += disk_ms
 
-    files.before_operation = before_operation
-    flusher = Flusher(log, runtime, lambda end_offset: None, pytest.fail)  # type: ignore[arg-type]
-    flusher.recent_flush_ms = SLOW_FLUSH_MS * 10
-    for _ in range(30):
-        append_to(log)
-        flusher.request()
-        runtime.soon.popleft()()
-        if not runtime.on_disk:
-            break
-        runtime.time_ms += way_ms
-        runtime.run_disk_work()
-        assert log.flushed_end_offset == log.log_end_offset
-    assert (not runtime.on_disk and flusher.recent_flush_ms < SLOW_FLUSH_MS) == leaves_the_thread
+def test_a_busy_loop_goes_on_while_a_quick_disk_works() -> None:
+    stage = StageByHand()
+    assert stage.is_flushed_on_loop()
+    assert [stage.is_flushed_on_loop(turn_ms=BUSY_TURN_MS * 2) for _ in range(10)][-1] is False
+    assert [stage.is_flushed_on_loop(turn_ms=BUSY_TURN_MS / 2) for _ in range(10)][-1] is True
 
 
 @pytest.mark.parametrize("recent_flush_ms", [0.0, SLOW_FLUSH_MS * 10])
