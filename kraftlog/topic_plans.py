@@ -37,7 +37,7 @@ BYTES_PER_OPERATION_MAX: Final = 1024 * 1024
 """Of names and values together."""
 
 OPERATION_TIMEOUT_MS: Final = 60_000
-"""How long one of these operations may take: it is answered when the leader has applied it, behind all before it."""
+"""How long one of these operations may take: it is answered when it is committed, behind all before it."""
 
 TOPICS_PER_READ_MAX: Final = 500
 REFUSALS_SHOWN_MAX: Final = 10

@@ -72,7 +72,7 @@ class Flusher:
 
         def flush() -> None:
             # Timed here and not from asking to answer: the hop and the thread's other work say nothing of the disk, and
-            # would keep flushes in the thread for good.
+            # would keep flushes in the thread for good. What is left is the wait for the interpreter's lock.
             nonlocal took_ms
             started_ms = self._runtime.now_ms()
             pending.run()

@@ -81,11 +81,11 @@ class Answers:
             self._answer(waiting, result)
 
     def answer_settled(self, end_offset: Offset) -> bool:
-        """Answer those at the front whose outcome is known; returns whether there were any.
+        """Answer those at the front whose outcome is known; returns whether any of it is committed.
 
         What is committed counts up to `end_offset`: what is behind that the state machine has not in hand yet.
         """
-        has_answered = False
+        has_acknowledged = False
         while self._waiting:
             first = self._waiting[0]
             append = first.append
@@ -95,12 +95,12 @@ class Answers:
             if is_committed and append.end_offset > end_offset:
                 break
             self._waiting.popleft()
-            has_answered = True
+            has_acknowledged |= is_committed
             if is_committed:
                 self._answer(first, first.result)
             else:
                 self._answer(first, self._unknown(first, ErrorCode.NOT_CONTROLLER, "leadership was lost meanwhile"))
-        return has_answered
+        return has_acknowledged
 
     def fail_uncommitted(self, reason: str) -> None:
         """Nobody knows what becomes of what is not committed."""

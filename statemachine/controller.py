@@ -1,6 +1,6 @@
 """The active controller: it turns operations into records, and answers when they are committed (CT-10).
 
-What is answered is applied here before this node answers another read.
+What is answered is applied here before this node answers another read of its admin service.
 
 An operation is validated against the latest state (store and overlay), makes its records, prepares their append, enters
 the overlay, and waits (CT-10). What comes to more records than one batch holds, such as a broker's departure, is worked
@@ -157,7 +157,7 @@ class Controller:
         result.correlation_id, result.end_offset = operation.correlation_id, end_offset
         deadline_ms = self._runtime.now_ms() + (operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT)
         if decision.pages is None or not decision.answer_waits_for_pages:
-            self._answer_when_applied(result, on_result, deadline_ms)
+            self._answer_when_settled(result, on_result, deadline_ms)
             self._page_work.begin(decision)
         else:
             self._page_work.begin(decision, self._answers.promise(result, on_result, deadline_ms))
@@ -184,7 +184,7 @@ class Controller:
         self._supervision.watch_sessions()
         return end_offset
 
-    def _answer_when_applied(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> None:
+    def _answer_when_settled(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> None:
         if self.last_append is None:
             on_result(result)  # nothing was written, and nothing is pending that the answer could rest on (CT-11)
         else:

@@ -1,10 +1,10 @@
 """Feeds the store from the committed log and tells who waits for it (rules LI-01 to LI-05 on the listener's side).
 
 - A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
-- Small runs of batches are applied on the event loop, which takes well under 10 ms; large ones in a thread, while reads
-  go on and see the state before. Each run is one transaction.
+- Runs of batches that come to little are applied on the event loop, which takes well under 10 ms; others in a thread,
+  while reads go on and see the state before. Each run is one transaction.
 - Who waits, subscribed or watches hears of it after the transaction. Who only waits for the commit hears of it before
-  a small run is applied; from then on reads wait for that run, so what was acknowledged here is seen here.
+  a run is written on the loop; from then on reads wait for that run, so what was acknowledged here is seen here.
 - At certain offsets the node is told what the state came to, for the quorum to compare. A state that differs from the
   others' is fenced: nothing more is applied or read, and the next start makes it anew.
 - No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
@@ -30,7 +30,7 @@ from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotRea
 from snapshot.reader import SnapshotReader
 from statemachine.applied import Subscriber
 from statemachine.store import MetadataStore
-from statemachine.tables import StoreUnavailable
+from statemachine.tables import PreparedRun, StoreUnavailable
 from statemachine.watching import Watcher, Watchers
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
@@ -54,7 +54,7 @@ TURNS_FOR_ANSWERS: Final = 2
 answer, one for fetches of what is committed now, which are answered meanwhile."""
 
 ACKNOWLEDGED_WAIT_MS: Final = 1_000
-"""How long a read that does not say waits for what was acknowledged here; only an obstacle makes that last so long."""
+"""How long a read waits for what was acknowledged here; only an obstacle makes that last more than a few turns."""
 
 logger = structlog.get_logger(__name__)
 
@@ -104,7 +104,7 @@ class MetadataMachine(Listener):
         self._subscribers.append(subscriber)
 
     def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Tell `on_committed` of the end offset of each small run, committed and to be applied next.
+        """Tell `on_committed` of the end offset of each run that is written on the loop next.
 
         It returns whether it acknowledged anything.
         """
@@ -159,14 +159,18 @@ class MetadataMachine(Listener):
         """Return when everything below `end_offset` is applied here, and what was acknowledged here.
 
         Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, THROTTLING_QUOTA_EXCEEDED if too many wait,
-        KAFKA_STORAGE_ERROR if this state machine is fenced.
+        KAFKA_STORAGE_ERROR if this state machine is fenced, or cannot apply what was acknowledged.
         """
         self.refuse_if_fenced()
-        if self._acknowledged_end_offset > self._applied_end_offset:
-            end_offset = max(end_offset, self._acknowledged_end_offset)
-            timeout_ms = timeout_ms or ACKNOWLEDGED_WAIT_MS
         if end_offset <= self._applied_end_offset:
-            return
+            if self._acknowledged_end_offset <= self._applied_end_offset:
+                return
+            if self._obstacle is not None:
+                raise ProtocolError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"this node cannot apply what it has acknowledged: {self._obstacle}; mend that or ask another node",
+                )
+            end_offset, timeout_ms = self._acknowledged_end_offset, ACKNOWLEDGED_WAIT_MS
         if len(self._waiters) >= WAITERS_MAX:
             raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WAITERS_MAX} reads wait here; try again later")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,13 +198,9 @@ class MetadataMachine(Listener):
     # --- the listener -------------------------------------------------------------------------------------------------
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Apply the batches, then tell; who only waits for the commit is told before, if it is a small run."""
+        """Apply the batches, then tell; who only waits for the commit is told before, if there is little to write."""
         with reader, self._applying():
-            batches = tuple(reader)
-            is_small = sum(batch.size_bytes for batch in batches) <= self._share_of(APPLY_ON_LOOP_BYTES_MAX)
-            if is_small:
-                await self._tell_committed(reader.end_offset)
-            await self._apply(batches, is_small=is_small)
+            await self._apply(tuple(reader))
             if self._fence is None:
                 self._publish(self._store.applied_end_offset)
                 self._tell_watchers()
@@ -271,23 +271,31 @@ class MetadataMachine(Listener):
                 reason=str(error),
             )
 
-    def _share_of(self, maximum: int) -> int:
-        return maximum // 2 if self._watchers else maximum
+    def _prepare(self, batches: Sequence[CommittedBatch]) -> PreparedRun | None:
+        """What is to be written on the loop; None if the run is too large for that."""
+        share = 2 if self._watchers else 1
+        if sum(batch.size_bytes for batch in batches) > APPLY_ON_LOOP_BYTES_MAX // share:
+            return None
+        return self._store.prepare(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ON_LOOP_MAX // share)
 
     async def _tell_committed(self, end_offset: Offset) -> None:
         """Let acknowledgements and answers to fetches leave: the transaction would hold them up."""
-        if self._on_committed is None or self._fence is not None or not self._on_committed(end_offset):
+        if self._on_committed is None or not self._on_committed(end_offset):
             return
         self._acknowledged_end_offset = end_offset
         for _ in range(TURNS_FOR_ANSWERS):
             await asyncio.sleep(0)
 
-    async def _apply(self, batches: Sequence[CommittedBatch], *, is_small: bool) -> None:
-        rows_max = self._share_of(ROWS_ON_LOOP_MAX)
+    async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
         while self._fence is None:
             try:
-                if not (is_small and self._store.apply(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=rows_max)):
+                prepared = self._prepare(batches)
+                if prepared is None:
                     await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
+                else:
+                    await self._tell_committed(prepared.end_offset)
+                    if self._fence is None:
+                        self._store.commit(prepared)
                 self._obstacle = None
                 return
             except StoreUnavailable as error:

@@ -43,9 +43,9 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     async def CreateSnapshot(
         self, request: snapshot_pb2.CreateSnapshotRequest, context: Context
     ) -> snapshot_pb2.CreateSnapshotResponse:
-        """Take one of what is applied now, and answer when it is durable."""
+        """Take one of what is applied now, and was acknowledged here, and answer when it is durable."""
         try:
-            self._machine.refuse_if_fenced()
+            await self._machine.wait_applied(Offset(0), 0)
             taken = await self._generator.take()
             described = await asyncio.to_thread(self._describe, taken.snapshot_id)
         except ProtocolError as error:

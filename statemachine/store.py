@@ -40,7 +40,7 @@ from statemachine.schema import (
     translated,
 )
 from statemachine.table import Table
-from statemachine.tables import Applied, MetadataTables
+from statemachine.tables import Applied, MetadataTables, PreparedRun
 
 CHECKPOINT_TRANSACTIONS: Final = 1_000
 """A checkpoint is due after this many transactions, a KiB of records counting as one more."""
@@ -202,12 +202,22 @@ class MetadataStore:
             install(_new_path(self.path), self.path)
             self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
 
-    def apply(
-        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
-    ) -> bool:
+    def apply(self, batches: Iterable[CommittedBatch]) -> None:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
         with self._writer_lock:
-            return self._tables.apply(batches, removals_max=removals_max, rows_max=rows_max, note_delta=self.is_watched)
+            self._tables.apply(batches, note_delta=self.is_watched)
+
+    def prepare(
+        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
+    ) -> PreparedRun | None:
+        """The first half of `apply`; None if it would take too long: see `MetadataTables.prepare`."""
+        with self._writer_lock:
+            return self._tables.prepare(batches, removals_max=removals_max, rows_max=rows_max)
+
+    def commit(self, prepared: PreparedRun) -> None:
+        """The second half of `apply`, of what was prepared last: see `MetadataTables.commit`."""
+        with self._writer_lock:
+            self._tables.commit(prepared, note_delta=self.is_watched)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,21 @@ class _Replayed(NamedTuple):
     state_digests: list[StateDigest]
 
 
+class PreparedRun(NamedTuple):
+    """What batches come to, as long as nothing else is written to the tables."""
+
+    changes: Changes
+    restored: Restored
+    size_bytes: int
+    state_digests: list[StateDigest]
+    open_transaction: tuple[CommittedBatch, ...]
+
+    @property
+    def end_offset(self) -> Offset:
+        """Where what is applied ends then."""
+        return self.restored.applied.end_offset
+
+
 class MetadataTables:
     """The one writer of a metadata database. `connection` has the tables of `statemachine.schema`."""
 
@@ -148,14 +163,7 @@ class MetadataTables:
         in_log = epochs.end_offset_for_epoch(epoch, log_end_offset)
         return in_log.epoch == epoch and end_offset <= in_log.offset
 
-    def apply(
-        self,
-        batches: Iterable[CommittedBatch],
-        *,
-        removals_max: int | None = None,
-        rows_max: int | None = None,
-        note_delta: bool = False,
-    ) -> bool:
+    def apply(self, batches: Iterable[CommittedBatch], *, note_delta: bool = False) -> None:
         """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
 
         Those of a metadata transaction that has not ended wait in memory for its end, and what is applied ends before
@@ -164,38 +172,51 @@ class MetadataTables:
         Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
         Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
-        its topic; with `removals_max` it returns False and does nothing if there are more `Changes.removals`, with
-        `rows_max` if there are more rows, as `Changes` counts them: a record of tiered storage has some for each leader
-        epoch. With `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
+        its topic. With `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
         """
-        before, delta = self._applied, None
+        self.commit(self._prepared(batches, rows_max=None), note_delta=note_delta)
+
+    def prepare(
+        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
+    ) -> PreparedRun | None:
+        """The first half of `apply`, which writes nothing: what the batches come to, for `commit`.
+
+        None if that is too much: with `removals_max` more `Changes.removals`, with `rows_max` more rows, as `Changes`
+        counts them; a record of tiered storage has some for each leader epoch. Raises ReplayError.
+        """
+        try:
+            prepared = self._prepared(batches, rows_max)
+        except TooManyRows:
+            return None
+        return None if removals_max is not None and prepared.changes.removals() > removals_max else prepared
+
+    def _prepared(self, batches: Iterable[CommittedBatch], rows_max: int | None) -> PreparedRun:
         changes = Changes(self.connection, rows_max)
         together = applied_together([*self._open_transaction, *self._new(batches)])
-        try:
-            after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, before, changes)
-        except TooManyRows:
-            return False
+        after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, self._applied, changes)
+        restored = Restored(after, timestamp_ms, state_digests[-1] if state_digests else self._state_digest)
+        return PreparedRun(changes, restored, size_bytes, state_digests, together.open_transaction)
+
+    def commit(self, prepared: PreparedRun, *, note_delta: bool = False) -> None:
+        """The second half of `apply`: write what was prepared last. Raises ReplayError and StoreUnavailable."""
+        before, after, changes, delta = self._applied, prepared.restored.applied, prepared.changes, None
         if after == before:
-            self._open_transaction = together.open_transaction
-            return True
-        if removals_max is not None and changes.removals() > removals_max:
-            return False
-        state_digest = state_digests[-1] if state_digests else self._state_digest
+            self._open_transaction = prepared.open_transaction
+            return
         try:
             with self._retryable_errors(), self._database.atomic():
                 delta = delta_of(changes, after.end_offset) if note_delta else None
                 changes.flush()
-                self._advance(before, Restored(after, timestamp_ms, state_digest))
+                self._advance(before, prepared.restored)
         except ValueError as error:
             raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
-        self._applied, self._timestamp_ms, self._state_digest = after, timestamp_ms, state_digest
+        self._applied, self._timestamp_ms, self._state_digest = prepared.restored
         self._changed_at.update(dict.fromkeys(changes.tables, after.end_offset))
-        self._open_transaction = together.open_transaction
-        self._new_state_digests += state_digests
+        self._open_transaction = prepared.open_transaction
+        self._new_state_digests += prepared.state_digests
         self._new_deltas += [delta] if delta is not None and not delta.is_empty else []
-        self.written += 1 + size_bytes // 1024
-        self.applied_bytes += size_bytes
-        return True
+        self.written += 1 + prepared.size_bytes // 1024
+        self.applied_bytes += prepared.size_bytes
 
     def restore(self, restored: Restored, runs: Iterable[Sequence[MetadataRecord]]) -> None:
         """Fill the tables, which must be empty, with the records of a snapshot, in one transaction.

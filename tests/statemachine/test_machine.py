@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoteLogSegmentMetadataRecord
+from kraftpb.v1.metadata_pb2 import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    RemoteLogSegmentMetadataRecord,
+)
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch
@@ -39,6 +44,8 @@ from tests.statemachine.remote_logs import (
 )
 from tests.statemachine.waiting import until
 
+BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))
+END = MetadataRecord(end_transaction=EndTransactionRecord())
 LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
 
 
@@ -131,11 +138,30 @@ async def test_answers_leave_before_the_transaction_if_there_are_any(store: Meta
             assert (turns > TURNS_FOR_ANSWERS) == told.answers
 
 
-async def test_a_read_waits_for_what_was_acknowledged_here_and_not_for_ever(
+async def test_nobody_is_told_before_what_is_written_in_a_thread(store: MetadataStore) -> None:
+    count = REMOVALS_ON_LOOP_MAX + 1
+    store.apply([batch(0, [record for n in range(count) for record in (topic(f"t{n}", n), partition(n))])])
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        await deliver(machine, batch(2 * count, [remove_topic(n) for n in range(count)]))
+        assert machine.applied_end_offset == 3 * count
+        assert told.commits == []
+
+
+async def test_only_what_takes_effect_is_told_while_a_metadata_transaction_is_open(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        await deliver(machine, *log_of([[no_op()], [BEGIN, no_op()]]))
+        await deliver(machine, batch(3, [END]))
+        assert told.commits == [(1, 0), (4, 1)]
+
+
+async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cannot_be_applied(
     store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("statemachine.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("statemachine.machine.ACKNOWLEDGED_WAIT_MS", 1)
     async with running(store) as machine:
         told = Told(store)
         told.answers = True
@@ -144,9 +170,9 @@ async def test_a_read_waits_for_what_was_acknowledged_here_and_not_for_ever(
             other.execute("BEGIN IMMEDIATE")
             delivering = asyncio.create_task(deliver(machine, *log_of([[no_op()], [no_op()]])))
             await until(lambda: machine.obstacle is not None)
-            with pytest.raises(ProtocolError, match="below 0, in 1 ms not 2") as late:
-                await machine.wait_applied(Offset(0), 0)
-            assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
+            with pytest.raises(ProtocolError, match=r"has acknowledged: .*locked.*ask another node") as refused:
+                await machine.wait_applied(Offset(0), 20_000)
+            assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
             with pytest.raises(ProtocolError, match="in 2 ms not 9"):
                 await machine.wait_applied(Offset(9), 2)
             waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))

@@ -31,9 +31,9 @@ class Held:
         self.waits = 0
         apply, wait_applied = machine._apply, machine.wait_applied
 
-        async def wait_and_apply(batches: Sequence[CommittedBatch], *, is_small: bool) -> None:
+        async def wait_and_apply(batches: Sequence[CommittedBatch]) -> None:
             await self.goes_on.wait()
-            await apply(batches, is_small=is_small)
+            await apply(batches)
 
         async def count_and_wait(end_offset: Offset, timeout_ms: int) -> None:
             self.waits += end_offset > machine.applied_end_offset
