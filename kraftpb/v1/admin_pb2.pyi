@@ -1928,7 +1928,9 @@ Global___AlteredResource: _TypeAlias = AlteredResource  # noqa: Y015
 
 @_typing.final
 class ReadConsistency(_message.Message):
-    """Reads wait until the node has applied everything below min_applied_end_offset, at most wait_ms."""
+    """Reads wait until the node has applied everything below min_applied_end_offset, at most wait_ms; and what the node
+    itself has acknowledged, which it applies next, whatever they ask for.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
