@@ -22,7 +22,7 @@ from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
 from statemachine.client import AdminClient
-from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables
+from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun
 from tests.raft.nodes import QUICK, free_port
 from tests.statemachine.builders import WithoutRecords, creatable
 from tests.statemachine.builders import create as create_topics
@@ -39,14 +39,14 @@ class Nodes:
         self.endpoints = {node_id: Endpoint("127.0.0.1", free_port()) for node_id in NODE_IDS}
         self.cluster_id = random_cluster_id()
         self._stacks: dict[int, contextlib.AsyncExitStack] = {}
-        apply = MetadataTables.apply
+        prepared = MetadataTables._prepared
 
-        def careless(tables: MetadataTables, batches: Iterable[CommittedBatch], **options: Any) -> bool:
+        def careless(tables: MetadataTables, batches: Iterable[CommittedBatch], rows_max: int | None) -> PreparedRun:
             if any(f"node-{node_id}/" in tables._name for node_id in self.careless):
                 batches = [WithoutRecords(batch) for batch in batches]  # type: ignore[misc]
-            return apply(tables, batches, **options)
+            return prepared(tables, batches, rows_max)
 
-        monkeypatch.setattr(MetadataTables, "apply", careless)
+        monkeypatch.setattr(MetadataTables, "_prepared", careless)
 
     async def start(self, node_id: int) -> None:
         directory = self.base / f"node-{node_id}"

@@ -127,7 +127,7 @@ async def test_a_machine_that_waits_for_room_stops_waiting_when_it_is_fenced(
     def full(*_: object, **__: object) -> None:
         raise StoreUnavailable("no room")
 
-    monkeypatch.setattr(store, "apply", full)
+    monkeypatch.setattr(store, "commit", full)
     monkeypatch.setattr("statemachine.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
