@@ -194,6 +194,19 @@ async def test_a_fenced_state_machine_lets_nobody_be_answered(store: MetadataSto
         assert told.commits == []
 
 
+async def test_nothing_is_written_by_a_state_machine_that_is_fenced_while_answers_leave(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        digest = StateDigest(Offset(1), b"0" * 16)
+
+        def fenced_meanwhile(end_offset: Offset) -> bool:
+            machine.fence(digest, digest)
+            return True
+
+        machine.tell_commits_to(fenced_meanwhile)
+        assert await deliver(machine, batch(0, [no_op()]))
+        assert store.applied_end_offset == machine.applied_end_offset == 0
+
+
 async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataStore) -> None:
     assert batch(0, LARGE).size_bytes > APPLY_ON_LOOP_BYTES_MAX
     async with running(store) as machine:

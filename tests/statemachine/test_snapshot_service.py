@@ -27,10 +27,11 @@ from statemachine import snapshot_service
 from statemachine.snapshot_generator import SnapshotConfig, SnapshotGenerator
 from statemachine.snapshot_service import CHUNK_BYTES, READS_MAX, SnapshotServicer
 from statemachine.store import MetadataStore
+from statemachine.tables import StoreUnavailable
 from tests.raft.nodes import free_port
 from tests.statemachine.builders import CLUSTER_ID, batch, no_op
 from tests.statemachine.snapshots import posix_snapshots
-from tests.statemachine.test_machine import running
+from tests.statemachine.test_machine import deliver, running
 from tests.statemachine.waiting import until
 
 LARGE_BYTES = 24 * 1024 * 1024
@@ -411,3 +412,24 @@ async def test_if_they_cannot_be_listed_it_says_why(served: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="snapshots") as error:
         await served.stub.ListSnapshots(snapshot_pb2.ListSnapshotsRequest())
     assert code_of(error.value) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_none_is_taken_without_what_was_acknowledged(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreUnavailable("no room")
+
+    machine = served.servicer._machine
+    served.store.apply([batch(0, [no_op()])])
+    machine.resume()
+    machine.tell_commits_to(lambda end_offset: True)
+    with monkeypatch.context() as patched:
+        patched.setattr(served.store, "commit", full)
+        patched.setattr("statemachine.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+        delivering = asyncio.create_task(deliver(machine, batch(1, [no_op()])))
+        await until(lambda: machine.obstacle is not None)
+        with pytest.raises(grpc.aio.AioRpcError, match="has acknowledged: no room") as error:
+            await served.stub.CreateSnapshot(snapshot_pb2.CreateSnapshotRequest())
+        assert code_of(error.value) is ErrorCode.KAFKA_STORAGE_ERROR
+    await delivering
+    answer = await served.stub.CreateSnapshot(snapshot_pb2.CreateSnapshotRequest())
+    assert answer.snapshot.snapshot_id.end_offset == 2
