@@ -1,11 +1,13 @@
 """The state machine of one process: what is committed is applied to its tables, a run of batches at a time.
 
-As `statemachine.machine` does it on a real node: of a small run, operations are acknowledged before it is applied, and
-other things happen in between.
+As `statemachine.machine` does it on a real node: operations are acknowledged before a run is written that comes to
+little, and other things happen in between.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from raft.core.errors import StorageError
@@ -17,12 +19,13 @@ from sim.database import take_snapshot
 from sim.killing import ProcessKilled
 from sim.observation import AppliedState, Delivery
 from snapshot.reader import SnapshotReader
+from statemachine.machine import REMOVALS_ON_LOOP_MAX
 
 if TYPE_CHECKING:
     from sim.process import Process
 
-SMALL_RUN_BYTES: Final = 2048
-"""Of a run with more, nothing is acknowledged before it is applied."""
+ROWS_ACKNOWLEDGED_MAX: Final = 30
+"""Of a run that comes to more rows, nothing is acknowledged before it is applied: few, so that there are such runs."""
 
 
 class Applying:
@@ -71,30 +74,36 @@ class Applying:
             process.shell.snapshots.open_latest(self._load)
             return
         while batches := self._cursor.next_batches(process.committed_end_offset):
-            is_small = sum(len(batch.data) for batch in batches) <= SMALL_RUN_BYTES
-            if is_small and process.controlling.committed(batches[-1].end_offset):
+            run = [CommittedBatch(batch) for batch in batches]
+            prepared = process.tables.prepare(run, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ACKNOWLEDGED_MAX)
+            if prepared is None:
+                process.world.marks.hit("a run was too much to acknowledge before it was applied")
+                self._apply(batches, partial(process.tables.apply, run))
+                continue
+            write = partial(process.tables.commit, prepared)
+            if process.controlling.committed(prepared.end_offset):
                 process.world.marks.hit("an operation was acknowledged before it was applied")
                 self.has_acknowledged = True
-                process.runtime.call_soon(lambda: self._apply_acknowledged(batches))
+                process.runtime.call_soon(partial(self._apply_acknowledged, batches, write))
                 return
-            self._apply(batches)
+            self._apply(batches, write)
         self._announce_leader()
         self._snapshot_if_due()
 
-    def _apply_acknowledged(self, batches: tuple[Batch, ...]) -> None:
+    def _apply_acknowledged(self, batches: tuple[Batch, ...], write: Callable[[], None]) -> None:
         """In a step of its own: other things may happen between the acknowledgement and this, also the end."""
         if self._random.random() < self.process.world.append_kill_rate:
             raise ProcessKilled
         if not self.process.is_fenced:
-            self._apply(batches)
+            self._apply(batches, write)
         self.has_acknowledged = False
         self._deliver()
 
-    def _apply(self, batches: tuple[Batch, ...]) -> None:
+    def _apply(self, batches: tuple[Batch, ...], write: Callable[[], None]) -> None:
         process = self.process
         process.crash_point()
         process.step.deliveries.append(Delivery(batches))
-        process.tables.apply([CommittedBatch(batch) for batch in batches])
+        write()
         process.machine.database.committed(process.tables)
         self._cursor.next_offset = batches[-1].end_offset
         self.note_applied()

@@ -63,6 +63,7 @@ BROKERS: Final = (
     "a partition was altered: INELIGIBLE_REPLICA",
     "the controller was killed between two appends",
     "an operation was acknowledged before it was applied",
+    "a run was too much to acknowledge before it was applied",
     "killed between an acknowledgement and its application",
     "a segment was copied",
     "a segment was deleted",

@@ -22,7 +22,7 @@ from sim.disk import Crash
 from sim.process import Process
 from sim.service import Answer, ClientReply, ClientRequest, Service
 from sim.zoo.mutation import instead, mutation
-from statemachine.tables import MetadataTables
+from statemachine.tables import MetadataTables, PreparedRun
 
 
 @mutation("a flush does nothing", "KAFKA-15312")
@@ -105,13 +105,13 @@ def _with_applied_of(older: bytes, newer: bytes) -> bytes:
 @mutation("a record is not applied on one node", "KAFKA-14275")
 def apply_failure_tolerated() -> list[Any]:
     """Something goes wrong while a batch is applied, and the node goes on."""
-    apply = MetadataTables.apply
+    prepared = MetadataTables._prepared
 
-    def tolerant(self: MetadataTables, batches: Iterable[CommittedBatch], **settings: Any) -> Any:
+    def tolerant(self: MetadataTables, batches: Iterable[CommittedBatch], rows_max: int | None) -> PreparedRun:
         kept: list[Any] = [_Emptied(batch) if _goes_wrong(self, batch) else batch for batch in batches]
-        return apply(self, kept, **settings)
+        return prepared(self, kept, rows_max)
 
-    return [instead(MetadataTables, "apply", tolerant)]
+    return [instead(MetadataTables, "_prepared", tolerant)]
 
 
 def _goes_wrong(tables: MetadataTables, batch: CommittedBatch) -> bool:
