@@ -21,12 +21,11 @@ from analytics.schema import UNKNOWN_RECORD_TYPE
 from kraftlog.findings import Finding, Status, is_sound
 from kraftlog.record_json import committed_records
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.checks import check
 from raft.core.errors import CorruptSnapshot, StorageError
 from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import records
 from raft.storage.directory import META_NAME, SNAPSHOTS_NAME
-from raft.storage.posix import PosixFile, PosixFileSystem
+from raft.storage.posix import PosixFileSystem
 from snapshot.format import VERSION
 from snapshot.names import parse_snapshot_name
 from snapshot.reader import SnapshotReader
@@ -36,23 +35,11 @@ COLUMNS: Final = ("EndOffset", "Epoch", "SizeBytes", "LastContainedLogTimestamp"
 _EPOCH_OF_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ReadOnlyFiles(PosixFileSystem):
-    """The real file system for who only looks: a file that may be read need not be one that may be written."""
-
-    def open(self, path: str, *, create: bool = False) -> PosixFile:
-        """Open a file for reading. Raises StorageError."""
-        check(not create, "who only looks makes no file", path=path)
-        try:
-            return PosixFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        except OSError as error:
-            raise StorageError(f"cannot open {path}: {error.strerror}") from error
-
-
 def open_snapshot(path: Path) -> SnapshotReader:
     """Raises StorageError if it cannot be read or is not named like a snapshot, CorruptSnapshot without a header."""
     if not path.exists():  # else it would be its name that is found wrong
         raise StorageError(f"cannot open {path}: {os.strerror(errno.ENOENT)}") from FileNotFoundError()
-    return SnapshotReader(ReadOnlyFiles(), str(path))
+    return SnapshotReader(PosixFileSystem(), str(path))
 
 
 # --- which there are --------------------------------------------------------------------------------------------------

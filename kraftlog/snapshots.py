@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import grpc.aio
 
 from kraftlog.connection import connect, first_that_answers
-from kraftlog.snapshot_files import ReadOnlyFiles, reason_of, snapshot_row
+from kraftlog.snapshot_files import reason_of, snapshot_row
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import CorruptSnapshot, ErrorCode, FlushFailed, ProtocolError, StorageError
@@ -229,13 +229,13 @@ class _Copy:
                 self._files.remove(self._part_path)
 
 
-class _Received(ReadOnlyFiles):
+class _Received(PosixFileSystem):
     """Has a file under the name that it is to get: a reader takes the snapshot's id from there."""
 
     def __init__(self, path: str, part_path: str) -> None:
         self._path = path
         self._part_path = part_path
 
-    def open(self, path: str, *, create: bool = False) -> PosixFile:
+    def open_to_read(self, path: str) -> PosixFile:
         """Open a file for reading. Raises StorageError."""
-        return super().open(self._part_path if path == self._path else path, create=create)
+        return super().open_to_read(self._part_path if path == self._path else path)

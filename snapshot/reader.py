@@ -37,7 +37,7 @@ class SnapshotReader:
         """
         self.path = path
         self.snapshot_id = id_of(path)
-        self._file = files.open(path)
+        self._file = files.open_to_read(path)
         try:
             self.size_bytes = self._file.size()
             self.header = decode_header(self._next(self._checks()))

@@ -85,6 +85,7 @@ class UnfinishedSnapshot:
 
     def _freeze(self) -> None:
         self._takes_more = False
+        self._file.make_read_only()
         self._file.fsync()
         self._files.rename(self._part_path, self.path)
         self._files.fsync_directory(self._directory)

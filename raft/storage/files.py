@@ -68,6 +68,10 @@ class File(Protocol):
         """Make the content and everything about the file but its name durable. Raises FlushFailed."""
         ...
 
+    def make_read_only(self) -> None:
+        """Let the file be opened for reading only from now on; who has it open may go on writing."""
+        ...
+
     def close(self) -> None:
         """Let go of the file. Makes nothing durable."""
         ...
@@ -86,6 +90,10 @@ class FileSystem(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open a file for reading and writing. With `create` it must not exist, without it must."""
+        ...
+
+    def open_to_read(self, path: str) -> File:
+        """Open a file, which must exist, for reading; what would change it raises StorageError."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -119,7 +127,7 @@ class FileSystem(Protocol):
 
 def read_whole(files: FileSystem, path: str) -> bytes:
     """All bytes of a file."""
-    file = files.open(path)
+    file = files.open_to_read(path)
     try:
         return file.read_at(0, file.size())
     finally:

@@ -210,6 +210,9 @@ class _UnchangedFile:
     def fsync(self) -> None:
         pass
 
+    def make_read_only(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -246,6 +249,10 @@ class UnchangedFiles:
             raise StorageError(f"cannot open {path}: there is no such file")
         with _errors_of(path), Path(path).open("rb"):
             return _UnchangedFile(path)
+
+    def open_to_read(self, path: str) -> _UnchangedFile:
+        """The file as it is on disk, or as it was made here."""
+        return self.open(path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""

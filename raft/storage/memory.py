@@ -37,6 +37,8 @@ class _Content:
     current: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     changes: list[_Write | _Resize] = field(default_factory=list)
+    is_read_only: bool = False
+    """Whether it may be opened for reading only. A crash leaves that as it is."""
     durable_changed_from: int = 0
     """The durable bytes below this are as they were when somebody last looked."""
 
@@ -219,7 +221,17 @@ class MemoryFileSystem:
             directory.change({name: _Content()})
         elif name not in directory.current:
             raise StorageError(f"cannot open {path}: there is no such file")
-        return MemoryFile(self, path, directory.current[name], self._life)
+        content = directory.current[name]
+        if content.is_read_only:
+            raise StorageError(f"cannot open {path}: it is read-only")
+        return MemoryFile(self, path, content, self._life)
+
+    def open_to_read(self, path: str) -> MemoryFile:
+        """Open a file for reading."""
+        directory, name = self._locate(path)
+        if name not in directory.current:
+            raise StorageError(f"cannot open {path}: there is no such file")
+        return MemoryFile(self, path, directory.current[name], self._life, is_writable=False)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
@@ -304,11 +316,14 @@ class MemoryFileSystem:
 class MemoryFile:
     """An open file of a MemoryFileSystem; dead after its crash."""
 
-    def __init__(self, files: MemoryFileSystem, path: str, content: _Content, life: int) -> None:
+    def __init__(
+        self, files: MemoryFileSystem, path: str, content: _Content, life: int, *, is_writable: bool = True
+    ) -> None:
         self._files = files
         self._path = path
         self._content = content
         self._life = life
+        self._is_writable = is_writable
 
     @property
     def path(self) -> str:
@@ -357,6 +372,10 @@ class MemoryFile:
         """Make the content and the size durable. Raises FlushFailed."""
         self._sync("fsync")
 
+    def make_read_only(self) -> None:
+        """Let the file be opened for reading only from now on."""
+        self._begin("make_read_only").is_read_only = True
+
     def close(self) -> None:
         """Let go of the file; once is enough."""
         self._life = -1
@@ -369,6 +388,8 @@ class MemoryFile:
 
     def _begin(self, operation: str) -> _Content:
         content = self._alive()
+        if not self._is_writable:
+            raise StorageError(f"cannot change {self._path}: it was opened for reading")
         self._files._begin(operation, self._path)
         return content
 

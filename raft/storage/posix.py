@@ -1,4 +1,4 @@
-"""The real file system. Files are readable by their owner only (0600), directories 0700.
+"""The real file system. Files are for their owner only (0600, read-only ones 0400), directories too (0700).
 
 A failed fsync is FlushFailed, never retried: the kernel may have dropped the pages that it could not write and would
 call the next attempt a success.
@@ -17,6 +17,7 @@ from raft.core.errors import FlushFailed, OutOfSpace, StorageError
 from raft.storage.files import parent_directory
 
 FILE_MODE = 0o600
+READ_ONLY_MODE = 0o400
 DIRECTORY_MODE = 0o700
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -104,6 +105,11 @@ class PosixFile:
         except OSError as error:
             raise FlushFailed(f"fsync of {self._path} failed: {error.strerror}") from error
 
+    def make_read_only(self) -> None:
+        """Let the file be opened for reading only from now on; the system's administrator may still write to it."""
+        with _errors_of(self._path, "make read-only"):
+            os.fchmod(self._descriptor, READ_ONLY_MODE)
+
     def close(self) -> None:
         """Close the descriptor; once is enough."""
         if self._descriptor >= 0:
@@ -119,6 +125,11 @@ class PosixFileSystem:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         with _errors_of(path, "create" if create else "open"):
             return PosixFile(path, os.open(path, flags, FILE_MODE))
+
+    def open_to_read(self, path: str) -> PosixFile:
+        """Open a file for reading."""
+        with _errors_of(path, "open"):
+            return PosixFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""

@@ -12,7 +12,7 @@ import pytest
 
 from kraftlog.snapshot_files import timestamp_text
 from raft.core.errors import ErrorCode
-from raft.storage.posix import PosixFile
+from raft.storage.posix import PosixFile, PosixFileSystem
 from snapshot.names import part_name, snapshot_name
 from tests.kraftlog.commands import Finished, Run
 from tests.kraftlog.node_directories import contents, flip, make_node_directory, make_node_with_snapshot, only_snapshot
@@ -136,15 +136,13 @@ def test_a_damaged_snapshot_is_not_looked_into(run: Run, node: Path, snapshot: P
 def test_a_snapshot_that_is_deleted_while_it_is_listed_is_none(
     run: Run, node: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kraftlog import snapshot_files
+    opened = PosixFileSystem.open_to_read
 
-    opened = snapshot_files.ReadOnlyFiles.open
-
-    def late(files: snapshot_files.ReadOnlyFiles, path: str, *, create: bool = False) -> PosixFile:
+    def late(files: PosixFileSystem, path: str) -> PosixFile:
         snapshot.unlink()
-        return opened(files, path, create=create)
+        return opened(files, path)
 
-    monkeypatch.setattr(snapshot_files.ReadOnlyFiles, "open", late)
+    monkeypatch.setattr(PosixFileSystem, "open_to_read", late)
     assert run("snapshot", "list", node, "--output", "json").json() == []
 
 
@@ -157,7 +155,7 @@ def test_a_file_that_may_only_be_read_is_enough(run: Run, node: Path, snapshot: 
 
     real = os.open
     with pytest.MonkeyPatch.context() as patch:  # the rights of the file would not do: root may write all the same
-        patch.setattr("kraftlog.snapshot_files.os.open", opening)
+        patch.setattr("raft.storage.posix.os.open", opening)
         assert run("snapshot", "verify", snapshot).code == 0
     assert flags == [os.O_RDONLY | os.O_CLOEXEC]
 

@@ -247,15 +247,15 @@ def test_a_huge_length_is_refused_and_no_memory_is_asked_for(
     disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, before: bytes, length: int
 ) -> None:
     asked: list[int] = []
-    open_file = disk.open
+    open_file = disk.open_to_read
 
-    def open_watched(path: str, *, create: bool = False) -> File:
-        file = open_file(path, create=create)
+    def open_watched(path: str) -> File:
+        file = open_file(path)
         read_at = file.read_at
         file.read_at = lambda position, count: (asked.append(count), read_at(position, count))[1]  # type: ignore
         return file
 
-    monkeypatch.setattr(disk, "open", open_watched)
+    monkeypatch.setattr(disk, "open_to_read", open_watched)
     said = refusal(disk, before + any_batch(bytes(100), length=length, base_offset=1 if before else 0))
     assert str(length) in said
     assert max(asked) <= BATCH_BYTES_MAX

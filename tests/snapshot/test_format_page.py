@@ -137,6 +137,7 @@ def test_sn02_the_names_on_the_page_are_the_codes() -> None:
 
 OPERATIONS = {
     "make": "create",
+    "take away the right": "make_read_only",
     "write": "write_at",
     "`fsync` the file": "fsync",
     "rename": "rename",

@@ -374,6 +374,7 @@ def test_the_file_is_synced_before_its_name_changes_and_the_directory_after(memo
         ("create", PART_PATH),
         ("write_at", PART_PATH),
         ("write_at", PART_PATH),
+        ("make_read_only", PART_PATH),
         ("fsync", PART_PATH),
         ("rename", PART_PATH),
         ("fsync_directory", DIRECTORY),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import snapshot.writer
@@ -9,6 +11,7 @@ from raft.core.errors import FlushFailed, InvariantViolation, OutOfSpace, Storag
 from raft.storage.batch import HEADER_BYTES, encode_body
 from raft.storage.files import FileSystem, read_whole
 from raft.storage.memory import MemoryFileSystem
+from raft.storage.posix import PosixFileSystem
 from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader
 from snapshot.names import part_name, snapshot_name
 from snapshot.writer import SnapshotWriter
@@ -48,6 +51,17 @@ def test_sn05_there_is_no_snapshot_before_freeze_and_one_after_it(files: FileSys
         assert verify(files, writer.path).record_count == 2
     assert store.ids() == (an_id(),)
     assert writer.size_bytes == len(read_whole(files, writer.path))
+
+
+def test_sn05_a_snapshot_is_read_only(files: FileSystem) -> None:
+    with begin(files) as writer:
+        files.open(PART_PATH).close()
+        writer.freeze()
+    if isinstance(files, PosixFileSystem):  # root may write to it all the same
+        assert Path(PATH).stat().st_mode & 0o777 == 0o400
+    else:
+        with pytest.raises(StorageError, match="read-only"):
+            files.open(PATH)
 
 
 @pytest.mark.parametrize("appended", [0, 1])
@@ -166,6 +180,7 @@ def test_the_file_is_synced_before_its_name_changes_and_the_directory_after(memo
     assert done == [
         ("create", PART_PATH),
         *[("write_at", PART_PATH)] * (len(CONTENT) + 2),
+        ("make_read_only", PART_PATH),
         ("fsync", PART_PATH),
         ("rename", PART_PATH),
         ("fsync_directory", DIRECTORY),

@@ -43,7 +43,7 @@ def test_a_node_begins_with_the_snapshot_in_another_cluster_and_a_higher_epoch(
     with closing(QuorumStateStore(FILES, str(node))) as quorum_state:
         assert quorum_state.load() == ElectionState(epoch=new_id.epoch, leader_id=None, voted_key=None)
     for file in (*node.rglob("*"), node):
-        assert file.stat().st_mode & 0o777 == (0o700 if file.is_dir() else 0o600)
+        assert file.stat().st_mode & 0o777 == (0o700 if file.is_dir() else 0o400 if file == path else 0o600)
     inspected = run("snapshot", "inspect", path, "--output", "json").json()
     assert said == {
         "ClusterId": NEW_ID,

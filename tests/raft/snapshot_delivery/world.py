@@ -30,8 +30,8 @@ class CountingFiles(MemoryFileSystem):
         super().__init__()
         self.opened: list[MemoryFile] = []
 
-    def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        file = super().open(path, create=create)
+    def open_to_read(self, path: str) -> MemoryFile:
+        file = super().open_to_read(path)
         self.opened.append(file)
         return file
 

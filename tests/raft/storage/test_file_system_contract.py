@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,32 @@ def test_a_removed_file_is_gone_by_name_but_open_handles_go_on(files: FileSystem
     file.close()
 
 
+def test_what_is_opened_to_read_cannot_be_changed(files: FileSystem) -> None:
+    files.open("file", create=True).write_at(0, b"abc")
+    file = files.open_to_read("file")
+    assert (file.size(), file.read_at(1, 5)) == (3, b"bc")
+    for change in (lambda: file.write_at(0, b"x"), lambda: file.truncate(1), lambda: file.reserve(10)):
+        with pytest.raises(StorageError, match="file"):
+            change()
+    assert read_whole(files, "file") == b"abc"
+    with pytest.raises(StorageError, match="missing"):
+        files.open_to_read("missing")
+
+
+def test_a_read_only_file_is_read_written_by_who_has_it_open_and_goes_like_any_other(files: FileSystem) -> None:
+    file = files.open("file", create=True)
+    file.make_read_only()
+    file.write_at(0, b"abc")
+    file.fsync()
+    assert files.open_to_read("file").read_at(0, 5) == b"abc"
+    if not (isinstance(files, PosixFileSystem) and os.geteuid() == 0):  # root may write to any file
+        with pytest.raises(StorageError, match="file"):
+            files.open("file")
+    files.rename("file", "other")
+    files.remove("other")
+    assert files.list_directory(".") == []
+
+
 def test_renaming_takes_the_place_of_what_was_there(files: FileSystem) -> None:
     files.open("old", create=True).write_at(0, b"new content")
     files.open("new", create=True).write_at(0, b"old content")
@@ -202,6 +229,9 @@ def test_files_and_directories_are_for_their_owner_only(tmp_path: Path) -> None:
     lock = files.try_lock(f"{tmp_path}/new/lock")
     assert lock is not None
     lock.close()
+    read_only = files.open(f"{tmp_path}/new/read-only", create=True)
+    read_only.make_read_only()
+    read_only.close()
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
-    assert modes == {"inner": 0o700, "file": 0o600, "lock": 0o600}
+    assert modes == {"inner": 0o700, "file": 0o600, "lock": 0o600, "read-only": 0o400}
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
