@@ -16,14 +16,14 @@ import os
 import random
 import socket
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kraftlog.config import NodeConfig, load_config, render_config
-from kraftlog.endpoints import parse_endpoint, parse_node_id
+from kraftlog.endpoints import PORT_MAX, parse_endpoint, parse_node_id
 from kraftlog.formatting import format_directory
 from kraftlog.setting_values import whole_number
 from raft.core.errors import ConfigurationError, DirectoryError
@@ -92,21 +92,25 @@ def open_or_create(
     observers: int | None = None,
     settings: Mapping[str, object] | None = None,
     endpoints: Sequence[Endpoint] | None = None,
+    first_port: int | None = None,
 ) -> ClusterDirectory:
     """The cluster in `path`, made if the directory is empty or not there.
 
-    `voters` (3 if None) and `observers` (0) count the nodes of a new cluster and must fit an existing one. `settings`
-    are added to a new cluster's configuration files, and its nodes listen at `endpoints`, one each (free ports of
-    loopback if None). Raises DirectoryError for a directory that holds something else,
-    ConfigurationError for counts that do not fit.
+    `voters` (3 if None) and `observers` (0) count the nodes of a new cluster and must fit an existing one, as must
+    `first_port`, the loopback port of node 1: the others listen at the next ones. `settings` are added to a new
+    cluster's configuration files. Its nodes listen at `endpoints`, one each, else from `first_port` on, else at free
+    ports. Raises DirectoryError for a directory that holds something else, ConfigurationError for counts and ports
+    that do not fit, or are in use.
     """
     path = path.resolve()
     if (path / CLUSTER_FILE).exists():
         cluster = _read(path / CLUSTER_FILE)
         _check_counts(cluster, voters, observers)
+        _check_first_port(cluster, first_port)
     else:
         _check_empty(path)
-        cluster = _plan(path, 3 if voters is None else voters, 0 if observers is None else observers, endpoints)
+        counts = (3 if voters is None else voters, 0 if observers is None else observers)
+        cluster = _plan(path, *counts, lambda count: endpoints or _new_endpoints(count, first_port))
     if not cluster.is_complete:
         cluster = _make(cluster, {**LOCAL_SETTINGS, **(settings or {})})
     _check_data(cluster)
@@ -133,6 +137,15 @@ def _check_counts(cluster: ClusterDirectory, voters: int | None, observers: int 
             )
 
 
+def _check_first_port(cluster: ClusterDirectory, first_port: int | None) -> None:
+    found = cluster.endpoints[NodeId(1)]
+    if first_port is not None and first_port != found.port:
+        raise ConfigurationError(
+            f"node 1 of the cluster in {cluster.path} listens at {found}, not at port {first_port};"
+            " leave --first-port out, or name another directory for a new cluster"
+        )
+
+
 def _check_data(cluster: ClusterDirectory) -> None:
     for node_id in cluster.endpoints:
         if not cluster.data_path(node_id).is_dir():
@@ -142,13 +155,33 @@ def _check_data(cluster: ClusterDirectory) -> None:
             )
 
 
-def _plan(path: Path, voters: int, observers: int, wanted: Sequence[Endpoint] | None) -> ClusterDirectory:
+def _plan(
+    path: Path, voters: int, observers: int, endpoints_for: Callable[[int], Sequence[Endpoint]]
+) -> ClusterDirectory:
     for count, low, high, what in ((voters, 1, VOTERS_MAX, "voters"), (observers, 0, OBSERVERS_MAX, "observers")):
         if not low <= count <= high:
             raise ConfigurationError(f"{count} {what}; a local cluster has from {low} to {high}")
     node_ids = [NodeId(number) for number in range(1, voters + observers + 1)]
-    endpoints = dict(zip(node_ids, wanted or free_endpoints(len(node_ids)), strict=True))
+    endpoints = dict(zip(node_ids, endpoints_for(len(node_ids)), strict=True))
     return ClusterDirectory(path, random_cluster_id(), endpoints, frozenset(node_ids[:voters]), is_complete=False)
+
+
+def _new_endpoints(count: int, first_port: int | None) -> list[Endpoint]:
+    if first_port is None:
+        return free_endpoints(count)
+    endpoints = [Endpoint(HOST, port) for port in range(first_port, first_port + count)]
+    if endpoints[-1].port > PORT_MAX:
+        raise ConfigurationError(f"{count} nodes from port {first_port} on; there is none above {PORT_MAX}")
+    for endpoint in endpoints:
+        with socket.socket() as one:
+            try:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what was closed just now is free
+                one.bind((endpoint.host, endpoint.port))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"no node can listen at {endpoint}: {error.strerror}; name another --first-port"
+                ) from None
+    return endpoints
 
 
 def free_endpoints(count: int) -> list[Endpoint]:

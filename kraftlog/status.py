@@ -36,7 +36,7 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     console = Console()
-    beside = f" and {broker_count} brokers" if broker_count else ""
+    beside = f" and {broker_count} broker{'' if broker_count == 1 else 's'}" if broker_count else ""
     nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"
 
     def tell(line: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.options import path_argument, run_async
+from kraftlog.endpoints import PORT_MAX
 
 DirectoryOption = Annotated[
     Path, typer.Option("--dir", parser=path_argument, metavar="DIR", help="Where the cluster keeps everything.")
@@ -31,6 +32,15 @@ def up(
     voters: Annotated[int | None, typer.Option("--voters", help="Of a new cluster; 3 if not given.")] = None,
     observers: Annotated[int | None, typer.Option("--observers", help="Of a new cluster; 0 if not given.")] = None,
     brokers: Annotated[int, typer.Option("--brokers", help="That live beside the nodes; they keep no data yet.")] = 0,
+    first_port: Annotated[
+        int | None,
+        typer.Option(
+            "--first-port",
+            min=1,
+            max=PORT_MAX,
+            help="Of a new cluster: node 1 listens there, node 2 at the next, and so on; free ports if not given.",
+        ),
+    ] = None,
 ) -> None:
     """Run a local cluster until Ctrl-C.
 
@@ -42,7 +52,7 @@ def up(
     from kraftlog.up_brokers import check_broker_count
 
     check_broker_count(brokers)
-    cluster = LocalCluster(open_or_create(directory, voters=voters, observers=observers))
+    cluster = LocalCluster(open_or_create(directory, voters=voters, observers=observers, first_port=first_port))
     run_async(watch_cluster(cluster, brokers))
 
 

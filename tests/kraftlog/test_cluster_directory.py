@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kraftlog import cluster_directory
 from kraftlog.cluster_directory import free_endpoints, open_or_create
 from raft.core.errors import ConfigurationError, DirectoryError
-from raft.core.types import Endpoint
+from raft.core.types import Endpoint, NodeId
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
 
@@ -144,3 +145,38 @@ def test_free_endpoints_are_different_and_not_in_use() -> None:
     for endpoint in endpoints:
         with socket.socket() as probe:
             probe.bind(endpoint)
+
+
+def test_nodes_listen_at_consecutive_ports_from_the_first_one_on(tmp_path: Path) -> None:
+    first_port = consecutive_free_ports(3)
+    cluster = open_or_create(tmp_path, voters=2, observers=1, first_port=first_port)
+    assert [cluster.endpoints[NodeId(n)].port for n in (1, 2, 3)] == [first_port, first_port + 1, first_port + 2]
+    assert open_or_create(tmp_path, first_port=first_port) == open_or_create(tmp_path) == cluster
+    with pytest.raises(ConfigurationError, match=rf"listens at 127.0.0.1:{first_port}, not at port 9092; leave"):
+        open_or_create(tmp_path, first_port=9092)
+
+
+def test_a_port_in_use_makes_no_cluster(tmp_path: Path) -> None:
+    first_port = consecutive_free_ports(2)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", first_port + 1))
+        other.listen()
+        with pytest.raises(ConfigurationError, match=rf"127.0.0.1:{first_port + 1}: Address already in use; name"):
+            open_or_create(tmp_path / "cluster", voters=2, first_port=first_port)
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_ports_above_the_last_make_no_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="3 nodes from port 65534 on; there is none above 65535"):
+        open_or_create(tmp_path / "cluster", first_port=65534)
+    assert not (tmp_path / "cluster").exists()
+
+
+def consecutive_free_ports(count: int) -> int:
+    """The first of `count` ports at which nobody listens now."""
+    for endpoint in free_endpoints(20):
+        with suppress(OSError), ExitStack() as stack:
+            for port in range(endpoint.port, endpoint.port + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return endpoint.port
+    raise AssertionError("no ports in a row are free")
