@@ -194,6 +194,13 @@ class RaftClient:
             raise ValueError(f"there is no version {version} of Fetch; there are {FETCH_VERSIONS}")
         self._node.step(FetchVersionAllowed(version))
 
+    def fatal(self, error: BaseException) -> None:
+        """End the process, or what the node was told to do then: what it holds in memory cannot be trusted.
+
+        For where the `error` would only be logged if it were raised, such as in an RPC or a timer.
+        """
+        self._node.fatal(error)
+
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch` (RF-102).
 

@@ -137,6 +137,9 @@ class SimulatedLog:
         """By way of the shell."""
         self._process.shell.schedule_appends()
 
+    def fatal(self, error: BaseException) -> None:
+        """Nothing: what is raised in a step ends the process."""
+
     def resign(self, epoch: Epoch) -> None:
         """By way of the shell; an epoch that is over is ignored (RF-102)."""
         replica = self._process.shell.replica

@@ -24,6 +24,9 @@ from statemachine.config_kinds import (
 from statemachine.names import quoted
 from statemachine.resources import ResourceType
 
+MIN_ISR: Final = "min.insync.replicas"
+MIN_ISR_DEFAULT: Final = "1"
+
 VALUE_LENGTH_MAX: Final = 32_767
 """Characters of a value: what a Kafka string can hold."""
 
@@ -81,7 +84,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     "message.timestamp.type": Definition(_TIMESTAMP_TYPE, "CreateTime", "log.message.timestamp.type"),
     "min.cleanable.dirty.ratio": Definition(Fraction(), "0.5", "log.cleaner.min.cleanable.ratio"),
     "min.compaction.lag.ms": Definition(_LONG_FROM_0, "0", "log.cleaner.min.compaction.lag.ms"),
-    "min.insync.replicas": Definition(_INT_FROM_1, "1", "min.insync.replicas"),
+    MIN_ISR: Definition(_INT_FROM_1, MIN_ISR_DEFAULT, MIN_ISR),
     "preallocate": Definition(Flag(), "false", "log.preallocate"),
     "remote.log.copy.disable": Definition(Flag(), "false"),
     "remote.log.delete.on.disable": Definition(Flag(), "false"),
@@ -131,7 +134,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "max.connections": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     "max.connections.per.ip": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     "message.max.bytes": Definition(_INT_FROM_0, "1048588"),
-    "min.insync.replicas": Definition(_INT_FROM_1, "1"),
+    MIN_ISR: Definition(_INT_FROM_1, MIN_ISR_DEFAULT),
     "num.io.threads": Definition(_INT_FROM_1, "8"),
     "num.network.threads": Definition(_INT_FROM_1, "3"),
     "num.partitions": Definition(_INT_FROM_1, "1"),

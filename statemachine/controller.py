@@ -232,6 +232,7 @@ class Controller:
             # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
             self.renounce()
             self._log.resign(epoch)
+            self._log.fatal(error)
             raise InvariantViolation("the overlay does not follow the log") from error
         self.last_append = prepared
         self._context.written.note(records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset
 from raft.runtime import Runtime
 from statemachine.broker_heartbeats import BrokerHeartbeats
+from statemachine.config_definitions import MIN_ISR
 from statemachine.controller_config import ControllerConfig
 from statemachine.operations.quotas import stored_mutation_limit
 from statemachine.pages import Pages
@@ -49,11 +50,17 @@ class Written:
 
     into_directories: int = 0
     """How many appends said in which log directories partitions are."""
+    about_eligible: int = 0
+    """How many appends made replicas eligible (KIP-966), or changed the min.insync.replicas that they depend on."""
 
-    def note(self, records: Iterable[MetadataRecord]) -> None:
+    def note(self, records: Sequence[MetadataRecord]) -> None:
         """`records` are appended together."""
         if any(record.partition.directories or record.partition_change.directories.ids for record in records):
             self.into_directories += 1
+        if any(
+            record.partition_change.eligible_leader_replicas.ids or record.config.name == MIN_ISR for record in records
+        ):
+            self.about_eligible += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,13 @@ from kraftpb.v1.admin_pb2 import (
 )
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
-from statemachine import broker_lifecycle, feature_updates
+from statemachine import broker_lifecycle, config_updates, feature_updates
 from statemachine.decisions import Context, Decision
 from statemachine.names import check_name_lengths
 from statemachine.operations.acl_deletion import AclDeletion
 from statemachine.operations.acls import create_acls
 from statemachine.operations.alter_partition import alter_partition
 from statemachine.operations.brokers import register_controller
-from statemachine.operations.configs import alter_configs
 from statemachine.operations.create_partitions import create_partitions
 from statemachine.operations.directories import assign_replicas_to_dirs
 from statemachine.operations.elections import ElectionPages, elect_leaders
@@ -44,6 +43,8 @@ def decide(state: MetadataState, operation: Operation, context: Context, next_of
             return broker_lifecycle.fence(state, operation.fence_broker, context)
         case "unregister_broker":
             return broker_lifecycle.unregister(state, operation.unregister_broker, context)
+        case "alter_configs":
+            return config_updates.alter(state, operation.alter_configs, context)
         case "update_features":
             return feature_updates.update(state, operation.update_features, context)
         case "create_topics" | "delete_topics" | "create_partitions":
@@ -116,9 +117,6 @@ def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
         case "allocate_producer_ids":
             records, ids = allocate_producer_ids(state, operation.allocate_producer_ids)
             return Decision(records, OperationResult(allocate_producer_ids=ids))
-        case "alter_configs":
-            records, configured = alter_configs(state, operation.alter_configs)
-            return Decision(records, OperationResult(alter_configs=configured))
         case "delete_acls":
             return _delete_acls(state, operation.delete_acls)
         case "register_controller":

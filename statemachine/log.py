@@ -86,3 +86,7 @@ class MetadataLog(Protocol):
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch` (RF-102)."""
         ...
+
+    def fatal(self, error: BaseException) -> None:
+        """End the process: what it holds in memory cannot be trusted."""
+        ...

@@ -83,6 +83,11 @@ def assigned_to(state: MetadataState, broker_id: int) -> FindPage:
     return lambda after, limit: state.partitions_on(broker_id, after, limit)
 
 
+def with_eligible(state: MetadataState, topic_id: bytes | None = None) -> FindPage:
+    """Partitions, of one topic or of all, with replicas that may lead though not in sync, or did last (KIP-966)."""
+    return lambda after, limit: _page(state.partitions_with_elr(topic_id, after, limit), limit)
+
+
 def where(state: MetadataState, condition: Condition[PartitionRecord]) -> FindPage:
     """Partitions that meet a condition."""
     return lambda after, limit: state.partitions_where(condition, after, limit)

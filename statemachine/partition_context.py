@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from statemachine.config_definitions import MIN_ISR, MIN_ISR_DEFAULT
 from statemachine.features import ELIGIBLE_LEADER_REPLICAS
 from statemachine.ids import ID_BYTES, UNASSIGNED_DIRECTORY
 from statemachine.partition_change import Conditions, Election, Target, change_partition, directory_of
@@ -85,7 +86,7 @@ class PartitionChanges:
         topic = self._topics.get(topic_id)
         if topic is None:
             name = self._state.topic_name(topic_id) or ""
-            min_isr = self._state.topic_config(name, "min.insync.replicas", "1")
+            min_isr = self._state.topic_config(name, MIN_ISR, MIN_ISR_DEFAULT)
             unclean = self._state.topic_config(name, "unclean.leader.election.enable", "false")
             topic = self._topics[topic_id] = _Topic(int(min_isr), unclean.lower() == "true")
         return topic

@@ -91,10 +91,15 @@ class MetadataState:
         key = None if after is None else (broker_id, *after)
         return [partition for _, partition in self._view.find(PARTITIONS_BY_LEADER, (broker_id,), key, limit)]
 
-    def partitions_with_elr(self, topic_id: bytes | None = None, limit: int = -1) -> list[PartitionRecord]:
-        """Partitions with replicas that may lead though not in sync, or did last (KIP-966); of one topic or of all."""
+    def partitions_with_elr(
+        self, topic_id: bytes | None = None, after: Key | None = None, limit: int = -1
+    ) -> list[PartitionRecord]:
+        """Partitions with replicas that may lead though not in sync, or did last (KIP-966), of one topic or of all.
+
+        By topic id and partition id, those above the key `after`.
+        """
         prefix = () if topic_id is None else (topic_id,)
-        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR, prefix, limit=limit)]
+        return [partition for _, partition in self._view.find(PARTITIONS_WITH_ELR, prefix, after, limit)]
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether a broker leads a partition."""

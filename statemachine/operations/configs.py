@@ -12,13 +12,10 @@ from statemachine.config_definitions import check_config, check_topic_configs, c
 from statemachine.config_kinds import join_elements, split_elements
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
-from statemachine.operations.elections import without_eligible
 from statemachine.operations.finding import about
 from statemachine.operations.topics import repeats
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
 from statemachine.state import MetadataState
-
-MIN_ISR: Final = "min.insync.replicas"
 
 BROKER_ID_MAX: Final = 2**31 - 1
 
@@ -118,12 +115,7 @@ def _alter_resource(
 ) -> list[MetadataRecord]:
     resource_type = _check_alterable(state, type_number, resource_name, alterations)
     with about(_shown(resource_type, resource_name)):
-        records = _config_records(
-            resource_type, resource_name, alterations, state.configs(resource_type, resource_name)
-        )
-    if any(record.config.name == MIN_ISR for record in records):
-        records = [*_forget_eligible(state, resource_type, resource_name), *records]
-    return records
+        return _config_records(resource_type, resource_name, alterations, state.configs(resource_type, resource_name))
 
 
 def _shown(resource_type: ResourceType, resource_name: str) -> str:
@@ -155,17 +147,6 @@ def _config_records(
     if resource_type is ResourceType.TOPIC:
         check_topic_configs(altered)
     return records
-
-
-def _forget_eligible(state: MetadataState, resource_type: ResourceType, resource_name: str) -> list[MetadataRecord]:
-    """What must come before a change of min.insync.replicas: see `without_eligible` (KIP-966).
-
-    The cluster's default is any partition's that sets none of its own; a broker's own value is nobody's.
-    """
-    if resource_type is ResourceType.BROKER:
-        return without_eligible(state, state.partitions_with_elr()) if resource_name == CLUSTER_DEFAULT else []
-    topic_id = state.topic_id(resource_name)
-    return [] if topic_id is None else without_eligible(state, state.partitions_with_elr(topic_id))
 
 
 def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, present: Mapping[str, str]) -> str | None:

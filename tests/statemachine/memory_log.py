@@ -58,6 +58,7 @@ class MemoryLog:
         self.snapshots: SnapshotStore | None = None
         self.feed = CommitFeed(self.leader_and_epoch)
         self.delivery = Delivery(self, self, self.feed, lambda listener, error: on_fault(error), on_fault)
+        self._on_fault = on_fault
         self._prepared: list[tuple[Prepared, bytes]] = []
         self._uncommitted: list[Prepared] = []
 
@@ -87,6 +88,9 @@ class MemoryLog:
         self._prepared.clear()
         if self.auto_commit:
             asyncio.get_running_loop().call_soon(self.commit)
+
+    def fatal(self, error: BaseException) -> None:
+        self._on_fault(error)
 
     def resign(self, epoch: Epoch) -> None:
         if self.leader_and_epoch == (self.node_key.node_id, epoch):

@@ -13,6 +13,8 @@ from raft.storage.identifiers import random_uuid, uuid_to_text
 from statemachine.client import AdminClient, Alteration, BrokerListener, NewTopic
 from statemachine.controller_config import ControllerConfig
 from statemachine.descriptions import ConfigValue
+from statemachine.overlay import Overlay
+from statemachine.replay import ReplayError
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import BROKER, TOPIC, create
 
@@ -50,6 +52,24 @@ async def test_topics_are_created_described_listed_and_deleted(tmp_path: Path) -
         with pytest.raises(ProtocolError) as failure:
             await client.describe_topics(["counted"])
         assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_ct18_records_that_cannot_be_replayed_at_the_active_controller_end_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster, timeout_ms=500) as client:
+        await unfenced_broker(client)
+        faults: list[BaseException] = []
+        monkeypatch.setattr(cluster.nodes[1].node, "_on_fatal", faults.append)
+        with monkeypatch.context() as patch:
+            patch.setattr(Overlay, "replay", not_replayed)
+            with pytest.raises(ProtocolError):
+                await client.create_topics([NewTopic("a", num_partitions=1, replication_factor=1)])
+        assert [type(fault) for fault in faults][:1] == [ReplayError]
+
+
+def not_replayed(*_: object) -> None:
+    raise ReplayError("a record cannot be replayed")
 
 
 async def test_validate_only_tells_what_would_be_and_changes_nothing(tmp_path: Path) -> None:
