@@ -223,13 +223,16 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
 
 
 def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
-    """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica."""
+    """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica.
+
+    Those that a reassignment adds come last: they may have nothing at all yet. Kafka has no such preference.
+    """
     if not plan.isr and not plan.eligible_leader_replicas and len(plan.last_known_elr) == 1:
         # Nobody is known to have everything. The last leader has most; that it is there is asked like of any other
         # (CT-57: Kafka's own check of that was the wrong way around).
         yield from (broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas)
     if election is Election.UNCLEAN:
-        yield from plan.replicas
+        yield from sorted(plan.replicas, key=lambda broker_id: broker_id in plan.adding_replicas)
 
 
 def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:

@@ -23,7 +23,7 @@ from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths
 from statemachine.operations.finding import find_partition_by_name, partition_name
 from statemachine.operations.topics import repeats
-from statemachine.partition_change import Target, directory_of
+from statemachine.partition_change import Election, Target, directory_of
 from statemachine.partition_context import PartitionChanges
 from statemachine.state import MetadataState
 from statemachine.table import Key
@@ -76,8 +76,11 @@ def _target(changes: PartitionChanges, partition: PartitionRecord, asked: Partit
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{_what(asked)} is not being reassigned; there is nothing to cancel"
         )
     replicas = [*wanted, *removing]
-    _check_survivors(changes, partition, replicas, asked)
-    return Target(replicas=replicas, adding=adding, removing=removing, election=changes.election(partition.topic_id))
+    # While somebody who stays has the data, it is waited for: the new replicas have nothing yet.
+    election = Election.ONLINE if _has_survivor(partition, replicas) else Election.UNCLEAN
+    if election is Election.UNCLEAN:
+        _check_unclean(changes, partition, replicas, asked)
+    return Target(replicas=replicas, adding=adding, removing=removing, election=election)
 
 
 def is_reassigning(partition: PartitionRecord) -> bool:
@@ -97,17 +100,19 @@ def _check_replicas(changes: PartitionChanges, wanted: Sequence[int], asked: Par
             )
 
 
-def _check_survivors(
-    changes: PartitionChanges, partition: PartitionRecord, replicas: Sequence[int], asked: PartitionReassignment
-) -> None:
-    """Refuse to drop every replica that has the data, as happens when only those that were being added have it.
+def _has_survivor(partition: PartitionRecord, replicas: Sequence[int]) -> bool:
+    """Whether not every replica that has the data is dropped, as happens when only those that were being added have it.
 
     If nobody is known to have all of it, the last leader is the one that must not be dropped.
-    If the topic allows an unclean election and somebody is there to be elected, that is held instead (CT-54).
     """
     with_data = {*partition.isr, *partition.eligible_leader_replicas} or {*partition.last_known_elr}
-    if not with_data or with_data & set(replicas):
-        return
+    return not with_data or bool(with_data & set(replicas))
+
+
+def _check_unclean(
+    changes: PartitionChanges, partition: PartitionRecord, replicas: Sequence[int], asked: PartitionReassignment
+) -> None:
+    """Refuse to drop all data, unless the topic allows an unclean election and somebody is there for it (CT-54)."""
     if not changes.allows_unclean(partition.topic_id):
         raise _invalid_assignment(
             f"{_what(asked)} would keep no replica that is in sync; wait until one of {list(replicas)} is, or set"

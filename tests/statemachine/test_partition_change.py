@@ -74,6 +74,13 @@ def test_ct50_an_eligible_replica_leads_only_if_the_isr_is_empty() -> None:
     assert (after.leader, list(after.isr), list(after.eligible_leader_replicas)) == (3, [3], [2])
 
 
+def test_ct51_an_unclean_election_takes_replicas_that_are_being_added_last() -> None:
+    """They may have nothing at all yet, though they come first in a reassignment (CT-54)."""
+    partition = a_partition((3, 1, 2), (1,), adding=[3], removing=[1])
+    assert changed(partition, active=(2, 3), election=Election.UNCLEAN).leader == 2
+    assert changed(partition, active=(3,), election=Election.UNCLEAN).leader == 3
+
+
 def test_ct50_an_eligible_replica_does_not_lead_if_the_feature_is_off() -> None:
     conditions = Conditions(can_lead=lambda _: True, metadata_version=METADATA_VERSION_LATEST, elr_enabled=False)
     record = change_partition(a_partition((1, 2), (1,), leader=NO_LEADER, elr=(2,)), Target(), conditions)

@@ -177,6 +177,15 @@ def test_ct54_reverting_uncleanly_needs_the_topics_leave_and_somebody_there(elr:
     refused(nobody, to(None), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "on an active broker; start one of [1, 2]")
 
 
+@pytest.mark.parametrize("elr", [True, False])
+def test_ct54_new_replicas_are_not_elected_while_somebody_who_stays_has_the_data(elr: bool) -> None:
+    """They are empty. Who has the data is waited for, also where the topic allows an unclean election."""
+    stopped = a_partition((1, 2), (1,), leader=NO_LEADER)
+    after = reassigned(a_cluster(stopped, unclean=True, fenced=[1, 2], elr=elr), [3, 4])
+    assert lists(after) == ([3, 4, 1, 2], [3, 4], [1, 2], [1])
+    assert (after.leader, after.leader_recovery_state) == (NO_LEADER, RECOVERED)
+
+
 def test_ct54_the_last_leader_is_not_dropped_while_nobody_else_has_the_data() -> None:
     lost = a_partition((3, 1, 2), (), last_known=[3], adding=[3])
     refused(a_cluster(lost), to(None), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "would keep no replica that is in sync")
