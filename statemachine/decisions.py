@@ -17,7 +17,7 @@ from statemachine.config_definitions import MIN_ISR
 from statemachine.controller_config import ControllerConfig
 from statemachine.operations.quotas import stored_mutation_limit
 from statemachine.pages import Pages
-from statemachine.quota import ChargeMutations, MutationQuotas
+from statemachine.quota import Charge, MutationQuotas
 from statemachine.state import MetadataState
 
 
@@ -79,7 +79,7 @@ class Context:
     written: Written = field(default_factory=Written)
     mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
 
-    def charge_of(self, state: MetadataState, client_id: str) -> ChargeMutations:
-        """What a client's creations and deletions are charged to (CT-20)."""
+    def charge_of(self, state: MetadataState, client_id: str) -> Charge | None:
+        """What a client's creations and deletions will owe (CT-20); None: there is no quota for it."""
         now_ms = int(self.runtime.now_ms())
         return self.mutation_quotas.charge_of(client_id, now_ms, lambda: stored_mutation_limit(state, client_id))

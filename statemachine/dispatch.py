@@ -11,6 +11,7 @@ from kraftpb.v1.admin_pb2 import (
     OperationResult,
     RemoteLogMetadataResponse,
 )
+from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from statemachine import broker_lifecycle, config_updates, feature_updates
@@ -28,6 +29,7 @@ from statemachine.operations.quotas import alter_client_quotas
 from statemachine.operations.reassignments import alter_partition_reassignments
 from statemachine.operations.remote_log import add_segment, put_partition_delete, update_segment
 from statemachine.operations.topics import create_topics, delete_topics
+from statemachine.quota import ChargeMutations, no_quota
 from statemachine.state import MetadataState
 
 
@@ -67,6 +69,13 @@ def decide(state: MetadataState, operation: Operation, context: Context, next_of
 def _on_topics(state: MetadataState, operation: Operation, context: Context) -> Decision:
     check_name_lengths((operation.client_id,))  # it is remembered
     charge = context.charge_of(state, operation.client_id)
+    records, result = _changed_topics(state, operation, context, charge or no_quota)
+    return Decision(records, result, on_appended=lambda end_offset: charge.settle() if charge is not None else None)
+
+
+def _changed_topics(
+    state: MetadataState, operation: Operation, context: Context, charge: ChargeMutations
+) -> tuple[list[MetadataRecord], OperationResult]:
     match operation.WhichOneof("operation"):
         case "create_topics":
             records, created = create_topics(
@@ -76,7 +85,7 @@ def _on_topics(state: MetadataState, operation: Operation, context: Context) -> 
                 create_topic_policy=context.config.create_topic_policy,
                 charge=charge,
             )
-            return Decision(records, OperationResult(create_topics=created))
+            return records, OperationResult(create_topics=created)
         case "delete_topics":
             records, deleted = delete_topics(
                 state,
@@ -85,9 +94,9 @@ def _on_topics(state: MetadataState, operation: Operation, context: Context) -> 
                 deletion_enabled=context.config.delete_topic_enable,
                 charge=charge,
             )
-            return Decision(records, OperationResult(delete_topics=deleted))
+            return records, OperationResult(delete_topics=deleted)
     records, more = create_partitions(state, operation.create_partitions, context.random, charge=charge)
-    return Decision(records, OperationResult(create_partitions=more))
+    return records, OperationResult(create_partitions=more)
 
 
 def _on_remote_log(state: MetadataState, operation: Operation) -> Decision:

@@ -17,7 +17,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 from raft.core.errors import ErrorCode, ProtocolError
@@ -30,7 +29,10 @@ CLIENTS_MAX: Final = 10_000
 """So many clients are remembered. The one that was seen least lately is forgotten: its bucket is likely full again."""
 
 ChargeMutations = Callable[[int], None]
-"""Called with a number of partitions that are about to be created or deleted; raises ProtocolError to refuse them."""
+"""Called with a number of partitions that are about to be created or deleted; raises ProtocolError to refuse them.
+
+With 0, before their number is known, it refuses any number.
+"""
 
 
 def no_quota(mutations: int) -> None:
@@ -82,19 +84,48 @@ class MutationQuota:
         self._out_of_debt_ms = now_ms + (self._out_of_debt_ms - now_ms) * ratio
         self._limit = limit
 
-    def check(self, now_ms: int, mutations: int) -> None:
-        """Charge `mutations` partitions; raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) while there is debt."""
-        rate, burst, source = self._limit
-        # It fills up to the burst and not more, however long ago that was.
-        out_of_debt_ms = max(self._out_of_debt_ms, now_ms - burst * 1_000 / rate)
+    def check(self, now_ms: int, mutations: int, owed: int = 0) -> None:
+        """Raise ProtocolError(THROTTLING_QUOTA_EXCEEDED) while there is debt, `owed` partitions counted as charged.
+
+        `mutations` is how many are asked for; 0: that is not known yet.
+        """
+        rate, _, source = self._limit
+        out_of_debt_ms = self._after(now_ms, owed)
         if out_of_debt_ms > now_ms:
             client = f"client {quoted(self._client_id)}" if self._client_id else "a client without an id"
             raise ProtocolError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{client} creates and deletes more than {rate:g} partitions per second ({source}); try the other"
-                f" {mutations} again in {math.ceil(out_of_debt_ms - now_ms)} ms, or have the quota raised",
+                f"{client} creates and deletes more than {rate:g} partitions per second ({source}); try"
+                f" {f'the other {mutations} ' if mutations else ''}again in {math.ceil(out_of_debt_ms - now_ms)} ms, or"
+                " have the quota raised",
             )
-        self._out_of_debt_ms = out_of_debt_ms + mutations * 1_000 / rate
+
+    def charge(self, now_ms: int, mutations: int) -> None:
+        """Take `mutations` partitions out of the bucket."""
+        self._out_of_debt_ms = self._after(now_ms, mutations)
+
+    def _after(self, now_ms: int, mutations: int) -> float:
+        rate, burst, _ = self._limit
+        # It fills up to the burst and not more, however long ago that was.
+        return max(self._out_of_debt_ms, now_ms - burst * 1_000 / rate) + mutations * 1_000 / rate
+
+
+class Charge:
+    """What one operation of a client owes: nothing before `settle`, as it may come to nothing."""
+
+    def __init__(self, quota: MutationQuota, now_ms: int) -> None:
+        self._quota = quota
+        self._now_ms = now_ms
+        self._owed = 0
+
+    def __call__(self, mutations: int) -> None:
+        """See `ChargeMutations`."""
+        self._quota.check(self._now_ms, mutations, self._owed)
+        self._owed += mutations
+
+    def settle(self) -> None:
+        """The operation is appended."""
+        self._quota.charge(self._now_ms, self._owed)
 
 
 @dataclass(slots=True)
@@ -132,8 +163,8 @@ class MutationQuotas:
         """Stored quotas were altered, or may have been: by another controller."""
         self._alterations += 1
 
-    def charge_of(self, client_id: str, now_ms: int, look_up: Callable[[], MutationLimit | None]) -> ChargeMutations:
-        """What charges the mutations of a client; `no_quota` if there is none for it.
+    def charge_of(self, client_id: str, now_ms: int, look_up: Callable[[], MutationLimit | None]) -> Charge | None:
+        """What an operation of a client will owe; None if there is no quota for it.
 
         `look_up` finds the stored quota that holds for the client. It is called only if that may have changed.
         """
@@ -151,9 +182,7 @@ class MutationQuotas:
             if len(self._by_client) > CLIENTS_MAX:
                 self._by_client.popitem(last=False)
         self._by_client.move_to_end(client_id)
-        if client.quota is None:
-            return no_quota
-        return partial(client.quota.check, now_ms)
+        return None if client.quota is None else Charge(client.quota, now_ms)
 
 
 def check_rate(partitions_per_second: float, burst: float) -> None:

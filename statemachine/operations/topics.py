@@ -291,8 +291,9 @@ def _deletion(state: MetadataState, topic: DeletedTopic, now_ms: int, charge: Ch
     may_have_remote_data = _may_have_remote_data(state, topic)
     if not may_have_remote_data and charge is no_quota:
         return [removal]  # without a look at its partitions, which may be many
-    partition_ids = [partition.partition_id for partition in state.partitions(topic.topic_id)]
     with about(f"topic {quoted(topic.name)}"):
+        charge(0)  # before its partitions are looked at
+        partition_ids = [partition.partition_id for partition in state.partitions(topic.topic_id)]
         charge(len(partition_ids))
     if not may_have_remote_data:
         return [removal]

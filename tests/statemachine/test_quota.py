@@ -10,13 +10,22 @@ from hypothesis import strategies as st
 
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine import quota
-from statemachine.quota import MutationLimit, MutationQuota, MutationQuotas, no_quota, stored_limit
+from statemachine.quota import MutationLimit, MutationQuota, MutationQuotas, stored_limit
 
 NOW = 1_700_000_000_000
 
 
 def charge(quotas: MutationQuotas, client_id: str, mutations: int, stored: MutationLimit | None = None) -> None:
-    quotas.charge_of(client_id, NOW, lambda: stored)(mutations)
+    """One operation that is appended."""
+    owed = quotas.charge_of(client_id, NOW, lambda: stored)
+    if owed is not None:
+        owed(mutations)
+        owed.settle()
+
+
+def spend(bucket: MutationQuota, now_ms: int, mutations: int) -> None:
+    bucket.check(now_ms, mutations)
+    bucket.charge(now_ms, mutations)
 
 
 def wait_ms(refusal: pytest.ExceptionInfo[ProtocolError]) -> int:
@@ -28,9 +37,9 @@ def wait_ms(refusal: pytest.ExceptionInfo[ProtocolError]) -> int:
 
 def test_a_rested_client_may_use_its_burst_and_go_into_debt_once() -> None:
     bucket = MutationQuota("app", MutationLimit(5, 500))
-    bucket.check(NOW, 560)
+    spend(bucket, NOW, 560)
     with pytest.raises(ProtocolError) as refusal:
-        bucket.check(NOW, 1)
+        spend(bucket, NOW, 1)
     assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     for part in ("client 'app'", "more than 5 partitions per second (the setting controller.mutation.rate)", "raised"):
         assert part in str(refusal.value)
@@ -39,22 +48,22 @@ def test_a_rested_client_may_use_its_burst_and_go_into_debt_once() -> None:
 
 def test_it_is_strict_what_is_refused_costs_nothing() -> None:
     bucket = MutationQuota("app", MutationLimit(10, 10))
-    bucket.check(NOW, 20)
+    spend(bucket, NOW, 20)
     for _ in range(5):
         with pytest.raises(ProtocolError) as refusal:
-            bucket.check(NOW, 1_000)
+            spend(bucket, NOW, 1_000)
         assert wait_ms(refusal) == 1_000
-    bucket.check(NOW + 1_000, 1)
+    spend(bucket, NOW + 1_000, 1)
 
 
 def test_a_long_rest_saves_up_the_burst_and_not_more() -> None:
     bucket = MutationQuota("app", MutationLimit(10, 30))
-    bucket.check(NOW, 1)
+    spend(bucket, NOW, 1)
     later = NOW + 3_600_000
-    bucket.check(later, 30)
-    bucket.check(later, 1)
+    spend(bucket, later, 30)
+    spend(bucket, later, 1)
     with pytest.raises(ProtocolError) as refusal:
-        bucket.check(later, 1)
+        spend(bucket, later, 1)
     assert wait_ms(refusal) == 100
 
 
@@ -72,12 +81,12 @@ def test_the_rate_holds_on_average_and_whoever_waits_as_told_is_let_through(
     for pause_ms, mutations in steps:
         now_ms += pause_ms
         try:
-            bucket.check(now_ms, mutations)
+            spend(bucket, now_ms, mutations)
         except ProtocolError as error:
             found = re.search(r"again in (\d+) ms", str(error))
             assert found is not None and int(found[1]) > 0
             now_ms += int(found[1])
-            bucket.check(now_ms, mutations)
+            spend(bucket, now_ms, mutations)
         done, largest = done + mutations, max(largest, mutations)
         assert done <= (burst + (now_ms - NOW) * rate / 1_000 + largest) * 1.000_001
 
@@ -85,32 +94,32 @@ def test_the_rate_holds_on_average_and_whoever_waits_as_told_is_let_through(
 @pytest.mark.parametrize(("new_rate", "wait"), [(20, 500), (5, 2_000)])
 def test_what_is_owed_is_owed_still_when_the_rate_is_another(new_rate: float, wait: int) -> None:
     bucket = MutationQuota("app", MutationLimit(10, 10))
-    bucket.check(NOW, 20)
+    spend(bucket, NOW, 20)
     bucket.change(stored_limit(new_rate, "a quota"), NOW)
     with pytest.raises(ProtocolError, match=rf"more than {new_rate} partitions per second \(a quota\)") as refusal:
-        bucket.check(NOW, 1)
+        spend(bucket, NOW, 1)
     assert wait_ms(refusal) == wait
 
 
 def test_a_bucket_that_was_never_used_is_full_at_another_rate_too() -> None:
     bucket = MutationQuota("app", MutationLimit(10, 10))
     bucket.change(MutationLimit(1, 5), NOW)
-    bucket.check(NOW, 6)
+    spend(bucket, NOW, 6)
     with pytest.raises(ProtocolError) as refusal:
-        bucket.check(NOW, 1)
+        spend(bucket, NOW, 1)
     assert wait_ms(refusal) == 1_000
 
 
 @pytest.mark.parametrize("rate", [5e-324, 1.7e308])
 def test_a_stored_rate_may_be_any_number_above_0(rate: float) -> None:
     bucket = MutationQuota("app", stored_limit(rate, "a quota"))
-    bucket.check(NOW, 10_000_000)
+    spend(bucket, NOW, 10_000_000)
     if rate < 1:
         with pytest.raises(ProtocolError) as refusal:
-            bucket.check(NOW, 1)
+            spend(bucket, NOW, 1)
         assert wait_ms(refusal) > 0
     else:
-        bucket.check(NOW, 1)
+        spend(bucket, NOW, 1)
 
 
 def test_a_client_without_an_id_is_told_so() -> None:
@@ -121,7 +130,7 @@ def test_a_client_without_an_id_is_told_so() -> None:
 
 
 def test_it_is_off_by_default() -> None:
-    assert MutationQuotas().charge_of("client", NOW, lambda: None) is no_quota
+    assert MutationQuotas().charge_of("client", NOW, lambda: None) is None
 
 
 def test_what_is_stored_comes_before_the_setting_and_is_looked_up_once() -> None:
@@ -133,9 +142,14 @@ def test_what_is_stored_comes_before_the_setting_and_is_looked_up_once() -> None
         return stored_limit(1, "a quota")
 
     for _ in range(3):
-        quotas.charge_of("a", NOW, look_up)(4)
+        owed = quotas.charge_of("a", NOW, look_up)
+        assert owed is not None
+        owed(4)
+        owed.settle()
+    refused = quotas.charge_of("a", NOW, look_up)
+    assert refused is not None
     with pytest.raises(ProtocolError, match="a quota"):
-        quotas.charge_of("a", NOW, look_up)(1)
+        refused(1)
     assert len(asked) == 1
     quotas.look_up_again()
     with pytest.raises(ProtocolError, match="the setting") as refusal:

@@ -15,7 +15,7 @@ from statemachine.client import AdminClient, NewTopic
 from statemachine.cluster_descriptions import QuotaAlteration, QuotaEntityPart
 from statemachine.controller_config import ControllerConfig
 from tests.statemachine.admin_nodes import admin_cluster
-from tests.statemachine.builders import alive, create, delete, register
+from tests.statemachine.builders import alive, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.waiting import until
 
@@ -58,6 +58,18 @@ async def in_debt(bench: Bench, client_id: str) -> str:
     result = await bench.run(by(client_id, create(f"second-of-{client_id}")))
     assert errors(result) in ([], THROTTLED)
     return result.create_topics.topics[0].error_message
+
+
+async def test_ct20_what_comes_to_nothing_costs_nothing(bench: Bench) -> None:
+    """Neither what is too much for a batch, nor what the log refuses, puts the client into debt."""
+    await limited(bench, limiting(SLOW, client_id="app"))
+    too_many = await bench.run(by("app", create(creatable("a", 6_000), creatable("b", 6_000))))
+    assert errors(too_many) == [ErrorCode.RECORD_LIST_TOO_LARGE]
+    bench.log.refusal = ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too much is pending")
+    assert errors(await bench.run(by("app", create("a")))) == THROTTLED
+    bench.log.refusal = None
+    await bench.done(by("app", create("a")))
+    assert errors(await bench.run(by("app", create("b")))) == THROTTLED
 
 
 @pytest.mark.parametrize("kind", ["create", "grow", "delete"])

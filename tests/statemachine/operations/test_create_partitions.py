@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from random import Random
 
 import pytest
@@ -17,7 +16,7 @@ from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.names import NAME_LENGTH_TAKEN_MAX
 from statemachine.operations.create_partitions import create_partitions
 from statemachine.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX
-from statemachine.quota import ChargeMutations, MutationLimit, MutationQuota, no_quota
+from statemachine.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
 from tests.statemachine.builders import an_id, broker, topic
 from tests.statemachine.builders import partition as present
 from tests.statemachine.states import Metadata, metadata
@@ -180,7 +179,7 @@ def test_a_name_that_is_far_too_long_is_refused_whole() -> None:
 def test_ct20_each_topic_is_charged_for_what_it_gets_and_refused_while_there_is_debt() -> None:
     bucket = MutationQuota("busy", MutationLimit(1, 1))
     topics = [growing("missing", 100), growing("clicks", 5), growing("views", 2)]
-    records, response = grow(cluster(), *topics, charge=partial(bucket.check, 1_000))
+    records, response = grow(cluster(), *topics, charge=Charge(bucket, 1_000))
     assert [found.error_code for found in response.topics] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import partial
 from random import Random
 
 import pytest
@@ -17,7 +16,7 @@ from statemachine.features import METADATA_VERSION_LATEST
 from statemachine.ids import UNASSIGNED_DIRECTORY
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.operations.topics import CreateTopicPolicy, PolicyViolation, TopicToCreate, create_topics
-from statemachine.quota import ChargeMutations, MutationLimit, MutationQuota, no_quota
+from statemachine.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
 from tests.statemachine.builders import BROKER, an_id, assigned, broker, config, creatable, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -249,7 +248,7 @@ def test_what_a_policy_refuses_is_a_policy_violation_with_its_message(validate_o
 def test_ct20_each_topic_is_charged_for_its_partitions_and_refused_while_there_is_debt() -> None:
     bucket = MutationQuota("busy", MutationLimit(1, 1))
     topics = [creatable("bad", 0), creatable("first", 3), creatable("second", 1)]
-    records, response = create(cluster(), *topics, charge=partial(bucket.check, 1_000))
+    records, response = create(cluster(), *topics, charge=Charge(bucket, 1_000))
     assert [found.error_code for found in response.topics] == [
         ErrorCode.INVALID_PARTITIONS,
         0,

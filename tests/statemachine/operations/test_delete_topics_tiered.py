@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 
 import pytest
@@ -21,7 +20,7 @@ from statemachine.operations import topics
 from statemachine.operations.create_partitions import create_partitions
 from statemachine.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX
 from statemachine.operations.topics import create_topics, delete_topics
-from statemachine.quota import ChargeMutations, MutationLimit, MutationQuota, no_quota
+from statemachine.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
 from statemachine.remote_log_states import PartitionDeleteState
 from tests.statemachine.builders import an_id, broker, config, creatable, partition, topic
 from tests.statemachine.states import Metadata, metadata
@@ -132,7 +131,7 @@ def test_where_deletion_is_disabled_the_request_is_refused_whole() -> None:
 
 def test_ct20_each_topic_is_charged_for_its_partitions_and_refused_while_there_is_debt() -> None:
     bucket = MutationQuota("busy", MutationLimit(1, 1))
-    records, response = delete(clicks(), "missing", "clicks", "views", charge=partial(bucket.check, 1_000))
+    records, response = delete(clicks(), "missing", "clicks", "views", charge=Charge(bucket, 1_000))
     assert [found.error_code for found in response.topics] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         0,
