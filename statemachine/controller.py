@@ -114,11 +114,13 @@ class Controller:
     async def submit(self, operations: Sequence[Operation], on_result: OnResult) -> None:
         """Carry out `operations` in order; `on_result` gets the answer to each, at the latest by its timeout.
 
-        Returns when all are on their way. Those that come together are appended together. `on_result` must not raise.
+        Returns when all are on their way. Those that come together are appended together. What has waited for its turn
+        longer than its timeout is not carried out (CT-19). `on_result` must not raise.
         """
-        slice_end_ms = self._runtime.now_ms() + SLICE_MS
+        arrived_ms = self._runtime.now_ms()
+        slice_end_ms = arrived_ms + SLICE_MS
         for operation in operations:
-            self.take(operation, on_result)
+            self.take(operation, on_result, arrived_ms)
             if self._runtime.now_ms() >= slice_end_ms:
                 self.schedule()
                 for _ in range(TURNS_BETWEEN_SLICES):
@@ -137,10 +139,15 @@ class Controller:
         if self._epoch is not None:
             self._log.schedule_appends()
 
-    def take(self, operation: Operation, on_result: OnResult) -> None:
-        """Carry out one operation; `schedule` must follow. `on_result` may be called at once."""
+    def take(self, operation: Operation, on_result: OnResult, arrived_ms: float | None = None) -> None:
+        """Carry out one operation, which came at `arrived_ms`, None: now. `schedule` must follow.
+
+        `on_result` may be called at once.
+        """
+        deadline_ms = self._runtime.now_ms() if arrived_ms is None else arrived_ms
+        deadline_ms += operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT
         try:
-            decision = self._decide(operation)
+            decision = self._decide(operation, deadline_ms)
             end_offset = self._append_first(decision)
         except ProtocolError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -155,7 +162,6 @@ class Controller:
             return
         result = decision.result
         result.correlation_id, result.end_offset = operation.correlation_id, end_offset
-        deadline_ms = self._runtime.now_ms() + (operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT)
         if decision.pages is None or not decision.answer_waits_for_pages:
             self._answer_when_settled(result, on_result, deadline_ms)
             self._page_work.begin(decision)
@@ -190,7 +196,7 @@ class Controller:
         else:
             self._answers.wait(Waiting(result, on_result, deadline_ms, self.last_append))
 
-    def _decide(self, operation: Operation) -> Decision:
+    def _decide(self, operation: Operation, deadline_ms: float) -> Decision:
         """What the operation comes to. Raises ProtocolError."""
         if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
             self.renounce()  # the log may know before the state machine is told
@@ -203,6 +209,10 @@ class Controller:
         operation.DiscardUnknownFields()  # rows do not keep them, and digests must not depend on them
         if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
             note_contact(self.state, operation.broker_heartbeat, self._context)
+        if deadline_ms <= self._runtime.now_ms():
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT, "its time was up before its turn came; nothing was written: try again"
+            )
         self._machine.refuse_if_fenced()
         if self.obstacle is not None:
             raise ProtocolError(

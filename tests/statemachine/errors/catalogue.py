@@ -18,6 +18,7 @@ ENGINE: Final[Rules] = frozenset(
         ("CT-13: not active", E.NOT_CONTROLLER),
         ("CT-15: leadership lost while it waits", E.NOT_CONTROLLER),
         ("CT-19: time is up", E.REQUEST_TIMED_OUT),
+        ("CT-19: time was up before", E.REQUEST_TIMED_OUT),
         ("CT-20: CreateTopics", E.THROTTLING_QUOTA_EXCEEDED),
         ("CT-20: CreatePartitions", E.THROTTLING_QUOTA_EXCEEDED),
         ("CT-20: DeleteTopics", E.THROTTLING_QUOTA_EXCEEDED),

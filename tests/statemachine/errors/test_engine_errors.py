@@ -16,9 +16,9 @@ from raft.rpc.codec import endpoint_to_proto
 from statemachine.channels import open_channel
 from statemachine.limits import NOTHING_WRITTEN, OPERATION_TIMEOUT_MS_MAX, RECORDS_PER_BATCH_MAX
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
-from tests.statemachine.builders import register
+from tests.statemachine.builders import creatable, create, register
 from tests.statemachine.errors.cases import Case, provokes, refused
-from tests.statemachine.errors.world import World, running_world
+from tests.statemachine.errors.world import World, refusals, running_world
 from tests.statemachine.waiting import until
 
 PATIENT = QuorumConfig(
@@ -32,11 +32,16 @@ KINDS = [field.name for field in Operation.DESCRIPTOR.oneofs_by_name["operation"
 async def asked(cluster: AdminCluster, node_id: int, operation: Operation) -> OperationResult:
     """The answer of that node."""
     async with open_channel(cluster.endpoints[node_id]) as channel:
-        call = admin_pb2_grpc.AdminServiceStub(channel).Execute()
-        await call.write(OperationBatch(operations=[operation]))
-        await call.done_writing()
-        (result,) = [result async for message in call for result in message.results]
+        (result,) = await asked_together(admin_pb2_grpc.AdminServiceStub(channel), operation)
         return result
+
+
+async def asked_together(stub: admin_pb2_grpc.AdminServiceAsyncStub, *operations: Operation) -> list[OperationResult]:
+    """The answers to what comes in one message, as they come."""
+    call = stub.Execute()
+    await call.write(OperationBatch(operations=operations))
+    await call.done_writing()
+    return [result async for message in call for result in message.results]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -166,8 +171,23 @@ async def test_ct15_who_waits_when_leadership_is_lost_is_told_that_it_may_yet_be
 @provokes("CT-19: time is up", ErrorCode.REQUEST_TIMED_OUT)
 async def test_ct19_who_is_not_done_in_time_is_told_that_it_may_yet_be_done(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path, voter_count=2, quorum_config=PATIENT) as cluster:
-        result = await asked(cluster, await without_a_majority(cluster), with_timeout(1))
+        result = await asked(cluster, await without_a_majority(cluster), with_timeout(100))
         assert ErrorCode(result.error_code) is ErrorCode.REQUEST_TIMED_OUT
         assert "not done in time" in result.error_message
         assert "may or may not be carried out" in result.error_message
         assert result.end_offset != NOTHING_WRITTEN
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@provokes("CT-19: time was up before", ErrorCode.REQUEST_TIMED_OUT)
+async def test_ct19_what_has_waited_too_long_for_its_turn_is_not_carried_out(world: World) -> None:
+    """It came in one message with what takes the controller longer than it would wait."""
+    long_work, late = create(creatable("a", RECORDS_PER_BATCH_MAX - 1)), register(7)
+    long_work.correlation_id, late.correlation_id, late.timeout_ms = 1, 2, 1
+    answers = {result.correlation_id: result for result in await asked_together(world.stub, long_work, late)}
+    assert refusals(answers[1]) == []
+    assert ErrorCode(answers[2].error_code) is ErrorCode.REQUEST_TIMED_OUT
+    assert "before its turn came; nothing was written" in answers[2].error_message
+    assert answers[2].end_offset == NOTHING_WRITTEN
+    await world.learn()
+    assert 7 not in world.epochs

@@ -295,7 +295,13 @@ THROTTLED = [
         "topic 'there_is'",
         "other 2",
     ),
-    Case("CT-20: DeleteTopics", ErrorCode.THROTTLING_QUOTA_EXCEEDED, delete("there_is"), "topic 'there_is'", "try again in"),
+    Case(
+        "CT-20: DeleteTopics",
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        delete("there_is"),
+        "topic 'there_is'",
+        "try again in",
+    ),
 ]
 
 
