@@ -25,7 +25,7 @@ from statemachine.changes import Changes, TooManyRows
 from statemachine.deltas import MetadataDelta, delta_of
 from statemachine.replay import ReplayError
 from statemachine.table import Table
-from statemachine.transactions import CommittedRun, applied_together
+from statemachine.transactions import MARKERS, CommittedRun, applied_together
 
 DIGEST_BYTES: Final = 16
 _DIGESTED_HEADER: Final = Struct(">qiI")
@@ -227,6 +227,7 @@ class MetadataTables:
         try:
             with self._retryable_errors(), self._database.atomic():
                 for run in runs:
+                    _check_no_markers(run)
                     changes = Changes(self.connection)
                     changes.replay(run, restored.applied.end_offset)
                     changes.flush()
@@ -289,6 +290,13 @@ class MetadataTables:
         )
         if moved.rowcount != 1:
             raise ReplayError(f"somebody else has written to {self._name}; only this node may")
+
+
+def _check_no_markers(run: Sequence[MetadataRecord]) -> None:
+    """A snapshot ends before a metadata transaction that is open, and holds what came of others (CT-16)."""
+    for record in run:
+        if record.WhichOneof("record") in MARKERS:
+            raise ReplayError(f"it has the marker of a metadata transaction, {record.WhichOneof('record')}")
 
 
 def _check_applied_before(batch: CommittedBatch, end_offset: Offset, epoch: Epoch) -> None:

@@ -16,7 +16,7 @@ from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
 from raft.listener import CommittedBatch
 from statemachine.replay import ReplayError
 
-_MARKERS: Final = frozenset(("begin_transaction", "end_transaction", "abort_transaction"))
+MARKERS: Final = frozenset(("begin_transaction", "end_transaction", "abort_transaction"))
 
 
 class CommittedRun(NamedTuple):
@@ -41,7 +41,7 @@ def applied_together(batches: Iterable[CommittedBatch]) -> AppliedTogether:
     for batch in batches:
         waiting.append(CommittedRun(batch, [] if batch.is_control else _records(batch)))
         for index, kind in enumerate([record.WhichOneof("record") for record in waiting[-1].records]):
-            if kind not in _MARKERS:
+            if kind not in MARKERS:
                 continue
             if is_open == (kind == "begin_transaction"):
                 raise ReplayError(

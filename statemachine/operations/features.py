@@ -143,7 +143,8 @@ def _unsupported(state: MetadataState, update: FeatureUpdate) -> str | None:
         if not least <= update.level <= most:
             supports = f"levels {least} to {most}" if most else "none of its levels"
             shown = _shown(update.name, update.level)
-            return f"{shown} is not possible: {what} supports {supports}; upgrade or unregister it first"
+            mend = "upgrade or unregister" if what.startswith("broker") else "upgrade"  # it registers at its next start
+            return f"{shown} is not possible: {what} supports {supports}; {mend} it first"
     return None
 
 

@@ -7,13 +7,21 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch, MetadataRecord
+from kraftpb.v1.metadata_pb2 import (
+    AbortTransactionRecord,
+    AppliedStateRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataBatch,
+    MetadataRecord,
+)
 from raft.core.errors import CorruptSnapshot
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.batch import batch_body
@@ -204,6 +212,14 @@ def test_the_header_has_the_time_of_the_last_batch_below_the_end(tmp_path: Path)
         assert reader.header == SnapshotHeader(1, CLUSTER_ID)
 
 
+MARKERS: dict[str, Any] = {
+    "begin_transaction": BeginTransactionRecord(),
+    "end_transaction": EndTransactionRecord(),
+    "abort_transaction": AbortTransactionRecord(),
+}
+"""CT-16: illegal in a snapshot."""
+
+
 @pytest.mark.parametrize(
     ("bodies", "cluster_id", "reason"),
     [
@@ -214,6 +230,10 @@ def test_the_header_has_the_time_of_the_last_batch_below_the_end(tmp_path: Path)
         ([encoded(STATE), encoded(partition(1))], CLUSTER_ID, "cannot be applied"),
         ([encoded(STATE), encoded(STATE)], CLUSTER_ID, "cannot be applied"),
         ([encoded(STATE, topic("a", 1)), encoded(topic("a", 2))], CLUSTER_ID, "cannot be applied"),
+        *(
+            ([encoded(STATE), encoded(MetadataRecord(**{marker: record}), topic("a", 1))], CLUSTER_ID, marker)
+            for marker, record in MARKERS.items()
+        ),
         (
             [encoded(MetadataRecord(applied_state=AppliedStateRecord(digest=b"short")))],
             CLUSTER_ID,
