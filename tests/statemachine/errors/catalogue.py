@@ -220,7 +220,10 @@ BEYOND: Final[Rules] = frozenset(
 CATALOGUE: Final = (ENGINE, BROKERS, TOPICS, PARTITIONS, CONFIGS, TIERING, BEYOND)
 
 NO_ANSWERS: Final[Mapping[str, str]] = {
-    "CT-02, CT-17, CT-18: what cannot be replayed": "a fault of the replica, which ends the process",
+    "CT-02, CT-18: what cannot be replayed": "a fault of the replica, which ends the process",
+    "CT-17: the active controller loads a snapshot": (
+        "its log begins no later than its own snapshot does, which its state machine is past"
+    ),
     "CT-14: a bootstrap left half-done by an old version": "found when a controller becomes active, by no operation",
     "CT-16: transaction markers out of place": "no operation asks for markers; a log that has them is refused",
     "CT-53, CT-58: epochs, and changes that are none": "what is written, not what is refused",
