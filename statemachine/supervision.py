@@ -104,7 +104,8 @@ class Supervision:
         if broker_id is not None:
             is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
             if is_done:
-                logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id)
+                timeouts = context.heartbeats.timeouts  # CT-30
+                logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id, timeouts=timeouts)
         self.watch_sessions(0.0 if is_done else REFUSED_PAUSE_MS)
 
     # --- from time to time --------------------------------------------------------------------------------------------
