@@ -16,7 +16,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
+from rich.text import Text
 
 from analytics.dependencies import require_java, require_pyspark
 from analytics.export import export_from
@@ -43,6 +44,8 @@ FAILOVER_SECONDS_MAX: Final = 3.0
 LATENCY_OPERATIONS: Final = {17: 12, 18: 200}
 LISTENER_TIMEOUT_SECONDS: Final = 10.0
 REPORT_TIMEOUT_SECONDS: Final = 300.0
+WIDTH_MIN: Final = 110
+"""So wide are the tables at least: what a terminal has not room for it wraps, and nothing is cut."""
 
 
 class CommitCounter(Listener):
@@ -80,7 +83,9 @@ async def run_demo(directory: Path | None) -> bool:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftlog-demo-")))
         elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise DirectoryError(f"{directory} is not empty; name a new directory for the demo")
-        console = Console() if sys.stdout.isatty() else Console(width=110)
+        console = Console(markup=False, emoji=False)  # errors and paths may have brackets
+        if not sys.stdout.isatty() or console.width < WIDTH_MIN:
+            console.size = ConsoleDimensions(WIDTH_MIN, console.height)
         return await Demo(directory, console).run()
 
 
@@ -255,23 +260,26 @@ class Demo:
     def _say(self, what: str) -> None:
         self._step += 1
         elapsed = time.monotonic() - self._started
-        heading = f"\n[bold]{self._step}. {what[0].upper()}{what[1:]}[/bold] [dim]({elapsed:.0f} s)[/dim]"
-        self._console.print(heading, highlight=False)
+        heading = (f"\n{self._step}. {what[0].upper()}{what[1:]}", "bold")
+        self._console.print(Text.assemble(heading, " ", (f"({elapsed:.0f} s)", "dim")))
 
     def _check(self, holds: bool, what: str) -> None:
         self._checks.append((holds, what))
-        mark = "[green]✓[/green]" if holds else "[bold red]✗[/bold red]"
-        self._console.print(f"  {mark} {what}", highlight=False)
+        self._console.print(_checked(what, holds=holds))
 
     def _summarize(self) -> bool:
         failed = [what for holds, what in self._checks if not holds]
         took = time.monotonic() - self._started
         self._console.print(
-            f"\n[bold]{len(self._checks) - len(failed)} of {len(self._checks)} checks held, in {took:.0f} s.[/bold]"
+            f"\n{len(self._checks) - len(failed)} of {len(self._checks)} checks held, in {took:.0f} s.", style="bold"
         )
         for what in failed:
-            self._console.print(f"  [bold red]✗[/bold red] {what}", highlight=False)
+            self._console.print(_checked(what, holds=False))
         return not failed
+
+
+def _checked(what: str, *, holds: bool) -> Text:
+    return Text.assemble("  ", ("✓", "green") if holds else ("✗", "bold red"), f" {what}")
 
 
 async def _partitions(client: AdminClient) -> list[PartitionDescription]:

@@ -35,14 +35,14 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    console = Console()
+    console = Console(markup=False, emoji=False)  # paths and addresses may have brackets
     beside = f" and {broker_count} broker{'' if broker_count == 1 else 's'}" if broker_count else ""
     nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"
 
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
-    console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False)
+    console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False, soft_wrap=True)
     async with (
         cluster.running(),
         AdminClient(cluster.bootstrap_servers) as client,

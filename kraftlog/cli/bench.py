@@ -14,6 +14,9 @@ from kraftlog.cli.options import path_argument
 
 app = typer.Typer(help="Measure a cluster of this machine's own.", no_args_is_help=True, rich_markup_mode=None)
 
+WIDTH_MIN: Final = 120
+"""So wide are the tables at least: what a terminal has not room for it wraps, and nothing is cut."""
+
 METADATA_PARTS: Final = ("create", "one-by-one", "failover", "alter", "reads", "latency")
 
 JsonOption = Annotated[
@@ -184,9 +187,12 @@ def _parts(only: str | None) -> list[str]:
 
 
 def _console() -> Any:
-    from rich.console import Console
+    from rich.console import Console, ConsoleDimensions
 
-    return Console() if sys.stdout.isatty() else Console(width=120)
+    console = Console(markup=False, emoji=False)  # errors and paths may have brackets
+    if not sys.stdout.isatty() or console.width < WIDTH_MIN:
+        console.size = ConsoleDimensions(WIDTH_MIN, console.height)
+    return console
 
 
 def _run(benchmark: Coroutine[Any, Any, bool]) -> None:

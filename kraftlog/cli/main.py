@@ -42,6 +42,7 @@ from kraftlog.cli import (
 )
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
+from kraftlog.cli.output import visible
 from kraftlog.logs import configure_logging
 
 EXIT_FAILURE: Final = 1
@@ -157,4 +158,4 @@ def _misused(error: typer.TyperException) -> int:
 
 
 def _complain(message: str) -> None:
-    print("error:", " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    print("error:", visible(" ".join(message.split())), file=sys.stderr)  # noqa: T201

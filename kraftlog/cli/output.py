@@ -6,7 +6,9 @@ A note is for people only and goes to standard error.
 from __future__ import annotations
 
 import json
+import math
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +17,13 @@ from kraftlog.cli.options import Output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-UNWRAPPED_WIDTH: Final = 10_000
+UNWRAPPED_WIDTH: Final = 1_000_000
+"""Wider than anything that is printed: a terminal wraps what is wider than itself, and nothing is cut."""
+
+COLUMN_GAP: Final = "   "
+
+ESCAPED_CATEGORIES: Final = ("Cc", "Cs", "Zl", "Zp")
+"""Of Unicode: controls, which could rule a terminal, lone surrogates, and what ends a line."""
 
 
 def say(line: str) -> None:
@@ -30,34 +38,39 @@ def note(line: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print JSON, indented."""
-    say(json.dumps(value, indent=2))
+    say(_json_text(value, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """Print JSON on one line and let it out at once."""
-    say(json.dumps(value, separators=(",", ":")))
+    say(_json_text(value, separators=(",", ":")))
     sys.stdout.flush()
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output: Output) -> None:
-    """Print rows as a table with `columns`, or as a JSON list with everything that the rows hold."""
+    """Print rows as a table with `columns`, or as a JSON list with everything that the rows hold.
+
+    The table is as wide as what it shows, on a terminal too: one that cut its cells would keep back what was asked for.
+    """
     if output is Output.JSON:
         print_json(list(rows))
         return
-    from rich import box
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
-    print_renderable(table)
+    shown = [[visible(_cell(row[column])) for column in columns] for row in rows]
+    header, *lines = _aligned([[visible(column) for column in columns], *shown])
+    print_renderable(Text(header, style="bold"))
+    say("─" * max(map(_width, (header, *lines))))
+    for line in lines:
+        say(line)
 
 
 def print_renderable(renderable: RenderableType) -> None:
-    """Print something of rich's. Without a terminal nothing is cut or wrapped: the reader is a program or a file."""
+    """Print something of rich's as it is: nothing in it is markup, and nothing is cut or wrapped."""
     from rich.console import Console
 
-    console = Console() if sys.stdout.isatty() else Console(width=UNWRAPPED_WIDTH, no_color=True)
+    # Without a height, too, rich takes a dumb terminal for one of 80 columns whatever the width is.
+    console = Console(width=UNWRAPPED_WIDTH, height=1, markup=False, emoji=False, highlight=False)
     console.print(renderable)
 
 
@@ -68,7 +81,53 @@ def print_fields(fields: Mapping[str, Any], output: Output) -> None:
         return
     width = max(map(len, fields), default=0) + 2
     for name, value in fields.items():
-        say(f"{name + ':':<{width}}{value if isinstance(value, (str, int)) else json.dumps(value)}")
+        shown = visible(str(value)) if isinstance(value, (str, int)) else _json_text(value)
+        say(f"{name + ':':<{width}}{shown}")
+
+
+def visible(text: str) -> str:
+    """`text` on one line, with what a terminal would obey instead of showing it as Python writes it: ESC is `\\x1b`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        repr(letter)[1:-1] if unicodedata.category(letter) in ESCAPED_CATEGORIES else letter for letter in text
+    )
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Each row as a line, its cells below those of the rows before."""
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    return [
+        COLUMN_GAP.join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal it takes."""
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def _json_text(value: Any, **layout: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, **layout)
+    except ValueError:  # JSON has no number that is not finite
+        return json.dumps(_finite(value), allow_nan=False, **layout)
+
+
+def _finite(value: Any) -> Any:
+    """`value` with numbers that are not finite as texts, as protobuf's JSON has them."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case _:
+            return value
 
 
 def _cell(value: Any) -> str:

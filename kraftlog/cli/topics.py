@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_json, print_rows, say
+from kraftlog.cli.output import print_json, print_rows, say, visible
 
 if TYPE_CHECKING:
     from raft.core.types import Endpoint
@@ -109,7 +109,7 @@ def describe(
         configs = ",".join(f"{key}={value}" for key, value in topic["Configs"].items())
         say(
             f"Topic: {topic['Topic']}  TopicId: {topic['TopicId']}  PartitionCount: {topic['PartitionCount']}"
-            f"  ReplicationFactor: {topic['ReplicationFactor']}  Configs: {configs}"
+            f"  ReplicationFactor: {topic['ReplicationFactor']}  Configs: {visible(configs)}"
         )
     rows: list[dict[str, Any]] = [
         {"Topic": topic["Topic"], **partition} for topic in topics for partition in topic["Partitions"]

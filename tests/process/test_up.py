@@ -109,7 +109,7 @@ def test_a_number_of_brokers_that_cannot_be_is_refused_before_anything_is_made(t
 
 
 def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> None:
-    directory = tmp_path / "cluster"
+    directory = tmp_path / "[" / "x]"  # no markup
     with up(directory, "--voters", 1) as (process, _):
         children = _children(process.pid)
         assert len(children) == 1
