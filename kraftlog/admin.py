@@ -14,6 +14,7 @@ from kraftlog.clients import committed_end_offset, connected_client
 from kraftlog.endpoints import parse_node_id, parse_reachable_endpoint
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from raft.core.types import Endpoint
+from statemachine.client import NotSent
 from statemachine.descriptions import (
     BrokerDescription,
     BrokerListener,
@@ -86,22 +87,23 @@ async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not
 
 
 async def delete_topics(
-    endpoints: Sequence[Endpoint], names: Iterable[str], *, if_exists: bool
-) -> AsyncGenerator[tuple[str, bool]]:
-    """Delete them one by one; tells of each whether it was there.
+    endpoints: Sequence[Endpoint], names: Sequence[str]
+) -> AsyncGenerator[tuple[str, ProtocolError | None]]:
+    """Delete them one by one; tells of each why it could not be deleted, or None.
 
-    Raises ProtocolError for the first that cannot be deleted; those behind it stay.
+    Raises NotSent, which names those that were not tried, when there is no leader to ask any more.
     """
     async with connected_client(endpoints) as client:
-        for name in names:
+        for index, name in enumerate(names):
+            problem = None
             try:
                 await client.delete_topics([name])
-                was_there = True
+            except NotSent as error:
+                left = ", ".join(names[index:])
+                raise NotSent(error.code, f"{error.args[0]}; not deleted: {left}") from None
             except ProtocolError as error:
-                if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
-                was_there = False
-            yield name, was_there
+                problem = error
+            yield name, problem
 
 
 async def register_broker(

@@ -42,7 +42,7 @@ from kraftlog.cli import (
 )
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
-from kraftlog.cli.output import visible
+from kraftlog.cli.output import complain
 from kraftlog.logs import configure_logging
 
 EXIT_FAILURE: Final = 1
@@ -142,7 +142,7 @@ def _failed(error: Exception) -> int:
     line = one_line(error)
     if line is None:
         raise error
-    _complain(line)
+    complain(line)
     return EXIT_FAILURE
 
 
@@ -153,9 +153,5 @@ def _misused(error: typer.TyperException) -> int:
         print(message, file=sys.stderr)  # noqa: T201
     else:
         command = "kraftlog" if context is None else context.command_path
-        _complain(f"{message.rstrip('.')}; see {command} --help")
+        complain(f"{message.rstrip('.')}; see {command} --help")
     return EXIT_USAGE
-
-
-def _complain(message: str) -> None:
-    print("error:", visible(" ".join(message.split())), file=sys.stderr)  # noqa: T201

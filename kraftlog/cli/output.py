@@ -1,6 +1,6 @@
 """What commands print: tables for people, JSON for programs. Only this module writes to standard output.
 
-A note is for people only and goes to standard error.
+Notes and errors are for people only and go to standard error.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ def say(line: str) -> None:
 def note(line: str) -> None:
     """Tell whoever waits at the terminal what is going on."""
     sys.stderr.write(line + "\n")
+
+
+def complain(message: str) -> None:
+    """Say on standard error, on one line, what went wrong; what was done is said before it."""
+    sys.stdout.flush()
+    note(f"error: {visible(' '.join(message.split()))}")
 
 
 def print_json(value: Any) -> None:

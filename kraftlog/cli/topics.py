@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_json, print_rows, say, visible
+from kraftlog.cli.output import complain, print_json, print_rows, say, visible
 
 if TYPE_CHECKING:
     from raft.core.types import Endpoint
@@ -150,13 +150,27 @@ def delete(
     bootstrap_server: BootstrapServer,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
 ) -> None:
-    """Delete topics."""
-    run_async(_delete(endpoints(bootstrap_server), names, if_exists=if_exists))
+    """Delete topics.
+
+    Each is tried, and told of. The exit code is 1 if one could not be deleted; the others are.
+    """
+    if not run_async(_delete(endpoints(bootstrap_server), names, if_exists=if_exists)):
+        raise typer.Exit(1)
 
 
-async def _delete(addresses: tuple[Endpoint, ...], names: list[str], *, if_exists: bool) -> None:
+async def _delete(addresses: tuple[Endpoint, ...], names: list[str], *, if_exists: bool) -> bool:
+    """Whether all of them are gone."""
     from kraftlog.admin import delete_topics
+    from raft.core.errors import ErrorCode
 
-    async with aclosing(delete_topics(addresses, names, if_exists=if_exists)) as deletions:
-        async for name, was_there in deletions:
-            say(f"Deleted topic {name}." if was_there else f"Topic {name} does not exist.")
+    are_gone = True
+    async with aclosing(delete_topics(addresses, names)) as deletions:
+        async for name, error in deletions:
+            if error is None:
+                say(f"Deleted topic {name}.")
+            elif if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                say(f"Topic {visible(name)} does not exist.")
+            else:
+                complain(str(error))
+                are_gone = False
+    return are_gone
