@@ -9,7 +9,8 @@ Our own names any number of topics:
         configs: {retention.ms: 3600000}
 
 Strimzi's is one topic, as `kubectl get kafkatopic clicks -o yaml` prints it: kind KafkaTopic, and spec with partitions,
-replicas, config and, where it is not metadata.name, topicName.
+replicas, config and, where it is not metadata.name, topicName. Or a list of them, as `kubectl get kafkatopic -o yaml`
+prints it: kind List or KafkaTopicList, with items. One whose annotation says that it is not managed is left alone.
 
 What is left out is left alone, and the cluster's default in a new topic. Configs that are given are all that the topic
 shall have. Numbers and truth values are those of YAML 1.2: `0:101` is a text and `on` is no truth value.
@@ -17,31 +18,30 @@ shall have. Numbers and truth values are those of YAML 1.2: `0:101` is a text an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-import yaml
-
+from kraftlog.given_files import STANDARD_INPUT, read_given
+from kraftlog.yaml_documents import Number, documents
 from raft.core.errors import ConfigurationError, ProtocolError
 from statemachine.names import check_topic_name, quoted
 
 INT32_MAX: Final = 2**31 - 1
 INT16_MAX: Final = 2**15 - 1
 
-NESTING_MAX: Final = 50
-"""The C parser has its stack overflow with some ten thousand levels; no topic has ten."""
-
 STRIMZI_KIND: Final = "KafkaTopic"
 STRIMZI_GROUP: Final = "kafka.strimzi.io/"
+LIST_GROUPS: Final = {"List": "", f"{STRIMZI_KIND}List": STRIMZI_GROUP}
+"""Whose a list is, by its kind: what comes before the version in apiVersion."""
 UNMANAGED: Final = "strimzi.io/managed"
 """The annotation by which Strimzi's operator is told to leave a topic alone."""
 
 _OWN_FIELDS: Final = ("topics",)
 _OWN_TOPIC_FIELDS: Final = ("name", "partitions", "replication_factor", "configs")
 _STRIMZI_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+_LIST_FIELDS: Final = ("apiVersion", "kind", "metadata", "items")
 _STRIMZI_SPEC_FIELDS: Final = ("topicName", "partitions", "replicas", "config")
 
 Value = TypeVar("Value")
@@ -58,127 +58,31 @@ class WantedTopic:
     """All that shall be set."""
     place: str = ""
     """Where it is written, for messages: file and document."""
+    is_managed: bool = True
+    """Whether it may be changed; one that may not is not deleted either."""
 
 
 def read_topic_file(path: Path) -> list[WantedTopic]:
-    """The topics that a file wants, in its order.
+    """The topics that a file, or standard input (`-`), wants, in its order.
 
     Raises ConfigurationError that names the document (counted from 1), the topic and the field.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigurationError(f"there is no file {path}; give the path of a YAML file with topics") from None
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read ({error.strerror}); check the path and its rights") from None
-    return parse_topic_file(content, str(path))
+    content = read_given(path, "a YAML file with topics")
+    return parse_topic_file(content, "standard input" if path == STANDARD_INPUT else str(path))
 
 
 def parse_topic_file(content: bytes, name: str) -> list[WantedTopic]:
     """The topics that `content`, of the file `name`, wants: see `read_topic_file`."""
     topics: dict[str, WantedTopic] = {}
-    for place, document in _documents(content, name):
+    for place, document in documents(content, name):
         for topic in _topics_of(document, place):
             if topic.name in topics:
                 before = topics[topic.name].place
                 raise ConfigurationError(
-                    f"{place}, topic {quoted(topic.name)}: it was named before, in {before}; keep one of them"
+                    f"{topic.place}, topic {quoted(topic.name)}: it was named before, in {before}; keep one of them"
                 )
             topics[topic.name] = topic
     return list(topics.values())
-
-
-# --- YAML -------------------------------------------------------------------------------------------------------------
-
-
-class _DuplicateKey(yaml.MarkedYAMLError):
-    """A mapping has a key twice."""
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader, in C where that was built: with the scalars of YAML 1.2, and each key of a mapping once."""
-
-    yaml_implicit_resolvers: Final[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
-    def __init__(self, stream: bytes) -> None:
-        super().__init__(stream)
-        self._checked: set[yaml.MappingNode] = set()
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Take in what the mapping merges (`<<`), as the safe loader does; refuse a key that it has twice itself."""
-        if node not in self._checked:
-            self._checked.add(node)
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if not isinstance(key, yaml.ScalarNode):
-                    continue  # no text, which is refused later on
-                if key.value in seen:
-                    raise _DuplicateKey(problem=f"{quoted(key.value)} is there twice", problem_mark=key.start_mark)
-                seen.add(key.value)
-        super().flatten_mapping(node)
-
-
-for _tag, _pattern, _first in (
-    ("null", r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
-    ("bool", r"(true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
-    ("int", r"[-+]?[0-9]{1,19}\Z", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z", list("-+.0123456789")),
-    ("merge", r"<<\Z", ["<"]),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
-# The safe loader's own take a leading 0 for octal and read only some of the notations of a float.
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
-# A float stays the text that it was, which is how a config says it.
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _Number(loader.construct_scalar(node)))
-
-
-class _Number(str):
-    """A number that is not whole, as it was written."""
-
-    __slots__ = ()
-
-
-def _documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
-    """Each document that is not empty, and where it is."""
-    _check_nesting(content, name)
-    number = 1
-    loader = _Loader(content)
-    try:
-        while loader.check_data():
-            document = loader.get_data()
-            if document is not None:
-                yield f"{name}, document {number}", document
-            number += 1
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{name}, document {number}: {_yaml_problem(error)}; correct the file") from None
-    except ValueError as error:
-        raise ConfigurationError(f"{name}, document {number}: {error}; correct the file") from None
-    finally:
-        loader.dispose()
-
-
-def _check_nesting(content: bytes, name: str) -> None:
-    """Raise ConfigurationError if lists and mappings are nested so deeply that nobody could read them."""
-    depth = 0
-    try:
-        for event in yaml.parse(content, Loader=_Loader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > NESTING_MAX:
-                raise ConfigurationError(f"{name}: it is nested more than {NESTING_MAX} levels; correct the file")
-    except yaml.YAMLError:
-        return  # told with the document where it is
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return f"it is no YAML: {error}"
-    mark = error.problem_mark or error.context_mark
-    at = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-    problem = error.problem or error.context or "it cannot be parsed"
-    return f"{problem}{at}" if isinstance(error, _DuplicateKey) else f"it is no YAML: {problem}{at}"
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -186,6 +90,9 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 
 def _topics_of(document: Any, place: str) -> Iterator[WantedTopic]:
     fields = _mapping(document, place)
+    if _is_list(fields):
+        yield from _listed_topics(fields, place)
+        return
     if "kind" in fields or "apiVersion" in fields:
         yield _strimzi_topic(fields, place)
         return
@@ -219,15 +126,15 @@ def _strimzi_topic(fields: Mapping[str, Any], place: str) -> WantedTopic:
     _check_known(fields, _STRIMZI_FIELDS, place)
     if fields.get("kind") != STRIMZI_KIND:
         _refuse(f"{place}, kind", f"{_shown(fields.get('kind'))} is not {STRIMZI_KIND}; leave other kinds out")
-    version = fields.get("apiVersion")
-    if not isinstance(version, str) or not version.startswith(STRIMZI_GROUP):
-        _refuse(f"{place}, apiVersion", f"{_shown(version)} is not Strimzi's; write {STRIMZI_GROUP}v1")
+    _check_version(fields, STRIMZI_GROUP, place)
     metadata = _mapping(fields.get("metadata"), f"{place}, metadata")
-    spec = _mapping(fields.get("spec"), f"{place}, spec")
+    is_managed = _is_managed(metadata)
+    spec = _mapping(fields.get("spec", None if is_managed else {}), f"{place}, spec")
     named_by = "spec.topicName" if "topicName" in spec else "metadata.name"
     name = _name(spec.get("topicName", metadata.get("name")), f"{place}, {named_by}")
+    if not is_managed:
+        return WantedTopic(name, place=place, is_managed=False)
     topic = f"{place}, topic {quoted(name)}"
-    _check_managed(metadata, topic)
     _check_known(spec, _STRIMZI_SPEC_FIELDS, topic, "spec.")
     return WantedTopic(
         name,
@@ -238,13 +145,30 @@ def _strimzi_topic(fields: Mapping[str, Any], place: str) -> WantedTopic:
     )
 
 
-def _check_managed(metadata: Mapping[str, Any], topic: str) -> None:
+def _is_list(fields: Mapping[str, Any]) -> bool:
+    return any(fields.get("kind") == kind for kind in LIST_GROUPS)
+
+
+def _listed_topics(fields: Mapping[str, Any], place: str) -> Iterator[WantedTopic]:
+    _check_known(fields, _LIST_FIELDS, place)
+    _check_version(fields, LIST_GROUPS[fields["kind"]], place)
+    items = fields.get("items")
+    if not isinstance(items, list):
+        _refuse(f"{place}, items", f"{_shown(items)} is no list; write one {STRIMZI_KIND} per item")
+    for number, item in enumerate(items, 1):
+        yield _strimzi_topic(_mapping(item, f"{place}, item {number}"), f"{place}, item {number}")
+
+
+def _check_version(fields: Mapping[str, Any], group: str, place: str) -> None:
+    version = fields.get("apiVersion")
+    if not isinstance(version, str) or not version.startswith(f"{group}v"):
+        whose = "Strimzi's" if group else f"that of a {fields['kind']}"
+        _refuse(f"{place}, apiVersion", f"{_shown(version)} is not {whose}; write {group}v1")
+
+
+def _is_managed(metadata: Mapping[str, Any]) -> bool:
     annotations = metadata.get("annotations")
-    if isinstance(annotations, dict) and str(annotations.get(UNMANAGED, "true")).lower() == "false":
-        _refuse(
-            f"{topic}, metadata.annotations",
-            f"{UNMANAGED} is false, so nobody may change it by this document; leave the document out",
-        )
+    return not (isinstance(annotations, dict) and str(annotations.get(UNMANAGED, "true")).lower() == "false")
 
 
 # --- fields -----------------------------------------------------------------------------------------------------------
@@ -319,7 +243,7 @@ def _shown(value: Any) -> str:
             return "a mapping"
         case list():
             return "a list"
-        case _Number():
+        case Number():
             return quoted(str(value))[1:-1]
         case str():
             return quoted(value)

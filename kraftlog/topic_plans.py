@@ -17,7 +17,7 @@ from kraftlog.connection import describe_any
 from kraftlog.topic_files import WantedTopic
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from raft.core.types import Endpoint
-from statemachine.client import AdminClient
+from statemachine.client import AdminClient, NotSent, OutcomeUnknown
 from statemachine.cluster_client import (
     change_configs,
     create_named_topics,
@@ -50,6 +50,18 @@ INTERNAL_PREFIX: Final = "__"
 """Topics with such names are Kafka's own and are never pruned."""
 
 COLUMNS: Final = ("Topic", "Action", "Name", "Present", "Wanted")
+
+_ANOTHER_RUN_HELPS: Final = (
+    # The cluster could not do it now.
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    # Somebody else created, deleted or grew a topic since the plan was made: another one goes by that.
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_PARTITIONS,
+)
 
 Progress = Callable[[int, int], None]
 """Called with how many changes are made, and of how many."""
@@ -116,6 +128,8 @@ def make_plan(
     refusals: list[ProtocolError] = []
     for topic in wanted:
         found = present.get(topic.name)
+        if not topic.is_managed:
+            continue
         if found is None:
             _plan_creation(plan, topic, partitions_default)
             continue
@@ -225,7 +239,7 @@ async def plan_on(
     """
     listed = (await client.list_topics(min_applied_end_offset=min_applied_end_offset)).topics
     by_name = {topic.name: topic for topic in listed}
-    existing = [by_name[topic.name] for topic in wanted if topic.name in by_name]
+    existing = [by_name[topic.name] for topic in wanted if topic.is_managed and topic.name in by_name]
     present: dict[str, TopicDescription] = {}
     for batch in batches(existing, lambda topic: 1 + topic.num_partitions, len_max=TOPICS_PER_READ_MAX):
         described = await client.describe_topics(
@@ -235,8 +249,28 @@ async def plan_on(
     defaults = await describe_sourced_configs(client, ResourceType.BROKER, CLUSTER_DEFAULT)
     partitions_default = next((int(of.value) for of in defaults.configs if of.name == NUM_PARTITIONS), 1)
     plan = make_plan(wanted, present, listed, partitions_default=partitions_default, prune=prune)
+    if plan.deletions:
+        await _check_deletion(client, plan.deletions)
     await _carry_out(client, plan, lambda made, of: None, validate_only=True)
     return plan
+
+
+async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
+    """Raise ProtocolError if topics cannot be deleted here.
+
+    A deletion cannot be tried without being made: an older leader would not know that it is only to be validated. But
+    the controller refuses the deletion of no topic at all, too, if it refuses any.
+    """
+    try:
+        await delete_named_topics(client, [])
+    except ProtocolError as error:
+        if error.code is not ErrorCode.TOPIC_DELETION_DISABLED:
+            raise
+        raise ProtocolError(
+            error.code,
+            f"--prune is to delete {len(names)} topics, such as {quoted(names[0])}, and none can be deleted here; leave"
+            " it out, or set delete.topic.enable=true in the voters' files",
+        ) from None
 
 
 async def apply_plan(client: AdminClient, plan: TopicPlan, progress: Progress) -> None:
@@ -271,9 +305,9 @@ async def _carry_out(client: AdminClient, plan: TopicPlan, progress: Progress, *
     except ProtocolError as error:
         if validate_only:
             raise
-        raise type(error)(
-            error.code, f"{error.args[0]} ({made} of {total} changes are made; run it again for the rest)"
-        ) from None
+        can_help = isinstance(error, NotSent | OutcomeUnknown) or error.code in _ANOTHER_RUN_HELPS
+        again = "; run it again for the rest" if can_help else ""
+        raise type(error)(error.code, f"{error.args[0]} ({made} of {total} changes are made{again})") from None
 
 
 def _creation_records(plan: TopicPlan, topic: NewTopic) -> int:

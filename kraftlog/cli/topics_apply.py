@@ -12,7 +12,7 @@ import typer
 
 from kraftlog.cli.confirmation import check_can_ask, confirm
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async
-from kraftlog.cli.output import print_json, print_rows, say
+from kraftlog.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from kraftlog.topic_plans import Progress
@@ -26,7 +26,14 @@ def add_to(app: typer.Typer) -> None:
 def apply(
     bootstrap_server: BootstrapServer,
     file: Annotated[
-        Path, typer.Option("-f", "--file", parser=path_argument, metavar="FILE", help="YAML: topics, or KafkaTopics.")
+        Path,
+        typer.Option(
+            "-f",
+            "--file",
+            parser=path_argument,
+            metavar="FILE",
+            help="YAML: topics, or KafkaTopics; -: standard input.",
+        ),
     ],
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete topics that the file does not name, but for those named __*.")
@@ -40,13 +47,22 @@ def apply(
     The plan is shown first. Fewer partitions or another replication factor are refused before anything is changed.
     Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
     """
-    from kraftlog.topic_files import read_topic_file
+    from kraftlog.given_files import STANDARD_INPUT
+    from kraftlog.topic_files import UNMANAGED, read_topic_file
     from kraftlog.topic_plans import COLUMNS, carry_out, topic_plan
 
     addresses = endpoints(bootstrap_server)
-    if not (yes or dry_run):
-        check_can_ask(output)
+    is_asked = not (yes or dry_run)
+    if is_asked and file == STANDARD_INPUT:
+        raise typer.BadParameter(
+            "standard input is the file, nobody can be asked; give it if it is meant", param_hint="--yes"
+        )
     wanted = read_topic_file(file)
+    if is_asked:
+        check_can_ask(output)
+    for topic in wanted:
+        if not topic.is_managed:
+            note(f"Topic {topic.name} is left alone: {UNMANAGED} is false ({topic.place}).")
     plan = run_async(topic_plan(addresses, wanted, prune=prune))
     rows = plan.rows()
     if not rows:
@@ -58,7 +74,7 @@ def apply(
     if dry_run:
         _print_outcome(rows, False, output, f"{_changes(len(rows))} would be made.")
         return
-    if not yes:
+    if is_asked:
         confirm(f"Make {_changes(len(rows))}?")
     with _progress() as progress:
         run_async(carry_out(addresses, plan, progress))

@@ -58,14 +58,14 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "kraftlog", *map(str, arguments)]
 
 
-def kraftlog(*arguments: object, timeout: float = 60) -> Finished:
-    """Run `kraftlog` with these arguments in a process of its own."""
+def kraftlog(*arguments: object, timeout: float = 60, given: str = "") -> Finished:
+    """Run `kraftlog` with these arguments in a process of its own, with this as standard input."""
     finished = subprocess.run(
         command(*arguments),
         capture_output=True,
         text=True,
         timeout=timeout,
-        stdin=subprocess.DEVNULL,
+        input=given,
         env=environment(),
     )
     return Finished(finished.returncode, finished.stdout, finished.stderr)

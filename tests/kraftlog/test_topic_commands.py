@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from broker.lifecycle import living_brokers
+from kraftlog.topic_files import WantedTopic
+from kraftlog.topic_plans import apply_plan, make_plan, plan_on
+from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.client import AdminClient, NewTopic
 from statemachine.controller_config import ControllerConfig
 from tests.kraftlog.commands import Finished, kraftlog
@@ -21,8 +27,8 @@ class Commands:
         self._address = address
         self.client = client
 
-    async def __call__(self, *arguments: object) -> Finished:
-        return await asyncio.to_thread(kraftlog, *arguments, "--bootstrap-server", self._address)
+    async def __call__(self, *arguments: object, given: str = "") -> Finished:
+        return await asyncio.to_thread(kraftlog, *arguments, "--bootstrap-server", self._address, given=given)
 
     async def topics(self) -> list[str]:
         """The names of all topics."""
@@ -51,3 +57,44 @@ async def test_each_topic_that_is_to_be_deleted_is_tried_and_told_of(tmp_path: P
         assert await run.topics() == ["c"]
         said = await run("topics", "delete", "nobody", "c", "--if-exists")
         assert said.lines() == ["Topic nobody does not exist.", "Deleted topic c."]
+
+
+async def test_what_prune_cannot_delete_is_found_before_anything_is_changed(tmp_path: Path) -> None:
+    file = tmp_path / "topics.yaml"
+    file.write_text("topics: [{name: new}, {name: kept}]")
+    async with commands(tmp_path, "kept", "left", config=ControllerConfig(delete_topic_enable=False)) as run:
+        before = (await run.client.list_topics()).applied_end_offset
+        for options in (("--dry-run",), ("--yes",)):
+            said = await run("topics", "apply", "-f", file, "--prune", *options)
+            assert said.is_error(
+                ErrorCode.TOPIC_DELETION_DISABLED, "'left'", "leave it out, or set delete.topic.enable"
+            )
+            assert "run it again" not in said.errors
+        assert await run.topics() == ["kept", "left"]
+        late = make_plan([WantedTopic("kept")], {}, (await run.client.list_topics()).topics, prune=True)
+        late.creations.clear()
+        with pytest.raises(ProtocolError, match=r"\(0 of 1 changes are made\)$"):
+            await apply_plan(run.client, late, lambda made, of: None)
+        assert (await run.client.list_topics()).applied_end_offset == before
+
+
+async def test_that_topics_can_be_deleted_is_found_without_a_record(tmp_path: Path) -> None:
+    async with commands(tmp_path, "kept", "left") as run:
+        before = (await run.client.list_topics()).applied_end_offset
+        assert (await plan_on(run.client, [WantedTopic("kept")], prune=True)).deletions == ["left"]
+        assert (await run.client.list_topics()).applied_end_offset == before
+
+
+async def test_apply_reads_standard_input_and_tells_of_what_it_leaves_alone(tmp_path: Path) -> None:
+    strimzi = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "spec": {"partitions": 1}}
+    unmanaged = {"name": "left", "annotations": {"strimzi.io/managed": "false"}}
+    items = [{**strimzi, "metadata": {"name": "new"}}, {**strimzi, "metadata": unmanaged}]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    async with commands(tmp_path, "left", "pruned") as run:
+        said = await run("topics", "apply", "-f", "-", "--prune", "--yes", "--output", "json", given=text)
+        assert said.code == 0
+        changes = json.loads(said.output)["Changes"]
+        assert [(change["Topic"], change["Action"]) for change in changes] == [("new", "create"), ("pruned", "delete")]
+        place = "standard input, document 1, item 2"
+        assert said.errors == f"Topic left is left alone: strimzi.io/managed is false ({place}).\n"
+        assert await run.topics() == ["left", "new"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -39,6 +42,12 @@ def parsed(text: str) -> list[WantedTopic]:
 
 def strimzi(*, spec: str = "{}", metadata: str = "{name: t}", version: str = "kafka.strimzi.io/v1") -> str:
     return f"apiVersion: {version}\nkind: KafkaTopic\nmetadata: {metadata}\nspec: {spec}\n"
+
+
+def listed(*documents: str, kind: str = "List", version: str = "v1") -> str:
+    """What kubectl prints of several."""
+    items = "".join(indent(document.strip(), "  ").replace("  ", "- ", 1) + "\n" for document in documents)
+    return f"apiVersion: {version}\nitems:\n{items}kind: {kind}\nmetadata: {{resourceVersion: ''}}\n"
 
 
 def described(name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> TopicDescription:
@@ -138,10 +147,15 @@ def test_an_anchor_can_be_merged_and_overridden() -> None:
         (strimzi(spec="{topicName: a b}"), ["document 1, spec.topicName", "illegal"]),
         (strimzi(spec="{replicas: x}"), ["topic 't', spec.replicas", "'x' is no whole number"]),
         (strimzi(spec="{configs: {}}"), ["topic 't'", "no field 'spec.configs'", "spec.config"]),
-        (
-            strimzi(metadata="{name: t, annotations: {strimzi.io/managed: 'false'}}"),
-            ["topic 't', metadata.annotations", "strimzi.io/managed is false"],
-        ),
+        ("apiVersion: v1\nkind: List\nitems: {}", ["document 1, items", "a mapping is no list"]),
+        ("apiVersion: v1\nkind: List", ["document 1, items", "nothing is no list"]),
+        ("apiVersion: v1\nkind: List\nitems: []\ntopics: []", ["no field 'topics'"]),
+        ("apiVersion: v1\nkind: KafkaTopicList\nitems: []", ["apiVersion", "'v1' is not Strimzi's"]),
+        ("apiVersion: apps/v1\nkind: List\nitems: []", ["apiVersion", "'apps/v1' is not that of a List; write v1"]),
+        ("apiVersion: v1\nkind: List\nitems: [7]", ["document 1, item 1", "7 is no mapping"]),
+        ("apiVersion: v1\nkind: List\nitems: [{kind: Secret}]", ["document 1, item 1, kind", "'Secret'"]),
+        (f"{listed(strimzi(), strimzi())}", ["item 2, topic 't'", "named before, in t.yaml, document 1, item 1"]),
+        ("kind: [List]", ["document 1, kind", "a list is not KafkaTopic"]),
     ],
 )
 def test_what_is_wrong_is_named_by_document_topic_and_field(text: str, words: list[str]) -> None:
@@ -156,6 +170,35 @@ def test_what_is_wrong_is_named_by_document_topic_and_field(text: str, words: li
 def test_what_is_no_text_is_no_yaml(content: bytes) -> None:
     with pytest.raises(ConfigurationError, match=r"t\.yaml, document 1: it is no YAML"):
         parse_topic_file(content, "t.yaml")
+
+
+@pytest.mark.parametrize(("kind", "version"), [("List", "v1"), ("KafkaTopicList", "kafka.strimzi.io/v1beta2")])
+def test_a_list_as_kubectl_prints_it_is_unfolded(kind: str, version: str) -> None:
+    text = f"topics: [{{name: a}}]\n---\n{listed(strimzi(), STRIMZI, kind=kind, version=version)}"
+    assert [(topic.name, topic.num_partitions, topic.place) for topic in parsed(text)] == [
+        ("a", None, "t.yaml, document 1"),
+        ("t", None, "t.yaml, document 2, item 1"),
+        ("payments", 3, "t.yaml, document 2, item 2"),
+    ]
+    assert parsed(f"apiVersion: {version}\nkind: {kind}\nitems: []") == []
+
+
+@pytest.mark.parametrize("rest", ["spec: {partitions: 3}", "spec: {strange: 1}", ""])
+def test_a_topic_that_is_not_managed_is_neither_changed_nor_deleted(rest: str) -> None:
+    metadata = "{name: t, annotations: {strimzi.io/managed: 'false'}}"
+    unmanaged = f"apiVersion: kafka.strimzi.io/v1\nkind: KafkaTopic\nmetadata: {metadata}\n{rest}\n"
+    wanted = parsed(f"topics: [{{name: a}}]\n---\n{unmanaged}")
+    assert [(topic.name, topic.is_managed) for topic in wanted] == [("a", True), ("t", False)]
+    present = {"a": described("a"), "t": described("t")}
+    there = [TopicListing(name, "id", 1, 1) for name in ("a", "t", "x")]
+    assert make_plan(wanted, present, there, prune=True).deletions == ["x"]
+    assert make_plan(wanted, present, there).rows() == []
+    assert make_plan(wanted[1:], {}).rows() == []
+
+
+def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"topics: [{name: a}]")))
+    assert read_topic_file(Path("-")) == [WantedTopic("a", place="standard input, document 1")]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -316,6 +359,8 @@ def test_apply_names_a_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
     said = run("topics", "apply", *at, "-f", file)
     assert said.is_error(ErrorCode.INVALID_CONFIG, str(file), "document 1, topic 'a', partitions", "'six'")
     assert run("topics", "apply", *at, "-f", tmp_path / "no").is_error(ErrorCode.INVALID_CONFIG, "there is no file")
+    without_yes = run("topics", "apply", *at[:2], "-f", tmp_path / "no")
+    assert without_yes.is_error(ErrorCode.INVALID_CONFIG, "there is no file")
     for missing, words in (([], "'-f'"), (["-f", ""], "empty")):
         refused = run("topics", "apply", *at, *missing)
         assert refused.code == 2
@@ -328,9 +373,12 @@ def test_apply_names_a_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
         ([], "no terminal to ask at"),
         (["--prune"], "no terminal"),
         (["--output", "json"], "nobody is asked; give --yes"),
+        (["-f", "-"], "--yes: standard input is the file, nobody can be asked"),
     ],
 )
 def test_apply_asks_only_where_somebody_can_answer(run: Run, tmp_path: Path, options: list[str], words: str) -> None:
-    said = run("topics", "apply", "--bootstrap-server", "127.0.0.1:1", "-f", tmp_path / "topics.yaml", *options)
+    file = tmp_path / "topics.yaml"
+    file.write_text("topics: []")
+    said = run("topics", "apply", "--bootstrap-server", "127.0.0.1:1", "-f", file, *options)
     assert (said.code, said.output) == (2, "")
     assert words in said.errors
