@@ -12,6 +12,7 @@ from typing import Any, Final
 from broker.lifecycle import BrokerLifecycle
 from kraftlog.clients import committed_end_offset, connected_client
 from kraftlog.endpoints import parse_node_id, parse_reachable_endpoint
+from kraftlog.partition_admin import partition_row
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from statemachine.client import NotSent
@@ -20,7 +21,6 @@ from statemachine.descriptions import (
     BrokerListener,
     CreatedTopic,
     NewTopic,
-    PartitionDescription,
     TopicDescription,
 )
 from statemachine.resources import ResourceType
@@ -206,8 +206,8 @@ async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     return [_broker(broker) for broker in listed.brokers]
 
 
-async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> list[dict[str, Any]]:
-    """What is known of one broker, one row per property. Raises ProtocolError if it is not registered."""
+async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> dict[str, Any]:
+    """What is known of one broker. Raises ProtocolError if it is not registered."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
@@ -217,14 +217,15 @@ async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> l
         raise ProtocolError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; these are: {known}"
         )
-    properties = {
+    return {
         **_broker(found),
         "IncarnationId": found.incarnation_id,
-        "InControlledShutdown": found.in_controlled_shutdown,
-        "LogDirs": ", ".join(found.log_dirs),
-        "Features": ", ".join(f"{feature.name} {feature.min_level}-{feature.max_level}" for feature in found.features),
+        "LogDirs": list(found.log_dirs),
+        "Features": [
+            {"Feature": feature.name, "MinLevel": feature.min_level, "MaxLevel": feature.max_level}
+            for feature in found.features
+        ],
     }
-    return [{"Property": name, "Value": value} for name, value in properties.items()]
 
 
 async def query(endpoints: Sequence[Endpoint], sql: str) -> tuple[Sequence[str], Sequence[tuple[Any, ...]]]:
@@ -276,17 +277,7 @@ def _topic(topic: TopicDescription) -> dict[str, Any]:
         "PartitionCount": len(topic.partitions),
         "ReplicationFactor": len(topic.partitions[0].replicas) if topic.partitions else 0,
         "Configs": {config.name: config.value for config in topic.configs},
-        "Partitions": [_partition(partition) for partition in topic.partitions],
-    }
-
-
-def _partition(partition: PartitionDescription) -> dict[str, Any]:
-    return {
-        "Partition": partition.partition_id,
-        "Leader": partition.leader,
-        "LeaderEpoch": partition.leader_epoch,
-        "Replicas": list(partition.replicas),
-        "Isr": list(partition.isr),
+        "Partitions": [partition_row(partition) for partition in topic.partitions],
     }
 
 
@@ -297,4 +288,5 @@ def _broker(broker: BrokerDescription) -> dict[str, Any]:
         "Endpoints": [f"{at.name}://{Endpoint(at.host, at.port)}" for at in broker.listeners],
         "Rack": broker.rack,
         "Fenced": broker.fenced,
+        "InControlledShutdown": broker.in_controlled_shutdown,
     }

@@ -110,22 +110,26 @@ def partition_rows(
 ) -> list[dict[str, Any]]:
     """One row per partition that is wanted. The default is that of topics that have not set min.insync.replicas."""
     return [
-        {
-            "Topic": topic.name,
-            "Partition": partition.partition_id,
-            "Leader": partition.leader,
-            "LeaderEpoch": partition.leader_epoch,
-            "Replicas": list(partition.replicas),
-            "Isr": list(partition.isr),
-            "Elr": list(partition.eligible_leader_replicas),
-            "LastKnownElr": list(partition.last_known_elr),
-            "Adding": list(partition.adding_replicas),
-            "Removing": list(partition.removing_replicas),
-        }
+        {"Topic": topic.name, **partition_row(partition)}
         for topic in topics
         for partition in topic.partitions
         if wanted.takes(partition, _min_isr(topic.configs, min_isr_default))
     ]
+
+
+def partition_row(partition: PartitionDescription) -> dict[str, Any]:
+    """A partition as a row, without its topic."""
+    return {
+        "Partition": partition.partition_id,
+        "Leader": partition.leader,
+        "LeaderEpoch": partition.leader_epoch,
+        "Replicas": list(partition.replicas),
+        "Isr": list(partition.isr),
+        "Elr": list(partition.eligible_leader_replicas),
+        "LastKnownElr": list(partition.last_known_elr),
+        "Adding": list(partition.adding_replicas),
+        "Removing": list(partition.removing_replicas),
+    }
 
 
 def _min_isr(configs: Iterable[ConfigValue], default: int) -> int:

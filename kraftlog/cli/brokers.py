@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
-from kraftlog.cli.output import note, print_rows, say
+from kraftlog.cli.output import note, print_json, print_rows, say
 from kraftlog.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
 
-COLUMNS = ("BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced")
+COLUMNS = ("BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced", "InControlledShutdown")
 DESCRIPTION_COLUMNS = ("Property", "Value")
 
 BrokerId = Annotated[int, typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")]
@@ -73,7 +73,13 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
     """Everything that is known of one broker."""
     from kraftlog.admin import broker_description
 
-    print_rows(DESCRIPTION_COLUMNS, run_async(broker_description(endpoints(bootstrap_server), broker_id)), output)
+    described = run_async(broker_description(endpoints(bootstrap_server), broker_id))
+    if output is Output.JSON:
+        print_json(described)
+        return
+    features = [f"{of['Feature']} {of['MinLevel']}-{of['MaxLevel']}" for of in described["Features"]]
+    shown = {**described, "Features": features}
+    print_rows(DESCRIPTION_COLUMNS, [{"Property": name, "Value": value} for name, value in shown.items()], output)
 
 
 @app.command()

@@ -14,7 +14,18 @@ app = typer.Typer(help="Partitions.", no_args_is_help=True, rich_markup_mode=Non
 
 INT32_MAX: Final = 2**31 - 1
 
-COLUMNS = ("Topic", "Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "Elr", "Adding", "Removing")
+COLUMNS = (
+    "Topic",
+    "Partition",
+    "Leader",
+    "LeaderEpoch",
+    "Replicas",
+    "Isr",
+    "Elr",
+    "LastKnownElr",
+    "Adding",
+    "Removing",
+)
 
 
 @app.command()
@@ -39,7 +50,8 @@ def describe(
     """Describe partitions, one on a line.
 
     With several options those that all of them apply to. Leader -1 is nobody; Elr are brokers out of sync that may lead
-    all the same (KIP-966); Adding and Removing are of a reassignment that is under way.
+    all the same; LastKnownElr is, while nobody is in sync, who led last (KIP-966); Adding and Removing belong to a
+    reassignment that is under way.
     """
     from kraftlog.partition_admin import PartitionFilter, partition_listing
 

@@ -9,6 +9,7 @@ import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
 from kraftlog.cli.output import complain, print_json, print_rows, say, visible
+from kraftlog.cli.partitions import COLUMNS as PARTITION_COLUMNS
 
 if TYPE_CHECKING:
     from raft.core.types import Endpoint
@@ -20,7 +21,6 @@ FROM_DEFAULT = -1
 INT32_MAX: Final = 2**31 - 1
 
 LIST_COLUMNS = ("Topic", "TopicId", "Partitions", "ReplicationFactor")
-PARTITION_COLUMNS = ("Topic", "Partition", "Leader", "LeaderEpoch", "Replicas", "Isr")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics' names.")]
@@ -98,7 +98,7 @@ def describe(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Describe topics: partitions, leaders, replicas, configs."""
+    """Describe topics: partitions, leaders, replicas, who is in sync or eligible to lead, configs."""
     from kraftlog.admin import topic_descriptions
 
     topics = run_async(topic_descriptions(endpoints(bootstrap_server), names or []))

@@ -361,7 +361,14 @@ async def test_partitions_are_described_added_and_led_by_whom_an_election_finds(
             found = await ask.json("partitions", "describe", option, "--leader", 1)
             assert [(row["Topic"], row["Partition"], row["Isr"]) for row in found] == [("clicks", 0, [1])]
         assert await ask.json("partitions", "describe", "clicks", "--unavailable") == []
+        (topic,) = await ask.json("topics", "describe", "clicks")
+        assert [{"Topic": "clicks", **of} for of in topic["Partitions"]] == await ask.json(
+            "partitions", "describe", "clicks"
+        )
+        assert topic["Partitions"][0]["Elr"] == [2]
         table = (await ask("partitions", "describe", "clicks")).lines()
+        assert table[0].split()[-4:] == ["Elr", "LastKnownElr", "Adding", "Removing"]
+        assert (await ask("topics", "describe", "clicks")).lines()[1:] == table
         assert table[2].split() == ["clicks", "0", "1", "0", "1,", "2", "1", "2"]  # 2 is eligible
 
         await partition_client.alter_partition_reassignments(client, {TopicPartition("clicks", 0): [2, 1]})

@@ -1,4 +1,4 @@
-"""`kraftlog topics` and `configs` on a cluster: what they tell of each topic, and of what was so already."""
+"""`kraftlog topics`, `configs` and `brokers` on a cluster: what they tell of each, and of what was so already."""
 
 from __future__ import annotations
 
@@ -98,3 +98,21 @@ async def test_apply_reads_standard_input_and_tells_of_what_it_leaves_alone(tmp_
         place = "standard input, document 1, item 2"
         assert said.errors == f"Topic left is left alone: strimzi.io/managed is false ({place}).\n"
         assert await run.topics() == ["left", "new"]
+
+
+async def test_a_broker_is_one_object_with_lists(tmp_path: Path) -> None:
+    async with commands(tmp_path) as run:
+        described = (await run("brokers", "describe", "--id", 1, "--output", "json")).json()
+        (listed,) = (await run("brokers", "list", "--output", "json")).json()
+        assert {name: described[name] for name in listed} == listed
+        assert (listed["Fenced"], listed["InControlledShutdown"]) == (False, False)
+        assert [len(described[name]) for name in ("Endpoints", "LogDirs")] == [1, 1]
+        levels = {of["Feature"]: (of["MinLevel"], of["MaxLevel"]) for of in described["Features"]}
+        assert levels["metadata.version"][0] == 7
+        rows = [line.split() for line in (await run("brokers", "describe", "--id", 1)).lines()]
+        assert ["Endpoints", *described["Endpoints"]] in rows
+        lowest, highest = levels["metadata.version"]
+        assert any(f"metadata.version {lowest}-{highest}" in " ".join(row) for row in rows if row[0] == "Features")
+        table = (await run("brokers", "list")).lines()
+        assert table[0].split()[-1] == "InControlledShutdown"
+        assert table[2].split()[-2:] == ["False", "False"]

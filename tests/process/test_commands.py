@@ -92,7 +92,7 @@ def test_brokers_are_listed(ask) -> None:
     assert [broker["BrokerId"] for broker in brokers] == [1, 2, 3]
     assert brokers[0]["Endpoints"] == ["PLAINTEXT://localhost:9093"]
     heading, *_ = ask("brokers", "list").lines()
-    assert heading.split() == ["BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced"]
+    assert heading.split() == ["BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced", "InControlledShutdown"]
 
 
 def test_configs_are_altered_and_described(ask) -> None:

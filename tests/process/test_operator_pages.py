@@ -213,7 +213,7 @@ def test_partitions(reading: Reading) -> None:
             page.wait_until(103, fenced=False)
             stop(process)
         offline = words(page.next())
-        assert ["alone", "0", "-1", "1", "7,103", "7"] in offline  # eligible, not in sync
+        assert ["alone", "0", "-1", "1", "7,103", "7", "7"] in offline  # eligible, not in sync, and led last
         assert offline[-1][:4] == ["alone", "0", "failed", "PREFERRED_LEADER_NOT_AVAILABLE"]
         elected = words(page.next())
         assert ["alone", "0", "elected"] in elected
