@@ -1,4 +1,4 @@
-"""What the commands about features, quotas, access control, configs and altered topics do.
+"""What the commands about features, quotas and access control do.
 
 Arguments become requests, and answers rows, as in `kraftlog.admin`.
 """
@@ -6,12 +6,11 @@ Arguments become requests, and answers rows, as in `kraftlog.admin`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from kraftlog.admin import DEFAULT_ENTITY, RESOURCE_TYPES, parse_configs
+from kraftlog.admin import DEFAULT_ENTITY, parse_configs
 from kraftlog.clients import committed_end_offset, connected_client
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint
@@ -22,8 +21,6 @@ from statemachine.cluster_descriptions import (
     AclOperation,
     AclResourceType,
     ClientQuota,
-    ConfigChange,
-    ConfigChangeKind,
     FeatureChange,
     FeatureState,
     PatternType,
@@ -293,85 +290,3 @@ def _acl(entry: AccessControlEntry) -> dict[str, Any]:
 def _word(words: type[IntEnum], number: int) -> str:
     """Kafka's word; the number itself if a newer node knows more of them."""
     return next((word.name for word in words if word == number), str(number))
-
-
-# --- configs ----------------------------------------------------------------------------------------------------------
-
-_FURTHER_CONFIG: Final = re.compile(r",\s*([a-z][a-z.]*)=")
-"""No value of a config of topics or brokers has that."""
-
-_ALTERED: Final[Mapping[ConfigChangeKind, str]] = {
-    ConfigChangeKind.SET: "set",
-    ConfigChangeKind.APPEND: "appended to",
-    ConfigChangeKind.SUBTRACT: "subtracted from",
-    ConfigChangeKind.DELETE: "unset",
-}
-
-
-def check_one_each(configs: dict[str, str]) -> dict[str, str]:
-    """The same configs; raises ConfigurationError if several were given as one, as kafka-configs takes them."""
-    for key, value in configs.items():
-        further = _FURTHER_CONFIG.search(value)
-        if further is not None:
-            raise ConfigurationError(
-                f"the value of {key} goes on with {further[1]}=; give each config by an option of its own"
-            )
-    return configs
-
-
-def config_changes(
-    entity_type: str, entity_name: str, values: Mapping[ConfigChangeKind, Mapping[str, str]]
-) -> list[ConfigChange]:
-    """The changes by kind, each key in one of them. Raises ConfigurationError."""
-    kinds: dict[str, ConfigChangeKind] = {}
-    changes = []
-    for kind, of_kind in values.items():
-        for key, value in of_kind.items():
-            if key in kinds:
-                raise ConfigurationError(f"{key} is to be {_ALTERED[kinds[key]]} and {_ALTERED[kind]}; keep one")
-            kinds[key] = kind
-            changes.append(ConfigChange(RESOURCE_TYPES[entity_type], entity_name, key, kind, value))
-    return changes
-
-
-async def change_configs(endpoints: Sequence[Endpoint], changes: Sequence[ConfigChange]) -> None:
-    """Make the changes of one resource, all or none. Raises ProtocolError."""
-    async with connected_client(endpoints) as client:
-        await cluster_client.change_configs(client, changes)
-
-
-async def sourced_config_listing(
-    endpoints: Sequence[Endpoint], entity_type: str, entity_name: str
-) -> list[dict[str, str]]:
-    """One row per config that there can be, by name, with what holds and where that is set."""
-    offset = await committed_end_offset(endpoints)
-    async with connected_client(endpoints) as client:
-        described = await cluster_client.describe_sourced_configs(
-            client, RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
-        )
-    return [{"Name": config.name, "Value": config.value, "Source": config.source} for config in described.configs]
-
-
-# --- topics -----------------------------------------------------------------------------------------------------------
-
-
-async def alter_topic(
-    endpoints: Sequence[Endpoint], name: str, partitions: int | None, changes: Sequence[ConfigChange]
-) -> None:
-    """Change a topic's configs, then how many partitions it has; nothing, if either is refused beforehand.
-
-    Raises ProtocolError.
-    """
-    counts = {} if partitions is None else {name: partitions}
-    async with connected_client(endpoints) as client:
-        for validate_only in (True, False):
-            if changes:
-                await cluster_client.change_configs(client, changes, validate_only=validate_only)
-            if counts:
-                await cluster_client.grow_topics(client, counts, validate_only=validate_only)
-
-
-def topic_config_changes(name: str, added: Mapping[str, str], deleted: Iterable[str]) -> list[ConfigChange]:
-    """The changes of one topic. Raises ConfigurationError."""
-    removed = dict.fromkeys(deleted, "")
-    return config_changes("topics", name, {ConfigChangeKind.SET: added, ConfigChangeKind.DELETE: removed})

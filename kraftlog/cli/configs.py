@@ -63,7 +63,7 @@ def describe(
         return
     name = _entity_name(entity_type, entity_name, is_default=entity_default)
     if all_configs:
-        from kraftlog.cluster_admin import sourced_config_listing
+        from kraftlog.config_admin import sourced_config_listing
 
         sourced = run_async(sourced_config_listing(endpoints(bootstrap_server), entity_type.value, name))
         print_rows(SOURCED_COLUMNS, sourced, output)
@@ -91,9 +91,9 @@ def alter(
     ] = None,
     delete: Annotated[list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Unset a config.")] = None,
 ) -> None:
-    """Set, unset, append to and subtract from configs, all or none."""
+    """Set, unset, append to and subtract from configs, all or none. Says of each that was so already."""
     from kraftlog.admin import parse_configs
-    from kraftlog.cluster_admin import change_configs, check_one_each, config_changes
+    from kraftlog.config_admin import change_configs, check_one_each, config_changes
     from statemachine.cluster_descriptions import ConfigChangeKind
 
     if not (add or append or subtract or delete):
@@ -106,10 +106,14 @@ def alter(
         ConfigChangeKind.DELETE: dict.fromkeys(delete or [], ""),
     }
     changes = usage(lambda of: config_changes(entity_type.value, name, of), values, " / ".join(ALTER_OPTIONS))
-    run_async(change_configs(endpoints(bootstrap_server), changes))
-    configs = "1 config" if len(changes) == 1 else f"{len(changes)} configs"
+    outcomes = run_async(change_configs(endpoints(bootstrap_server), changes))
     entity = f"{entity_type.value.removesuffix('s')} {name}" if name else "the brokers' default"
-    say(f"Altered {configs} of {entity}.")
+    altered = sum(outcome.is_altered for outcome in outcomes)
+    if altered:
+        say(f"Altered {'1 config' if altered == 1 else f'{altered} configs'} of {entity}.")
+    for outcome in outcomes:
+        if not outcome.is_altered:
+            say(outcome.unaltered(entity))
 
 
 def _entity_name(entity_type: EntityType, name: str | None, *, is_default: bool) -> str:

@@ -132,16 +132,21 @@ def alter(
 ) -> None:
     """Give a topic more partitions, and set and unset its configs; nothing, if any of it is refused."""
     from kraftlog.admin import parse_configs
-    from kraftlog.cluster_admin import alter_topic, topic_config_changes
+    from kraftlog.config_admin import alter_topic, topic_config_changes
 
     if partitions is None and not config and not delete_config:
         raise typer.BadParameter("give at least one of them", param_hint="--partitions / --config / --delete-config")
     added = usage(parse_configs, config or [], "--config")
     changes = usage(lambda of: topic_config_changes(name, of, delete_config or []), added, "--delete-config")
-    run_async(alter_topic(endpoints(bootstrap_server), name, partitions, changes))
-    altered = [f"{len(changes)} config{'' if len(changes) == 1 else 's'}"] if changes else []
+    outcomes = run_async(alter_topic(endpoints(bootstrap_server), name, partitions, changes))
+    count = sum(outcome.is_altered for outcome in outcomes)
+    altered = [f"{count} config{'' if count == 1 else 's'}"] if count else []
     altered += [f"it has {partitions} partitions now"] if partitions is not None else []
-    say(f"Altered topic {name}: {', '.join(altered)}.")
+    if altered:
+        say(f"Altered topic {name}: {', '.join(altered)}.")
+    for outcome in outcomes:
+        if not outcome.is_altered:
+            say(outcome.unaltered(f"topic {name}"))
 
 
 @app.command()

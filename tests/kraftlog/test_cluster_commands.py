@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.lifecycle import living_brokers
-from kraftlog import acl_arguments, cluster_admin
+from kraftlog import acl_arguments, cluster_admin, config_admin
 from kraftlog.acl_arguments import AclArguments, Resource
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from statemachine import cluster_client
@@ -312,7 +312,7 @@ async def test_lists_are_appended_to_and_defaults_have_sources(tmp_path: Path) -
                 change("log.segment.bytes", ConfigChangeKind.SET, "1048576", of=""),
             ],
         )
-        rows = {row["Name"]: row for row in await cluster_admin.sourced_config_listing(at, "topics", "t")}
+        rows = {row["Name"]: row for row in await config_admin.sourced_config_listing(at, "topics", "t")}
         assert (rows["cleanup.policy"]["Value"], rows["cleanup.policy"]["Source"]) == ("delete,compact", "TOPIC")
         assert (rows["segment.bytes"]["Value"], rows["segment.bytes"]["Source"]) == ("1048576", "CLUSTER_DEFAULT")
         assert rows["preallocate"]["Source"] == "DEFAULT"
@@ -337,15 +337,15 @@ async def test_a_topic_is_altered_as_a_whole_or_not_at_all(tmp_path: Path) -> No
     ):
         at = [cluster.endpoints[1]]
         await client.create_topics([NewTopic("t", 2, 1)])
-        changes = cluster_admin.topic_config_changes("t", {"retention.ms": "5"}, [])
+        changes = config_admin.topic_config_changes("t", {"retention.ms": "5"}, [])
         with pytest.raises(ProtocolError) as failure:
-            await cluster_admin.alter_topic(at, "t", 1, changes)
+            await config_admin.alter_topic(at, "t", 1, changes)
         assert failure.value.code is ErrorCode.INVALID_PARTITIONS
         (topic,) = (await client.describe_topics(["t"])).topics
         assert topic.configs == ()
-        await cluster_admin.alter_topic(at, "t", 3, changes)
+        await config_admin.alter_topic(at, "t", 3, changes)
         offset = (await client.list_topics()).applied_end_offset
         (topic,) = (await client.describe_topics(["t"], min_applied_end_offset=offset)).topics
         assert (len(topic.partitions), len(topic.configs)) == (3, 1)
         with pytest.raises(ConfigurationError, match="set and unset"):
-            cluster_admin.topic_config_changes("t", {"retention.ms": "5"}, ["retention.ms"])
+            config_admin.topic_config_changes("t", {"retention.ms": "5"}, ["retention.ms"])

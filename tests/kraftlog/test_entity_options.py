@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftlog import reassignments
-from kraftlog.cluster_admin import check_one_each
+from kraftlog.config_admin import check_one_each
 from kraftlog.partition_admin import PartitionFilter, partition_rows
 from raft.core.errors import ConfigurationError, ErrorCode
 from statemachine.descriptions import ConfigValue, PartitionDescription, TopicDescription

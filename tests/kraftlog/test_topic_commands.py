@@ -116,3 +116,33 @@ async def test_a_broker_is_one_object_with_lists(tmp_path: Path) -> None:
         table = (await run("brokers", "list")).lines()
         assert table[0].split()[-1] == "InControlledShutdown"
         assert table[2].split()[-2:] == ["False", "False"]
+
+
+async def test_what_a_config_was_already_is_told(tmp_path: Path) -> None:
+    async with commands(tmp_path, "t") as run:
+        alter = ("configs", "alter", "--entity-type", "topics", "--entity-name", "t")
+        hour = ("--add-config", "retention.ms=3600000")
+        assert (await run(*alter, *hour)).lines() == ["Altered 1 config of topic t."]
+        before = (await run.client.list_topics()).applied_end_offset
+        assert (await run(*alter, *hour, "--delete-config", "segment.ms")).lines() == [
+            "retention.ms of topic t was 3600000 already; nothing was changed.",
+            "segment.ms of topic t was not set; nothing was changed.",
+        ]
+        assert (await run("topics", "alter", "t", "--config", "retention.ms=3600000")).lines() == [
+            "retention.ms of topic t was 3600000 already; nothing was changed."
+        ]
+        assert (await run.client.list_topics()).applied_end_offset == before
+        assert (await run(*alter, *hour, "--append-config", "cleanup.policy=compact")).lines() == [
+            "Altered 1 config of topic t.",
+            "retention.ms of topic t was 3600000 already; nothing was changed.",
+        ]
+        assert (await run(*alter, "--append-config", "cleanup.policy=compact")).lines() == [
+            "cleanup.policy of topic t was delete,compact already; nothing was changed."
+        ]
+        same_and_more = ("--config", "retention.ms=3600000", "--config", "segment.ms=9", "--partitions", 3)
+        assert (await run("topics", "alter", "t", *same_and_more)).lines() == [
+            "Altered topic t: 1 config, it has 3 partitions now.",
+            "retention.ms of topic t was 3600000 already; nothing was changed.",
+        ]
+        gone = await run("configs", "alter", "--entity-type", "topics", "--entity-name", "nobody", *hour)
+        assert gone.is_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody")
