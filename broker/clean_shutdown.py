@@ -23,12 +23,12 @@ _EPOCH_KEY: Final = "broker.epoch"
 def take_clean_epoch(files: FileSystem, directory: str) -> int | None:
     """The epoch that the broker had when it was shut down in good order; None if it was not, or never ran.
 
-    Makes the directory, and takes the file away, durably. Raises StorageError.
+    Makes the directory, and takes the file away, durably. Raises StorageError, also if it is no directory.
     """
     files.make_directories(directory)
-    path = join(directory, FILE_NAME)
-    if not files.exists(path):
+    if FILE_NAME not in files.list_directory(directory):
         return None
+    path = join(directory, FILE_NAME)
     content = read_whole(files, path)
     files.remove(path)
     files.fsync_directory(directory)

@@ -14,9 +14,10 @@ from structlog.testing import capture_logs
 
 from broker.clean_shutdown import FILE_NAME
 from broker.lifecycle import BrokerLifecycle
+from raft.core.errors import ErrorCode
 from statemachine.client import AdminClient, NewTopic
 from statemachine.controller_config import ControllerConfig
-from tests.kraftlog.commands import command, environment
+from tests.kraftlog.commands import command, environment, kraftlog
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.waiting import until
 
@@ -143,3 +144,13 @@ async def test_the_command_says_that_it_waits_and_ends_on_ctrl_c(tmp_path: Path)
         process.send_signal(signal.SIGINT)
         output, errors = await process.communicate()
     assert (process.returncode, output, errors) == (0, b"Broker 1 has shut down.\n", b"")
+
+
+async def test_a_file_in_the_place_of_the_directory_is_found_before_anything_is_registered(tmp_path: Path) -> None:
+    file = tmp_path / "broker"
+    file.write_text("")
+    async with a_client(tmp_path) as (cluster, client):
+        options = ("--id", 1, "--endpoint", "PLAINTEXT://localhost:9093", "--data-dir", file)
+        said = await asyncio.to_thread(kraftlog, "brokers", "run", *options, "--bootstrap-server", cluster.endpoints[1])
+        assert said.is_error(ErrorCode.KAFKA_STORAGE_ERROR, str(file), "Not a directory")
+        assert (await client.list_brokers()).brokers == ()
