@@ -75,11 +75,13 @@ def parse_listener(text: str) -> BrokerListener:
 # --- changes -------------------------------------------------------------------------------------------------------
 
 
-async def create_topic(endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool) -> CreatedTopic | None:
-    """Create it; None if it exists and may. Raises ProtocolError."""
+async def create_topic(
+    endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool, validate_only: bool = False
+) -> CreatedTopic | None:
+    """Create it, or see whether it could be; None if it exists and may. Raises ProtocolError."""
     async with connected_client(endpoints) as client:
         try:
-            return (await client.create_topics([topic]))[0]
+            return (await client.create_topics([topic], validate_only=validate_only))[0]
         except ProtocolError as error:
             if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return None

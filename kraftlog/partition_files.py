@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraftlog.endpoints import NODE_ID_MAX
+from kraftlog.given_files import read_given
 from raft.core.errors import ConfigurationError, ProtocolError
 from statemachine.names import check_topic_name, quoted
 from statemachine.partition_descriptions import TopicPartition
@@ -100,8 +101,9 @@ def _entries(path: Path, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parsed(path: Path, key: str) -> Any:
+    content = read_given(path, f'a JSON file with "{key}"')
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(content.decode("utf-8-sig"))  # editors of Windows begin a file with a byte order mark
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise ConfigurationError(
             f'{path}: it is no JSON: {error}; write {{"version": {VERSION}, "{key}": [...]}}, as Kafka\'s tools do'

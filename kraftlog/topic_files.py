@@ -18,15 +18,18 @@ shall have. Numbers and truth values are those of YAML 1.2: `0:101` is a text an
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from kraftlog.given_files import STANDARD_INPUT, read_given
+from kraftlog.given_files import read_given
 from kraftlog.yaml_documents import Number, documents
 from raft.core.errors import ConfigurationError, ProtocolError
 from statemachine.names import check_topic_name, quoted
+
+STANDARD_INPUT: Final = Path("-")
 
 INT32_MAX: Final = 2**31 - 1
 INT16_MAX: Final = 2**15 - 1
@@ -67,8 +70,9 @@ def read_topic_file(path: Path) -> list[WantedTopic]:
 
     Raises ConfigurationError that names the document (counted from 1), the topic and the field.
     """
-    content = read_given(path, "a YAML file with topics")
-    return parse_topic_file(content, "standard input" if path == STANDARD_INPUT else str(path))
+    if path == STANDARD_INPUT:
+        return parse_topic_file(sys.stdin.buffer.read(), "standard input")
+    return parse_topic_file(read_given(path, "a YAML file with topics"), str(path))
 
 
 def parse_topic_file(content: bytes, name: str) -> list[WantedTopic]:

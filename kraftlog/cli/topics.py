@@ -52,6 +52,9 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="A topic that exists already is no error.")
     ] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Only say whether it could be created, and do nothing.")
+    ] = False,
 ) -> None:
     """Create a topic."""
     from kraftlog.admin import create_topic, parse_assignment, parse_configs
@@ -72,14 +75,13 @@ def create(
         assignments=assignments,
         configs=usage(parse_configs, config or [], "--config"),
     )
-    created = run_async(create_topic(endpoints(bootstrap_server), topic, if_not_exists=if_not_exists))
+    work = create_topic(endpoints(bootstrap_server), topic, if_not_exists=if_not_exists, validate_only=validate_only)
+    created = run_async(work)
     if created is None:
         say(f"Topic {name} exists already.")
-    else:
-        say(
-            f"Created topic {name} with {created.num_partitions} partitions,"
-            f" replication factor {created.replication_factor}."
-        )
+        return
+    of = f"{created.num_partitions} partitions, replication factor {created.replication_factor}"
+    say(f"Topic {name} could be created with {of}." if validate_only else f"Created topic {name} with {of}.")
 
 
 @app.command("list")

@@ -47,8 +47,7 @@ def apply(
     The plan is shown first. Fewer partitions or another replication factor are refused before anything is changed.
     Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
     """
-    from kraftlog.given_files import STANDARD_INPUT
-    from kraftlog.topic_files import UNMANAGED, read_topic_file
+    from kraftlog.topic_files import STANDARD_INPUT, UNMANAGED, read_topic_file
     from kraftlog.topic_plans import COLUMNS, carry_out, topic_plan
 
     addresses = endpoints(bootstrap_server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -141,5 +142,15 @@ def test_a_bad_file_is_one_line_before_anybody_is_asked(run: Run, tmp_path: Path
     elect = ("elect", "--type", "preferred", *AT_NOWHERE, "--path")
     assert run(*elect, latin).is_error(ErrorCode.INVALID_CONFIG, str(latin), "no JSON")
     assert run(*elect, tmp_path / "none").is_error(
-        ErrorCode.KAFKA_STORAGE_ERROR, str(tmp_path / "none"), "check the path"
+        ErrorCode.INVALID_CONFIG,
+        f"there is no file {tmp_path / 'none'}",
+        'give the path of a JSON file with "partitions"',
     )
+    assert run(*elect, tmp_path).is_error(ErrorCode.INVALID_CONFIG, f"{tmp_path} cannot be read", "check the path")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "moves.json"
+    entry = {"topic": "t", "partition": 0, "replicas": [1]}
+    path.write_text(json.dumps({"version": 1, "partitions": [entry]}), encoding="utf-8-sig")
+    assert read_reassignment(path) == {TopicPartition("t", 0): [1]}

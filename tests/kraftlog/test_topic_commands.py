@@ -146,3 +146,16 @@ async def test_what_a_config_was_already_is_told(tmp_path: Path) -> None:
         ]
         gone = await run("configs", "alter", "--entity-type", "topics", "--entity-name", "nobody", *hour)
         assert gone.is_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody")
+
+
+async def test_a_topic_can_be_validated_only(tmp_path: Path) -> None:
+    async with commands(tmp_path, "there") as run:
+        create = ("topics", "create", "--validate-only", "--partitions", 2)
+        assert (await run(*create, "new")).lines() == [
+            "Topic new could be created with 2 partitions, replication factor 1."
+        ]
+        assert (await run(*create, "there")).is_error(ErrorCode.TOPIC_ALREADY_EXISTS, "'there'")
+        assert (await run(*create, "there", "--if-not-exists")).lines() == ["Topic there exists already."]
+        refused = await run(*create, "new", "--replication-factor", 2)
+        assert refused.is_error(ErrorCode.INVALID_REPLICATION_FACTOR)
+        assert await run.topics() == ["there"]

@@ -197,6 +197,7 @@ def test_partitions(reading: Reading) -> None:
         ]
         changed = page.next()
         assert "PartitionCount: 4  ReplicationFactor: 2  Configs: min.insync.replicas=2\n" in changed
+        assert "Topic orders could be created with 2 partitions, replication factor 2." in changed
         assert [row[0] for row in words(changed)[-3:]] == ["clicks", "orders", "views"]
         assert [row[1] for row in words(page.next())[2:]] == ["0", "1", "2", "3"]
 
