@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from broker.lifecycle import living_brokers
+from kraftlog import admin
 from kraftlog.topic_files import WantedTopic
 from kraftlog.topic_plans import apply_plan, make_plan, plan_on
 from raft.core.errors import ErrorCode, ProtocolError
-from statemachine.client import AdminClient, NewTopic
+from statemachine.client import AdminClient, NewTopic, NotSent
 from statemachine.controller_config import ControllerConfig
 from tests.kraftlog.commands import Finished, kraftlog
 from tests.statemachine.admin_nodes import admin_cluster
@@ -57,6 +58,23 @@ async def test_each_topic_that_is_to_be_deleted_is_tried_and_told_of(tmp_path: P
         assert await run.topics() == ["c"]
         said = await run("topics", "delete", "nobody", "c", "--if-exists")
         assert said.lines() == ["Topic nobody does not exist.", "Deleted topic c."]
+
+
+async def test_without_a_leader_the_topics_that_are_left_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        async def delete_topics(self, names: list[str]) -> None:
+            if names != ["a"]:
+                raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, "no leader was found in time")
+
+    @asynccontextmanager
+    async def connected(endpoints: object) -> AsyncIterator[Client]:
+        yield Client()
+
+    monkeypatch.setattr(admin, "connected_client", connected)
+    deletions = admin.delete_topics([], ["a", "b", "c"])
+    assert await anext(deletions) == ("a", None)
+    with pytest.raises(NotSent, match="in time; not deleted: b, c"):
+        await anext(deletions)
 
 
 async def test_what_prune_cannot_delete_is_found_before_anything_is_changed(tmp_path: Path) -> None:
