@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.lifecycle import BrokerLifecycle
-from kraftlog.clients import committed_end_offset, connected_client
+from kraftlog.clients import QUERY_TIMEOUT_MS, committed_end_offset, connected_client
 from kraftlog.endpoints import parse_node_id, parse_reachable_endpoint
 from kraftlog.partition_admin import partition_row
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
@@ -233,7 +233,7 @@ async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> d
 async def query(endpoints: Sequence[Endpoint], sql: str) -> tuple[Sequence[str], Sequence[tuple[Any, ...]]]:
     """The columns and rows that one SQL statement finds. Raises ProtocolError."""
     offset = await committed_end_offset(endpoints)
-    async with connected_client(endpoints) as client:
+    async with connected_client(endpoints, QUERY_TIMEOUT_MS) as client:
         answer = await client.query(sql, min_applied_end_offset=offset)
     return answer.columns, answer.rows
 

@@ -19,15 +19,18 @@ from statemachine.client import AdminClient
 TIMEOUT_MS: Final = 10_000
 """How long a command goes on trying, through a change of leaders."""
 
+QUERY_TIMEOUT_MS: Final = 20_000
+"""The same for an SQL statement of the user's own: more than a node is given for one, so that its words arrive."""
+
 
 @asynccontextmanager
-async def connected_client(endpoints: Sequence[Endpoint]) -> AsyncIterator[AdminClient]:
+async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIMEOUT_MS) -> AsyncIterator[AdminClient]:
     """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once.
 
     Raises ProtocolError(BROKER_NOT_AVAILABLE) if nobody does.
     """
     await describe_any(endpoints)
-    async with AdminClient(endpoints, timeout_ms=TIMEOUT_MS) as client:
+    async with AdminClient(endpoints, timeout_ms=timeout_ms) as client:
         yield client
 
 

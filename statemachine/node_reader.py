@@ -16,6 +16,7 @@ from raft.rpc import codec
 from statemachine.channels import open_channel
 from statemachine.operation_stream import NotSent
 from statemachine.retries import retrying
+from statemachine.sql import NODE_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 READ_SECONDS_MAX: Final = 5.0
 """How long one node may take before the next one is asked."""
 
+QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + NODE_TIMEOUT_SECONDS
+"""The same for an SQL statement: more than a node lets one run, so that the node's own words arrive."""
+
 WAIT_SHARE: Final = 0.9
-"""The part of that time which the node may spend waiting for the wanted offset."""
+"""The part of the time of a read which the node may spend waiting for the wanted offset."""
 
 _NEXT_NODE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
@@ -81,7 +85,11 @@ class NodeReader:
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
 
     async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
-        """The answer to `request`. Raises ProtocolError: the node's own, BROKER_NOT_AVAILABLE if nobody answers."""
+        """The answer to `request`.
+
+        Raises ProtocolError: the node's own; BROKER_NOT_AVAILABLE if nobody answers; REQUEST_TIMED_OUT if a query takes
+        too long.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
         return response
@@ -93,15 +101,19 @@ class NodeReader:
         await asyncio.gather(*(channel.close() for channel in channels))
 
     async def _read_from_any(self, select: Select[Response], request: Request, deadline: float) -> Response:
+        is_query = isinstance(request, admin_pb2.QueryRequest)
         refusal: ProtocolError | None = None
         for turn in range(self._turn, self._turn + len(self._endpoints)):
             endpoint = self._endpoints[turn % len(self._endpoints)]
             remaining_seconds = deadline - asyncio.get_running_loop().time()
-            seconds = max(0.001, min(remaining_seconds, READ_SECONDS_MAX))
-            request.consistency.wait_ms = int(seconds * WAIT_SHARE * 1000)
+            seconds = max(0.001, min(remaining_seconds, QUERY_SECONDS_MAX if is_query else READ_SECONDS_MAX))
+            request.consistency.wait_ms = int(min(seconds, READ_SECONDS_MAX) * WAIT_SHARE * 1000)
             try:
                 response = await select(self._stub(endpoint))(request, timeout=seconds)
             except grpc.aio.AioRpcError as error:
+                if is_query and error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                    self._turn = turn + 1  # a node that hangs looks the same: the next query goes elsewhere
+                    raise _took_too_long(endpoint, seconds) from None
                 if error.code() not in _NEXT_NODE:
                     raise ProtocolError(
                         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -124,6 +136,14 @@ class NodeReader:
         if endpoint not in self._channels:
             self._channels[endpoint] = open_channel(endpoint)
         return admin_pb2_grpc.AdminServiceStub(self._channels[endpoint])
+
+
+def _took_too_long(endpoint: Endpoint, seconds: float) -> ProtocolError:
+    """Of a query: the next node would take as long, and be held up by it for others."""
+    return ProtocolError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{endpoint} has not answered the query in {seconds:.3g} s; ask for less, give it more time, or ask elsewhere",
+    )
 
 
 def _checked(response: Response) -> Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol, TypeVar
 
@@ -137,13 +138,20 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return await self._answer(request, admin_pb2.ListRemoteLogSegmentsResponse, reads.list_remote_log_segments)
 
     async def Query(self, request: admin_pb2.QueryRequest, context: Context) -> AsyncIterator[admin_pb2.QueryResponse]:
-        """One read-only SQL statement; rows come in pieces."""
+        """One read-only SQL statement; rows come in pieces. When the caller goes it is ended: others wait for it."""
+        caller_has_gone = threading.Event()
+
+        def read(connection: sqlite3.Connection) -> list[admin_pb2.QueryResponse]:
+            return reads.query(connection, request, caller_has_gone.is_set)
+
         try:
             await self._wait(request.consistency)
-            pieces = await self._store.query_at_leisure(lambda connection: reads.query(connection, request))
+            pieces = await self._store.query_at_leisure(read)
             self._machine.refuse_if_fenced()
         except ProtocolError as error:
             pieces = [admin_pb2.QueryResponse(error_code=error.code, error_message=error.args[0])]
+        finally:
+            caller_has_gone.set()  # gRPC cancels this call then, but nothing cancels what runs in a thread
         for piece in pieces:
             yield piece
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,6 +17,9 @@ from typing import Any, Final
 
 from raft.core.checks import check
 from raft.core.errors import ErrorCode, ProtocolError
+
+NODE_TIMEOUT_SECONDS: Final = 10.0
+"""How long a statement may run on a node, where others wait for it."""
 
 RESULT_BYTES_MAX: Final = 32 * 1024 * 1024
 """How large the texts and blobs of a result may be together, each value counted as 8 bytes more."""
@@ -98,20 +101,22 @@ def run_query(
     rows_max: int,
     timeout_seconds: float,
     bytes_max: int = RESULT_BYTES_MAX,
+    is_abandoned: Callable[[], bool] = lambda: False,
 ) -> QueryResult:
     """Run one statement: SELECT, WITH, VALUES, EXPLAIN, or a PRAGMA that only describes. Blocks for that long.
 
     `connection` is one of `schema.open_reader`, used by nobody else meanwhile; it may be in a transaction, and stays in
     it. Raises ProtocolError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than one,
     or may not be run; if it takes longer than `timeout_seconds`, comes to more than `rows_max` rows, or to more than
-    about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read.
+    about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read; REQUEST_TIMED_OUT as soon as nobody
+    wants the answer any more: `is_abandoned` is asked in the thread that runs the statement, often.
     """
     _check_statement(sql)
     check(
         connection.execute("PRAGMA query_only").fetchone()[0] == 1,
         "statements of others are run on a connection that can only read",
     )
-    guard = _Guard(time.monotonic() + timeout_seconds)
+    guard = _Guard(time.monotonic() + timeout_seconds, is_abandoned)
     try:
         with _guarded(connection, guard):
             cursor = connection.execute(sql)
@@ -126,14 +131,15 @@ def run_query(
 class _Guard:
     """What is asked while a statement is prepared and runs."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, is_abandoned: Callable[[], bool]) -> None:
         self._deadline = deadline
+        self.is_abandoned = is_abandoned
         self.denied: str | None = None
         """What the statement would have done that it may not."""
 
-    def is_late(self) -> bool:
-        """Whether the statement has had its time; asked by SQLite as it runs."""
-        return time.monotonic() >= self._deadline
+    def is_over(self) -> bool:
+        """Whether the statement has had its time, or runs for nobody; asked by SQLite as it runs."""
+        return time.monotonic() >= self._deadline or self.is_abandoned()
 
     def authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
@@ -174,7 +180,7 @@ _ACTIONS: Final = {
 def _guarded(connection: sqlite3.Connection, guard: _Guard) -> Iterator[None]:
     limits = [(category, connection.setlimit(category, limit)) for category, limit in _LIMITS]
     connection.set_authorizer(guard.authorize)
-    connection.set_progress_handler(guard.is_late, _STEPS_BETWEEN_CLOCK_READS)
+    connection.set_progress_handler(guard.is_over, _STEPS_BETWEEN_CLOCK_READS)
     try:
         yield
     finally:
@@ -196,7 +202,7 @@ def _fetched(cursor: sqlite3.Cursor, rows_max: int, bytes_max: int, guard: _Guar
             raise _invalid(
                 f"the query has found more than {bytes_max} bytes; ask for less, with WHERE, LIMIT or fewer columns"
             )
-        if guard.is_late():
+        if guard.is_over():
             raise sqlite3.OperationalError("interrupted")
     return rows
 
@@ -226,6 +232,8 @@ def _translated(
     if guard.denied is not None:
         return _invalid(f"the query would {guard.denied}; it may only read")
     words = str(error)
+    if words == "interrupted" and guard.is_abandoned():
+        return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended, for its caller has gone")
     if words == "interrupted":
         return _invalid(
             f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database"

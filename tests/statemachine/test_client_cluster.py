@@ -10,6 +10,7 @@ import pytest
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset, StateDigest
 from raft.storage.identifiers import random_uuid, uuid_to_text
+from statemachine import reads
 from statemachine.client import AdminClient, Alteration, BrokerListener, NewTopic
 from statemachine.controller_config import ControllerConfig
 from statemachine.descriptions import ConfigValue
@@ -17,6 +18,7 @@ from statemachine.overlay import Overlay
 from statemachine.replay import ReplayError
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import BROKER, TOPIC, create
+from tests.statemachine.test_sql import ENDLESS
 
 
 def client_of(cluster: AdminCluster, *node_ids: int, timeout_ms: int = 20_000) -> AdminClient:
@@ -211,3 +213,41 @@ async def test_reads_go_to_another_node_when_the_first_is_fenced(tmp_path: Path)
             with pytest.raises(ProtocolError, match="restart the node") as failure:
                 await client.list_topics()
             assert failure.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_query_may_take_longer_than_another_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.node_reader.READ_SECONDS_MAX", 0.02)
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        answer = await client.query(f"{ENDLESS} count(*) FROM (SELECT x FROM n LIMIT 1000000)")
+        assert list(answer.rows) == [(1_000_000,)]
+
+
+async def test_a_node_says_itself_that_a_query_took_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.node_reader.READ_SECONDS_MAX", 0.02)
+    monkeypatch.setattr("statemachine.reads.NODE_TIMEOUT_SECONDS", 0.1)
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        with pytest.raises(ProtocolError, match=r"the query took longer than 0\.1 s; ask for less"):
+            await client.query(f"{ENDLESS} count(*) FROM n")
+
+
+async def test_a_query_that_nobody_waits_for_any_more_is_not_run_on_the_next_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[str] = []
+    query = reads.query
+    monkeypatch.setattr(
+        "statemachine.reads.query",
+        lambda connection, request, is_abandoned: (
+            queries.append(request.sql),
+            query(connection, request, is_abandoned),
+        )[1],
+    )
+    async with admin_cluster(tmp_path, voter_count=3) as cluster:
+        async with client_of(cluster, 1, 2, 3, timeout_ms=300) as client:
+            with pytest.raises(ProtocolError, match=r"has not answered the query in 0\.3 s; ask for less") as late:
+                await client.query(f"{ENDLESS} count(*) FROM n")
+        assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert len(queries) == 1

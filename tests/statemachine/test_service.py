@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest_asyncio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
+from statemachine import sql
 from statemachine.served_operations import ServedOperations
 from statemachine.service import AdminServicer
 from tests.statemachine.builders import (
@@ -28,6 +30,7 @@ from tests.statemachine.builders import (
     delete,
 )
 from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.test_sql import ENDLESS
 from tests.statemachine.waiting import turns, until
 
 
@@ -269,6 +272,26 @@ async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatc
     monkeypatch.setattr("statemachine.query_lane.QUERIES_MAX", 0)
     response = await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
     assert response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+async def test_a_query_whose_caller_has_gone_holds_up_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.reads.NODE_TIMEOUT_SECONDS", 60.0)
+    began = threading.Event()
+    is_over = sql._Guard.is_over
+
+    def told(guard: sql._Guard) -> bool:
+        began.set()
+        return is_over(guard)
+
+    monkeypatch.setattr(sql._Guard, "is_over", told)
+    endless = served.stub.Query(admin_pb2.QueryRequest(sql=f"{ENDLESS} count(*) FROM n"))
+    reading = asyncio.ensure_future(endless.read())
+    await until(began.is_set)
+    endless.cancel()
+    pieces = [piece async for piece in served.stub.Query(admin_pb2.QueryRequest(sql="SELECT 1"), timeout=10)]
+    assert [len(piece.rows) for piece in pieces] == [1]
+    with pytest.raises(asyncio.CancelledError):
+        await reading
 
 
 async def test_writes_and_reads_go_on_side_by_side(served: Served) -> None:
