@@ -19,6 +19,18 @@ _MISSING: Final = """
         AND replica.value NOT IN (SELECT value FROM json_each(adding_replicas))"""
 """Brokers that should be in sync and are not; one that is being added has not had the time yet."""
 
+_IS_FINISHED: Final = f"remote_segments.state = {SegmentState.COPY_FINISHED.value}"
+
+_REMOTE_DATA: Final = f"""
+        count(*) FILTER (WHERE {_IS_FINISHED}) AS segments,
+        coalesce(sum(size_bytes) FILTER (WHERE {_IS_FINISHED}), 0) AS size_bytes,
+        min(start_offset) FILTER (WHERE {_IS_FINISHED}) AS lowest_offset,
+        max(end_offset) FILTER (WHERE {_IS_FINISHED}) AS highest_offset,
+        count(*) FILTER (WHERE remote_segments.state = {SegmentState.COPY_STARTED.value}) AS segments_being_copied,
+        count(*) FILTER (WHERE remote_segments.state = {SegmentState.DELETE_STARTED.value}) AS segments_being_deleted,
+        remote_partition_deletes.state AS delete_state"""
+"""What is summed up of a partition's remote segments."""
+
 VIEW_STATEMENTS: Final = (
     """
     CREATE VIEW replicas AS
@@ -120,23 +132,19 @@ VIEW_STATEMENTS: Final = (
     FROM partitions JOIN topics USING (topic_id)
     WHERE adding_replicas <> '[]' OR removing_replicas <> '[]'
     """,
+    # In two halves, for a topic's name to lead to its segments: through a LEFT JOIN of topics it does not. The half of
+    # the deleted has a name that is NULL, so it is not even begun when a name is asked for.
     f"""
     CREATE VIEW tiered_partitions AS
-    SELECT
-        topics.name AS topic,
-        topic_id,
-        partition_id,
-        count(*) FILTER (WHERE remote_segments.state = {SegmentState.COPY_FINISHED.value}) AS segments,
-        coalesce(sum(size_bytes) FILTER (WHERE remote_segments.state = {SegmentState.COPY_FINISHED.value}), 0)
-            AS size_bytes,
-        min(start_offset) FILTER (WHERE remote_segments.state = {SegmentState.COPY_FINISHED.value}) AS lowest_offset,
-        max(end_offset) FILTER (WHERE remote_segments.state = {SegmentState.COPY_FINISHED.value}) AS highest_offset,
-        count(*) FILTER (WHERE remote_segments.state = {SegmentState.COPY_STARTED.value}) AS segments_being_copied,
-        count(*) FILTER (WHERE remote_segments.state = {SegmentState.DELETE_STARTED.value}) AS segments_being_deleted,
-        remote_partition_deletes.state AS delete_state
-    FROM remote_segments
-    LEFT JOIN topics USING (topic_id)
+    SELECT topics.name AS topic, topic_id, partition_id, {_REMOTE_DATA}
+    FROM topics JOIN remote_segments USING (topic_id)
     LEFT JOIN remote_partition_deletes USING (topic_id, partition_id)
+    GROUP BY topic_id, partition_id, topics.name
+    UNION ALL
+    SELECT CAST(NULL AS TEXT), topic_id, partition_id, {_REMOTE_DATA}
+    FROM remote_segments
+    LEFT JOIN remote_partition_deletes USING (topic_id, partition_id)
+    WHERE topic_id NOT IN (SELECT topic_id FROM topics)
     GROUP BY topic_id, partition_id
     """,  # noqa: S608
 )

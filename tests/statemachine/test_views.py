@@ -13,7 +13,8 @@ import pytest
 from statemachine.ids import id_to_text
 from statemachine.schema import UnusableDatabase, check_tables
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import BROKER, an_id, batch, broker, config
+from tests.statemachine.builders import BROKER, an_id, batch, broker, config, partition, topic
+from tests.statemachine.remote_logs import copied, segment
 from tests.statemachine.sample_cluster import SAMPLE
 from tests.statemachine.states import metadata
 
@@ -121,6 +122,43 @@ def test_tiered_partitions_are_summed_up_even_after_their_topic(connection: sqli
         ("orders", id_to_text(an_id(1)), 0, 2, 300, 0, 29, 1, 0, None),
         (None, id_to_text(an_id(3)), 0, 0, 0, None, None, 0, 1, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "replicas",
+        "isr",
+        "under_replicated_partitions",
+        "under_min_isr_partitions",
+        "offline_partitions",
+        "reassignments",
+        "tiered_partitions",
+    ],
+)
+def test_of_one_topic_a_view_reads_no_other(view: str) -> None:
+    def steps(topics: int) -> int:
+        records = [topic(f"t{number}", number) for number in range(topics)]
+        records += [partition(number, part) for number in range(topics) for part in range(5)]
+        for number in range(topics):
+            records += [record for part in range(20) for record in copied(segment(part, part, part, topic=number))]
+        return steps_of(metadata(*records).connection, f"SELECT * FROM {view} WHERE topic = 't3'")
+
+    assert steps(100) <= 1.1 * steps(10)
+
+
+def steps_of(connection: sqlite3.Connection, sql: str) -> int:
+    """How many instructions SQLite's machine carries out for a statement; their number tells more than its plan."""
+    count = 0
+
+    def counted() -> None:
+        nonlocal count
+        count += 1
+
+    connection.set_progress_handler(counted, 1)
+    connection.execute(sql).fetchall()
+    connection.set_progress_handler(None, 0)
+    return count
 
 
 def test_without_partitions_the_views_are_empty_but_for_brokers() -> None:
