@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import time
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from kraftpb.v1.metadata_pb2 import MetadataBatch
+from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionRecord
 from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
@@ -20,11 +21,19 @@ from raft.storage.batch import encode_batch
 from statemachine.schema import open_reader
 from statemachine.sql import VALUE_BYTES_MAX, QueryResult, run_query
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import batch, partition, topic
+from tests.statemachine.builders import an_id, batch, broker, partition, topic
 from tests.statemachine.sample_cluster import SAMPLE
+from tests.statemachine.states import metadata
 from tests.statemachine.test_views import DOC
 
 QUERIES: Final = re.findall(r"^```sql\n(.*?)^```", DOC.read_text(), re.MULTILINE | re.DOTALL)
+
+PAGES: Final = "".join(path.read_text() for path in sorted((DOC.parent / "operations").glob("*.md")))
+PAGE_QUERIES: Final = {
+    word: next(sql for sql in re.findall(r'kraftlog sql "(.*?)"', PAGES, re.DOTALL) if word in sql)
+    for word in ("goes_offline",)
+}
+"""Queries on the pages for operators, by a word that only they have."""
 
 ENDLESS: Final = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT"
 
@@ -103,6 +112,36 @@ def test_the_documentation_has_a_dozen_queries_and_each_finds_something(reader: 
     of_acls = next(rows for sql, rows in by_question.items() if "FROM acls" in sql)
     assert of_acls == [("User:alice", "*", "allow"), ("User:bob", "*", "allow")]
     assert [sql for sql, rows in by_question.items() if not rows] == []
+
+
+STOP_OF_BROKER_2: Final = (
+    ("[2]", "[]", 1),
+    ("[2]", "[1]", 0),
+    ("[2]", "[3]", 1),  # is fenced
+    ("[2]", "[5]", 1),  # is shutting down
+    ("[2]", "[9]", 1),  # is not registered
+    ("[2, 3]", "[1]", 1),  # broker 3 is leaving: while it is in the ISR nobody else is elected
+    ("[2, 1]", "[3]", 0),
+)
+
+
+@pytest.mark.parametrize(("isr", "eligible", "goes_offline"), STOP_OF_BROKER_2)
+def test_an_eligible_replica_keeps_a_partition_online_when_a_broker_stops(
+    isr: str, eligible: str, goes_offline: int
+) -> None:
+    shuts_down = broker(5, in_controlled_shutdown=True)
+    of_ours = PartitionRecord(
+        topic_id=an_id(5),
+        replicas=[1, 2, 3, 5, 9],
+        isr=json.loads(isr),
+        eligible_leader_replicas=json.loads(eligible),
+        leader=2,
+        directories=[an_id(900)] * 5,
+    )
+    state = metadata(*SAMPLE, shuts_down, topic("near", 5), MetadataRecord(partition=of_ours))
+    for sql in (QUERIES[2], PAGE_QUERIES["goes_offline"].replace("102", "2")):
+        rows = state.connection.execute(sql).fetchall()
+        assert [row for row in rows if row[0] == "near"] == [("near", 0, len(of_ours.isr), goes_offline)]
 
 
 def test_it_reads_within_the_transaction_that_is_open(reader: sqlite3.Connection, store: MetadataStore) -> None:
