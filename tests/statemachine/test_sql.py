@@ -21,7 +21,7 @@ from raft.storage.batch import encode_batch
 from statemachine.schema import open_reader
 from statemachine.sql import VALUE_BYTES_MAX, QueryResult, run_query
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import an_id, batch, broker, partition, topic
+from tests.statemachine.builders import BROKER, an_id, batch, broker, config, partition, topic
 from tests.statemachine.sample_cluster import SAMPLE
 from tests.statemachine.states import metadata
 from tests.statemachine.test_views import DOC
@@ -31,7 +31,7 @@ QUERIES: Final = re.findall(r"^```sql\n(.*?)^```", DOC.read_text(), re.MULTILINE
 PAGES: Final = "".join(path.read_text() for path in sorted((DOC.parent / "operations").glob("*.md")))
 PAGE_QUERIES: Final = {
     word: next(sql for sql in re.findall(r'kraftlog sql "(.*?)"', PAGES, re.DOTALL) if word in sql)
-    for word in ("goes_offline",)
+    for word in ("goes_offline", "min(rack)")
 }
 """Queries on the pages for operators, by a word that only they have."""
 
@@ -142,6 +142,65 @@ def test_an_eligible_replica_keeps_a_partition_online_when_a_broker_stops(
     for sql in (QUERIES[2], PAGE_QUERIES["goes_offline"].replace("102", "2")):
         rows = state.connection.execute(sql).fetchall()
         assert [row for row in rows if row[0] == "near"] == [("near", 0, len(of_ours.isr), goes_offline)]
+
+
+def documented(question: str) -> str:
+    """The query that answers a question of docs/sql.md, by how that begins."""
+    found = re.search(rf"^{re.escape(question)}.*?^```sql\n(.*?)^```", DOC.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, question
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("configs", "found"),
+    [
+        ({"1": "2"}, {"all": None, "1": "2", "2": None}),
+        ({"": "2", "1": "3"}, {"all": "2", "1": "3", "2": "2"}),
+        ({"": "2", "1": "3", "2": "3"}, {"all": "2", "1": "3", "2": "3"}),
+        ({"": "2", "1": "2"}, None),
+        ({"": "2"}, None),
+        ({"": "2", "7": "3"}, None),  # which is not registered any more
+    ],
+)
+def test_a_config_of_one_broker_differs_from_what_the_others_have_by_default(
+    configs: dict[str, str], found: dict[str, str | None] | None
+) -> None:
+    records = [config(name, "min.insync.replicas", value, BROKER) for name, value in configs.items()]
+    rows = metadata(broker(1), broker(2), *records).connection.execute(documented("Which configs differ")).fetchall()
+    assert [(name, json.loads(values)) for name, values in rows] == (
+        [] if found is None else [("min.insync.replicas", found)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "found"),
+    [
+        ([], [("for_ever", -1)]),
+        ([config("", "log.retention.ms", "-1", BROKER)], [("for_ever", -1), ("inherits", -1)]),
+        ([config("", "log.retention.ms", "604800001", BROKER)], [("for_ever", -1), ("inherits", 604_800_001)]),
+        ([config("", "log.retention.ms", "5", BROKER)], [("for_ever", -1)]),
+        ([config("1", "log.retention.ms", "-1", BROKER)], [("for_ever", -1)]),
+    ],
+)
+def test_topics_inherit_how_long_they_keep_their_records(
+    of_cluster: list[MetadataRecord], found: list[tuple[str, int]]
+) -> None:
+    topics = [topic("for_ever", 1), topic("inherits", 2), topic("a_week", 3)]
+    of_topics = [config("for_ever", "retention.ms", "-1"), config("a_week", "retention.ms", "604800000")]
+    connection = metadata(broker(1), *topics, *of_topics, *of_cluster).connection
+    assert connection.execute(documented("Which topics keep their records")).fetchall() == found
+
+
+def test_brokers_without_a_rack_are_in_one_rack_together() -> None:
+    connection = metadata(
+        *(broker(broker_id, rack=rack) for broker_id, rack in ((1, None), (2, None), (3, "east"))),
+        topic("none", 1),
+        topic("mixed", 2),
+        partition(1, 0, (1, 2)),
+        partition(2, 0, (1, 3)),
+    ).connection
+    for sql in (documented("Which partitions have all their replicas in one rack?"), PAGE_QUERIES["min(rack)"]):
+        assert connection.execute(sql).fetchall() == [("none", 0, None)]
 
 
 def test_it_reads_within_the_transaction_that_is_open(reader: sqlite3.Connection, store: MetadataStore) -> None:
