@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
 from kraftlog.cli.output import note, print_fields, print_json, print_json_line, print_renderable
 
 if TYPE_CHECKING:
     from analytics.export import ExportSummary
+    from kraftpb.v1 import log_pb2
     from raft.core.types import Endpoint
 
 
 OFFSET_MAX: Final = 2**63 - 1
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 WAITING_NOTE_SECONDS: Final = 5.0
 """After so long without a leader or a record, `watch` says on standard error what it waits for."""
 
@@ -30,7 +33,14 @@ def add_to(app: typer.Typer) -> None:
 
 def watch(
     bootstrap_server: BootstrapServer,
-    start: Annotated[int, typer.Option("--from", min=0, max=OFFSET_MAX, help="The first offset.")] = 0,
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|OFFSET",
+            help="Where to begin: where the log starts, with what comes from now on, or with that offset.",
+        ),
+    ] = EARLIEST,
     until: Annotated[
         int | None,
         typer.Option("--until", min=0, max=OFFSET_MAX, help="Stop before this offset; without it: go on until Ctrl-C."),
@@ -41,28 +51,78 @@ def watch(
 
     Goes on as more are committed, from another node if the one that it follows goes away.
     """
-    run_async(_watch(endpoints(bootstrap_server), start, until, limit))
+    wanted = usage(_parse_begin, begin, "--from")
+    if isinstance(wanted, int):
+        _check_until(until, wanted)
+    run_async(_watch(endpoints(bootstrap_server), wanted, until, limit))
 
 
-async def _watch(addresses: tuple[Endpoint, ...], start: int, until: int | None, limit: int | None) -> None:
+def _parse_begin(text: str) -> int | str:
+    """An offset, or one of the words for one. Raises ValueError."""
+    if text in (EARLIEST, LATEST):
+        return text
+    if not text.isascii() or not text.isdigit() or int(text) > OFFSET_MAX:
+        raise ValueError(f"{text!r} is no place to begin; write {EARLIEST}, {LATEST} or an offset up to {OFFSET_MAX}")
+    return int(text)
+
+
+def _check_until(until: int | None, start: int) -> None:
+    if until is not None and until < start:
+        raise typer.BadParameter(
+            f"{until} is below {start}, where --from begins; give a higher one", param_hint="--until"
+        )
+
+
+async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int | None, limit: int | None) -> None:
+    from kraftlog.connection import describe_any
+    from raft.core.errors import ErrorCode, ProtocolError
+
     waiting = asyncio.get_running_loop().call_later(
         WAITING_NOTE_SECONDS, note, "waiting for a leader: nothing is known to be committed without one"
     )
     try:
-        await _print_records(addresses, start, until, limit, waiting)
+        node = await describe_any(addresses)  # nobody there is an error at first, later it is waited out
+        start = await _start_offset(addresses, node, begin)
+        _check_until(until, start)
+        await _print_records(addresses, node.cluster_id, start, until, limit, waiting)
+    except ProtocolError as error:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            hint = f"--from {EARLIEST} begins where it starts now"
+            raise ProtocolError(error.code, f"{error.args[0]}; {hint}") from None
+        raise
     finally:
         waiting.cancel()
 
 
+async def _start_offset(addresses: tuple[Endpoint, ...], node: log_pb2.DescribeNodeResponse, begin: int | str) -> int:
+    """The offset to begin with; says on standard error if the log has still to come that far."""
+    if begin == EARLIEST:
+        return int(node.log_start_offset)
+    if isinstance(begin, int) and begin <= node.high_watermark:
+        return begin
+    from kraftlog.clients import committed_end_offset
+
+    # Only the leader knows how far the log is committed; who follows it hears of that a little later.
+    end_offset = max(int(node.high_watermark), await committed_end_offset(addresses))
+    if not isinstance(begin, int):
+        return max(0, end_offset)
+    if begin > end_offset:
+        note(f"offset {begin} is beyond the end of what is committed, {end_offset}: waiting until the log comes so far")
+    return begin
+
+
 async def _print_records(
-    addresses: tuple[Endpoint, ...], start: int, until: int | None, limit: int | None, waiting: asyncio.TimerHandle
+    addresses: tuple[Endpoint, ...],
+    cluster_id: str,
+    start: int,
+    until: int | None,
+    limit: int | None,
+    waiting: asyncio.TimerHandle,
 ) -> None:
-    from kraftlog.connection import describe_any
     from kraftlog.record_json import committed_records
     from raft import observe
     from raft.core.types import NO_LEADER, Offset
 
-    cluster_id = (await describe_any(addresses)).cluster_id  # nobody there is an error at first, later it is waited out
     end_offset = None if until is None else Offset(until)
     printed = 0
     async for watched in observe.watch(

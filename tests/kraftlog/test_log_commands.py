@@ -13,7 +13,7 @@ import pytest
 from kraftlog.cli.log import _watch
 from kraftpb.v1 import common_pb2, log_pb2
 from raft.core.errors import ErrorCode
-from raft.core.types import NO_LEADER
+from raft.core.types import NO_LEADER, Endpoint
 from tests.analytics.logs import LogServicer, serving, small_log
 from tests.kraftlog.commands import Finished, Run, kraftlog
 
@@ -28,7 +28,61 @@ async def ask(servicer: LogServicer, *arguments: object) -> Finished:
 
 async def test_watching_from_an_offset_that_is_gone_is_one_line() -> None:
     said = await ask(LogServicer(small_log().from_offset(8)), "watch", "--from", 3)
-    assert said.is_error(ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert said.is_error(ErrorCode.OFFSET_OUT_OF_RANGE, "--from earliest")
+
+
+async def test_watching_begins_where_the_log_starts() -> None:
+    log = small_log().from_offset(8)
+    for earliest in ((), ("--from", "earliest")):
+        said = await ask(LogServicer(log), "watch", *earliest, "--until", log.end_offset)
+        assert [json.loads(line)["offset"] for line in said.lines()] == list(range(8, log.end_offset))
+
+
+class FollowingServicer(LogServicer):
+    """A node that leads, and has a record for whoever waits at the end of the log."""
+
+    address: Endpoint | None = None
+
+    async def DescribeNode(self, request, context):
+        node = await super().DescribeNode(request, context)
+        leader = common_pb2.Endpoint(host=self.address.host, port=self.address.port)
+        node.replica_key.node_id = 1
+        node.current_leader.CopyFrom(common_pb2.CurrentLeader(leader_id=1, leader_epoch=3, leader_endpoint=leader))
+        return node
+
+    async def Watch(self, request, context):
+        while self.log.end_offset <= request.start_offset:
+            self.log.append_bytes(b"")
+        request.end_offset = self.log.end_offset
+        await super().Watch(request, context)
+
+
+async def follow(servicer: FollowingServicer, *arguments: object) -> Finished:
+    async with serving(servicer) as servicer.address:
+        return await asyncio.to_thread(kraftlog, "watch", *arguments, "--bootstrap-server", servicer.address)
+
+
+async def test_watching_from_the_latest_record_on_shows_none_that_was_there() -> None:
+    log = small_log()
+    end_offset = log.end_offset
+    said = await follow(FollowingServicer(log), "--from", "latest", "--limit", 1)
+    assert [json.loads(line)["offset"] for line in said.lines()] == [end_offset]
+
+
+async def test_who_waits_for_an_offset_beyond_the_end_is_told_so() -> None:
+    log = small_log()
+    end_offset = log.end_offset
+    at_the_end = await follow(FollowingServicer(log), "--from", end_offset, "--limit", 1)
+    assert [json.loads(line)["offset"] for line in at_the_end.lines()] == [end_offset]
+    beyond = await follow(FollowingServicer(small_log()), "--from", end_offset + 2, "--limit", 1)
+    assert beyond.errors.startswith(f"offset {end_offset + 2} is beyond the end of what is committed, {end_offset}: ")
+    assert [json.loads(line)["offset"] for line in beyond.output.splitlines()] == [end_offset + 2]
+
+
+async def test_an_end_below_the_start_is_a_misuse() -> None:
+    said = await ask(LogServicer(small_log().from_offset(8)), "watch", "--until", 7)
+    assert (said.code, said.output) == (2, "")
+    assert "7 is below 8" in said.errors
 
 
 async def test_exporting_another_cluster_into_the_same_directory_is_one_line(tmp_path: Path) -> None:
