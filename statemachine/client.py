@@ -49,7 +49,7 @@ from statemachine.features import SUPPORTED
 from statemachine.ids import id_to_bytes
 from statemachine.leader_finder import LeaderFinder
 from statemachine.limits import NOTHING_WRITTEN
-from statemachine.node_reader import NodeReader, Request, Response, Select, query
+from statemachine.node_reader import NodeReader, NotApplied, Request, Response, Select, query
 from statemachine.operation_stream import NotSent, OperationStream, OutcomeUnknown
 from statemachine.retries import retrying
 
@@ -382,6 +382,7 @@ async def _wait_at(reader: NodeReader, end_offset: int, timeout_ms: int) -> int:
     """Ask for something small that must be that new, again for as long as it takes: a single read waits seconds."""
     now = asyncio.get_running_loop().time
     deadline = now() + timeout_ms / 1000
+    late: NotApplied | None = None
     while True:
         request = admin_pb2.DescribeFeaturesRequest(
             consistency=admin_pb2.ReadConsistency(min_applied_end_offset=max(0, end_offset))
@@ -389,9 +390,19 @@ async def _wait_at(reader: NodeReader, end_offset: int, timeout_ms: int) -> int:
         remaining_ms = max(1, int((deadline - now()) * 1000))
         try:
             return (await reader.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)).applied_end_offset
-        except ProtocolError as error:
-            if error.code is not ErrorCode.REQUEST_TIMED_OUT or now() >= deadline:
+        except NotApplied as error:
+            late = error
+            if now() < deadline:
+                continue
+        except NotSent:
+            if late is None:
                 raise
+        # The node's own words, or that it did not answer, would be about the last read, which had hardly any time left.
+        raise ProtocolError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
+            " wait longer or ask another node",
+        )
 
 
 def _retrieve(search: asyncio.Task[OperationStream]) -> None:

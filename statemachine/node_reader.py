@@ -76,6 +76,14 @@ def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.Quer
     return ask
 
 
+class NotApplied(ProtocolError):
+    """The node that answered has not applied in time what a read must see."""
+
+    def __init__(self, message: str, applied_end_offset: int) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+        self.applied_end_offset = applied_end_offset
+
+
 class NodeReader:
     """Connections to the nodes, and whose turn it is."""
 
@@ -87,8 +95,8 @@ class NodeReader:
     async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
         """The answer to `request`.
 
-        Raises ProtocolError: the node's own; BROKER_NOT_AVAILABLE if nobody answers; REQUEST_TIMED_OUT if a query takes
-        too long.
+        Raises ProtocolError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers;
+        REQUEST_TIMED_OUT if a query takes too long.
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
@@ -150,6 +158,8 @@ def _checked(response: Response) -> Response:
     code = codec.error_from_proto(response.error_code)
     if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
         raise NotSent(code, response.error_message)
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        raise NotApplied(response.error_message, response.applied_end_offset)
     if code is not ErrorCode.NONE:
         raise ProtocolError(code, response.error_message)
     return response
