@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument, run_async
 from kraftlog.cli.output import print_rows
@@ -20,9 +22,24 @@ TIMEOUT_SECONDS: Final = 60.0
 """Of a query on a file: nobody else waits for it."""
 
 
+_BEGINS_WITH_COMMENT: Final = re.compile(r"--[^=\s]*\s")
+"""No option has white space in its name."""
+
+
+class _SqlCommand(TyperCommand):
+    """Takes a statement that begins with a comment for what it is: for the parser it begins as an option does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        statement = next(filter(_BEGINS_WITH_COMMENT.match, args), None)
+        if statement is not None and "--" not in args:
+            args.remove(statement)
+            args += ["--", statement]
+        return super().parse_args(ctx, args)
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sql")(sql)
+    app.command("sql", cls=_SqlCommand)(sql)
 
 
 def sql(
@@ -46,7 +63,10 @@ def sql(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Ask the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed."""
+    """Ask the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed.
+
+    What follows -- is the statement, whatever it begins with.
+    """
     if snapshot is not None and directory is not None:
         raise typer.BadParameter("name a snapshot or a directory, not both")
     if snapshot is not None:

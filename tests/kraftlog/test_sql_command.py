@@ -1,4 +1,4 @@
-"""`kraftlog sql`: how long it waits for a node."""
+"""`kraftlog sql`: what it takes for a statement, and how long it waits for a node."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from kraftlog import admin
+from raft.core.errors import ErrorCode
 from statemachine.client import AdminClient
 from statemachine.node_reader import QUERY_SECONDS_MAX
 from statemachine.sql import NODE_TIMEOUT_SECONDS
+from statemachine.store import MetadataStore
+from tests.kraftlog.commands import Run
 from tests.statemachine.admin_nodes import admin_cluster
+from tests.statemachine.builders import CLUSTER_ID
 
 
 async def test_a_query_is_waited_for_longer_than_a_node_lets_it_run(
@@ -28,3 +32,28 @@ async def test_a_query_is_waited_for_longer_than_a_node_lets_it_run(
     async with admin_cluster(tmp_path) as cluster:
         assert (await admin.query((cluster.endpoints[1],), "SELECT 1 AS one")) == (("one",), ((1,),))
     assert timeouts_ms[0] / 1_000 > QUERY_SECONDS_MAX > NODE_TIMEOUT_SECONDS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-- which\nSELECT 1 AS one", "--output", "json"],
+        ["--output", "json", "--which\nSELECT 1 AS one"],
+        ["--output", "json", "--", "-- which\nSELECT 1 AS one"],
+        ["--output=json", "--", "--which=all\nSELECT 1 AS one"],
+    ],
+)
+def test_a_statement_may_begin_with_a_comment(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID).close()
+    assert run("sql", "--directory", tmp_path, *arguments).json() == [{"one": 1}]
+
+
+def test_an_option_that_is_none_is_still_told(run: Run, tmp_path: Path) -> None:
+    said = run("sql", "--directory", tmp_path, "--outputs", "json", "SELECT 1")
+    assert said.code == 2
+    assert "--outputs" in said.errors
+
+
+def test_a_comment_alone_is_no_statement(run: Run, tmp_path: Path) -> None:
+    MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID).close()
+    assert run("sql", "--directory", tmp_path, "-- which").is_error(ErrorCode.INVALID_REQUEST, "is no statement")
