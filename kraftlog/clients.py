@@ -1,16 +1,17 @@
 """How a command comes to an admin client, and from which offset on it reads.
 
 Reads are answered by any node, from what it has applied; to see what was acknowledged to anybody before, they name the
-leader's high watermark. Without a leader they are answered all the same, from what the node has.
+leader's high watermark. Without a leader they are answered all the same, from what the node has, and that is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from kraftlog.connection import describe_any, describe_node
+from kraftlog.notices import notice
 from raft.core.errors import ProtocolError
 from raft.core.types import Endpoint, Offset
 from raft.rpc import codec
@@ -21,6 +22,11 @@ TIMEOUT_MS: Final = 10_000
 
 QUERY_TIMEOUT_MS: Final = 20_000
 """The same for an SQL statement of the user's own: more than a node is given for one, so that its words arrive."""
+
+UNCONFIRMED: Final = (
+    "no leader has confirmed what is shown: it is what the node that answers has, and may be old;"
+    " see whether a majority of the voters runs"
+)
 
 
 @asynccontextmanager
@@ -35,12 +41,18 @@ async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIME
 
 
 async def committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
-    """The leader's high watermark, 0 if there is no leader to ask. Raises ProtocolError if nobody answers."""
+    """The leader's high watermark, 0 if there is no leader to ask, which is told as a notice.
+
+    Raises ProtocolError if nobody answers.
+    """
     node = await describe_any(endpoints)
     _, leader = codec.leader_from_proto(node.current_leader)
-    if leader is None:
-        return Offset(0)
-    try:
-        return Offset(max(0, (await describe_node(leader)).high_watermark))
-    except ProtocolError:
-        return Offset(0)
+    end_offset, is_confirmed = Offset(0), False
+    if leader is not None:
+        with suppress(ProtocolError):
+            node = await describe_node(leader)
+            end_offset = Offset(max(0, node.high_watermark))
+            is_confirmed = node.current_leader.leader_id == node.replica_key.node_id  # else it did lead
+    if not is_confirmed:
+        notice(UNCONFIRMED)
+    return end_offset

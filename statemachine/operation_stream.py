@@ -75,10 +75,14 @@ class OperationStream:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await call.wait_for_connection()
-        except (grpc.aio.AioRpcError, TimeoutError) as error:
+        except (grpc.aio.AioRpcError, TimeoutError):
             call.cancel()
             await channel.close()
-            raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"no connection to {endpoint}: {_reason(error)}") from None
+            raise NotSent(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"the leader was at {endpoint}, where nobody answers; for another a majority of the voters must run:"
+                " start those that do not",
+            ) from None
         except BaseException:
             call.cancel()
             await channel.close()
@@ -207,7 +211,7 @@ class OperationStream:
                         answer.set_result(result)
             reason = "the node ended it"
         except grpc.aio.AioRpcError as error:
-            reason = _reason(error)
+            reason = error.details() or error.code().name
         finally:
             self._sending.cancel()
             self._call.cancel()
@@ -223,9 +227,3 @@ class OperationStream:
                 f"sent to {self.endpoint}, but {reason}; it may or may not be carried out: look before trying again",
             )
         return NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"not sent to {self.endpoint}: {reason}")
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return error.details() or error.code().name
-    return f"nobody answered in {CONNECT_TIMEOUT_SECONDS:g} s"

@@ -42,8 +42,9 @@ from kraftlog.cli import (
 )
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
-from kraftlog.cli.output import complain
+from kraftlog.cli.output import complain, note
 from kraftlog.logs import configure_logging
+from kraftlog.notices import notices_to
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
@@ -112,7 +113,7 @@ def _command(arguments: Sequence[str]) -> int:
         if not _is_utf8(argument):
             raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
     try:
-        with one_event_loop():
+        with notices_to(note), one_event_loop():
             result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:
         sys.stdout.flush()  # what was done comes before the error that says what was not

@@ -45,6 +45,8 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self.messages = 0
         self.leader: Endpoint | None = None
         self.leader_epoch = 1
+        self.node_id = 0
+        """Its own id; a leader that it names has 1."""
         self.endpoint = Endpoint("", 0)
         self.hold: asyncio.Event | None = None
         """Before the first answer of each message, wait for this."""
@@ -89,7 +91,9 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
                 leader_epoch=self.leader_epoch,
                 leader_endpoint=common_pb2.Endpoint(host=self.leader.host, port=self.leader.port),
             )
-        return log_pb2.DescribeNodeResponse(current_leader=current)
+        return log_pb2.DescribeNodeResponse(
+            replica_key=common_pb2.ReplicaKey(node_id=self.node_id), current_leader=current
+        )
 
 
 @contextlib.asynccontextmanager

@@ -165,6 +165,10 @@ async def test_without_retry_a_leader_that_cannot_be_reached_is_certainly_not_se
             with pytest.raises(NotSent) as failure:
                 await client.execute(create("a"), retry=False)
     assert failure.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert failure.value.args[0] == (
+        f"the leader was at {nodes[0].leader}, where nobody answers; for another a majority of the voters must run:"
+        " start those that do not"
+    )
 
 
 async def test_an_answer_that_never_comes_is_an_unknown_outcome(nodes: Sequence[ScriptedNode]) -> None:
