@@ -305,14 +305,10 @@ class AdminClient:
         """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
 
         That is the node `at`, or whichever answers this client's reads; these are at least that new from then on. The
-        offset is an answered operation's `end_offset`, or another client's `last_end_offset`. Raises ValueError for -1,
-        which says of an operation that nothing was written, and anything below; ProtocolError: REQUEST_TIMED_OUT if the
-        node has not come so far in time, BROKER_NOT_AVAILABLE if it does not answer.
+        offset is an answered operation's `end_offset` (-1, nothing was written, is no wait), or another client's
+        `last_end_offset`. Raises ProtocolError: REQUEST_TIMED_OUT if the node has not come so far in time,
+        BROKER_NOT_AVAILABLE if it does not answer.
         """
-        if end_offset < 0:
-            raise ValueError(
-                f"end_offset is {end_offset}; it must not be below 0: where nothing was written is nothing to wait for"
-            )
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         reader = self._reader if at is None else NodeReader([at])
         try:
@@ -389,7 +385,7 @@ async def _wait_at(reader: NodeReader, end_offset: int, timeout_ms: int) -> int:
     late: NotApplied | None = None
     while True:
         request = admin_pb2.DescribeFeaturesRequest(
-            consistency=admin_pb2.ReadConsistency(min_applied_end_offset=end_offset)
+            consistency=admin_pb2.ReadConsistency(min_applied_end_offset=max(0, end_offset))
         )
         remaining_ms = max(1, int((deadline - now()) * 1000))
         try:
