@@ -79,8 +79,8 @@ def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.Quer
 class NotApplied(ProtocolError):
     """The node that answered has not applied in time what a read must see."""
 
-    def __init__(self, message: str, applied_end_offset: int) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+    def __init__(self, code: ErrorCode, message: str, applied_end_offset: int = 0) -> None:
+        super().__init__(code, message)
         self.applied_end_offset = applied_end_offset
 
 
@@ -159,7 +159,7 @@ def _checked(response: Response) -> Response:
     if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
         raise NotSent(code, response.error_message)
     if code is ErrorCode.REQUEST_TIMED_OUT:
-        raise NotApplied(response.error_message, response.applied_end_offset)
+        raise NotApplied(code, response.error_message, response.applied_end_offset)
     if code is not ErrorCode.NONE:
         raise ProtocolError(code, response.error_message)
     return response
