@@ -17,6 +17,7 @@ from snapshot.store import SnapshotStore
 from statemachine.snapshotting import take_snapshot
 from statemachine.store import MetadataStore
 from tests.analytics.logs import small_log
+from tests.snapshot.builders import overwrite
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 SMALL_SEGMENTS = LogConfig(segment_bytes=1200, preallocate_bytes=512, reserve_bytes=256)
@@ -73,4 +74,4 @@ def flip(path: Path, position: int) -> None:
     """Flip all bits of one byte of a file; from the end if `position` is negative."""
     data = bytearray(path.read_bytes())
     data[position] ^= 0xFF
-    path.write_bytes(data)
+    overwrite(path, data)

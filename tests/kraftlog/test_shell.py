@@ -132,7 +132,7 @@ def test_a_damaged_snapshot_is_refused(run: Run, snapshot: FilePath, position: i
 
 
 def test_half_a_snapshot_is_refused(run: Run, snapshot: FilePath) -> None:
-    snapshot.write_bytes(snapshot.read_bytes()[:-60])
+    overwrite(snapshot, snapshot.read_bytes()[:-60])
     assert run("shell", "--snapshot", snapshot, "ls").is_error(ErrorCode.KAFKA_STORAGE_ERROR, str(snapshot))
 
 
@@ -274,6 +274,7 @@ ON_A_TERMINAL = """
 import os, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # makes it the controlling one, for Ctrl-C
 from kraftlog.cli.main import main
+from tests.snapshot.builders import overwrite
 sys.exit(main(sys.argv[1:]))
 """
 

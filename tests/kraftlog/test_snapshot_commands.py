@@ -20,7 +20,7 @@ from raft.core.types import Endpoint
 from snapshot.names import snapshot_name
 from tests.kraftlog.commands import Finished, Run, command, environment, running_brokers
 from tests.kraftlog.node_directories import contents, flip
-from tests.snapshot.builders import an_id
+from tests.snapshot.builders import an_id, overwrite
 
 NOWHERE = Endpoint("127.0.0.1", 1)
 COLUMNS = ["EndOffset", "Epoch", "SizeBytes", "LastContainedLogTimestamp", "Path"]
@@ -183,7 +183,7 @@ def test_what_the_node_finds_damaged_is_not_copied(ask: Run, tmp_path: Path) -> 
     try:
         said = ask("snapshot", "save", "--to", tmp_path)
     finally:
-        path.write_bytes(sound)
+        overwrite(path, sound)
     assert said.is_error(ErrorCode.CORRUPT_MESSAGE, "is damaged", path.name)
     assert list(tmp_path.iterdir()) == []
 

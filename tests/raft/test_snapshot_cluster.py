@@ -28,6 +28,7 @@ from tests.raft.snapshot_nodes import (
     snapshot_cluster,
     take_snapshot,
 )
+from tests.snapshot.builders import overwrite
 from tests.statemachine.waiting import turns, until
 
 
@@ -446,7 +447,7 @@ async def test_a_damaged_snapshot_on_the_leader_is_deleted_told_of_and_the_one_b
             path = max(directory.iterdir())
             data = bytearray(path.read_bytes())
             data[-5] ^= 0xFF
-            path.write_bytes(data)
+            overwrite(path, data)
         told: list[int] = []
         _on_damage(cluster, lambda node_id: told.append(node_id))
         await cluster.up(4)

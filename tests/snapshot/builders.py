@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,12 @@ def an_id(offset: int = 500, epoch: int = 3) -> OffsetAndEpoch:
 def open_store(files: FileSystem, token: str = "c0ffee") -> SnapshotStore:
     """The store that the tests use."""
     return SnapshotStore(files, DIRECTORY, token=lambda: token)
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Change a file as a bad disk does: whatever its rights, and a snapshot's are to read only."""
+    path.chmod(0o600)
+    path.write_bytes(data)
 
 
 def write_snapshot(

@@ -29,6 +29,7 @@ from statemachine.snapshot_service import CHUNK_BYTES, READS_MAX, SnapshotServic
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
 from tests.raft.nodes import free_port
+from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import CLUSTER_ID, batch, no_op
 from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.test_machine import deliver, running
@@ -70,7 +71,7 @@ class Served:
     def damage(self, point: OffsetAndEpoch, position: int) -> None:
         data = bytearray(self.path(point).read_bytes())
         data[position] ^= 1
-        self.path(point).write_bytes(data)
+        overwrite(self.path(point), data)
 
     def read(self, point: OffsetAndEpoch | None) -> Read:
         request = snapshot_pb2.ReadSnapshotRequest()

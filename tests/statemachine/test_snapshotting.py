@@ -17,6 +17,7 @@ from statemachine import snapshotting
 from statemachine.image import write_image
 from statemachine.snapshotting import decode_taken, encode_taken, take_snapshot
 from statemachine.store import MetadataStore
+from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import CLUSTER_ID, batch, no_op, topic
 from tests.statemachine.snapshots import content, filled, load
 
@@ -72,7 +73,7 @@ def test_one_that_is_there_is_not_taken_again(store: MetadataStore, snapshots: S
 def test_one_that_is_damaged_is_taken_again(store: MetadataStore, snapshots: SnapshotStore) -> None:
     first = take_snapshot(store.path, snapshots)
     whole = Path(first.path).read_bytes()
-    Path(first.path).write_bytes(whole[:-1])
+    overwrite(Path(first.path), whole[:-1])
     assert take_snapshot(store.path, snapshots) == first
     assert Path(first.path).read_bytes() == whole
 

@@ -14,7 +14,7 @@ from snapshot.names import snapshot_name
 from tests.kraftlog.commands import Finished, Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents, flip
 from tests.kraftlog.restore.builders import FILES, NEW_ID, names_below, read, write_snapshot
-from tests.snapshot.builders import an_id
+from tests.snapshot.builders import an_id, overwrite
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def test_a_file_that_is_no_whole_snapshot_is_refused(refused, snapshot: Path, tm
         (data + b"more", "is damaged: 4 bytes follow its footer"),
         (b"[node]\nid = 1\n" * 20, "is damaged"),
     ):
-        snapshot.write_bytes(damaged)
+        overwrite(snapshot, damaged)
         refused(ErrorCode.KAFKA_STORAGE_ERROR, str(snapshot), words, "restore from another copy")
     for position in range(0, len(data), 101):
-        snapshot.write_bytes(data)
+        overwrite(snapshot, data)
         flip(snapshot, position)
         refused(ErrorCode.KAFKA_STORAGE_ERROR, str(snapshot), "is damaged")
 
