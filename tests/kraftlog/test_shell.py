@@ -28,6 +28,7 @@ from tests.kraftlog.commands import Run, environment
 from tests.kraftlog.node_directories import contents, flip
 from tests.kraftlog.shell_sessions import Session, Type, enter, node, session, snapshot
 from tests.kraftlog.test_metadata_tree import add_topic
+from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import CLUSTER_ID, an_id
 
 __all__ = ["enter", "node", "session", "snapshot"]
@@ -274,7 +275,6 @@ ON_A_TERMINAL = """
 import os, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # makes it the controlling one, for Ctrl-C
 from kraftlog.cli.main import main
-from tests.snapshot.builders import overwrite
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -31,6 +31,7 @@ from statemachine.image import BATCH_BYTES_SOFT_MAX, RECORDS_PER_BATCH_MAX, load
 from statemachine.schema import create_in
 from statemachine.store import MetadataStore
 from statemachine.tables import MetadataTables
+from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import (
     BROKER,
     CLUSTER_ID,
@@ -260,7 +261,7 @@ def test_a_snapshot_that_is_damaged_at_its_end_changes_nothing(tmp_path: Path) -
     with closing(filled(tmp_path / "other.db")) as store:
         point = snapshot_of(store, snapshots)
     path = Path(snapshots.path_of(point))
-    path.write_bytes(path.read_bytes()[:-1])
+    overwrite(path, path.read_bytes()[:-1])
     with closing(empty(tmp_path / "metadata.db")) as store:
         with snapshots.open(point) as reader, pytest.raises(CorruptSnapshot, match="damaged"):
             store.load(reader)

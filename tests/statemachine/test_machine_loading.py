@@ -23,6 +23,7 @@ from statemachine.machine import MetadataMachine
 from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
+from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, topic
 from tests.statemachine.memory_log import MemoryLog
 from tests.statemachine.snapshots import RUNS, content, filled, posix_snapshots, snapshot_of
@@ -386,7 +387,7 @@ async def test_a_damaged_snapshot_is_raised_and_leaves_everything_as_it_was(
 ) -> None:
     (snapshot_id,) = snapshots.ids()
     path = Path(snapshots.path_of(snapshot_id))
-    path.write_bytes(path.read_bytes()[:-1])
+    overwrite(path, path.read_bytes()[:-1])
     async with running(store) as machine:
         await deliver(machine, LOG[0])
         told = Told(store)

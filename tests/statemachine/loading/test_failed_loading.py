@@ -18,6 +18,7 @@ from snapshot.store import SnapshotStore
 from statemachine import store as store_module
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
+from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import CLUSTER_ID, batch, config
 from tests.statemachine.loading.builders import LOG, names, newest
 from tests.statemachine.snapshots import content, filled, load, snapshot_of
@@ -28,7 +29,7 @@ def test_a_damaged_snapshot_leaves_the_store_as_it_was(whole: SnapshotStore, old
     path = Path(whole.path_of(whole.ids()[0]))
     data = bytearray(path.read_bytes())
     data[len(data) // 2 if part == "middle" else -1] ^= 1
-    path.write_bytes(data)
+    overwrite(path, data)
     with closing(filled(old, LOG[:1])) as store, newest(whole) as reader:
         before = content(store.reader), names(old)
         with pytest.raises(CorruptSnapshot):
