@@ -7,10 +7,11 @@ import pytest
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.errors import ErrorCode
+from statemachine import config_updates
 from statemachine.pages import PAGE_PARTITIONS
 from tests.statemachine.builders import BROKER, alter, alteration, assigned, create, delete
 from tests.statemachine.conftest import Bench, errors
-from tests.statemachine.lives import appended_records, brokers, fence, pages_held, partitions, quiet, with_topic
+from tests.statemachine.lives import appended_records, beat, brokers, fence, pages_held, partitions, quiet, with_topic
 from tests.statemachine.waiting import until
 
 MIN_ISR = "min.insync.replicas"
@@ -137,3 +138,37 @@ async def test_validate_only_forgets_nobody(bench: Bench) -> None:
     operation.alter_configs.validate_only = True
     await bench.done(operation)
     assert len(eligible(bench)) == MANY
+
+
+async def test_ct12_what_is_forgotten_and_the_configs_may_be_too_many_for_one_batch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_eligible(bench, 3)
+    monkeypatch.setattr(config_updates, "RECORDS_PER_BATCH_MAX", 3)
+    since = bench.log.next_append_offset
+    await bench.done(alter(alteration("", MIN_ISR, "1", BROKER)))
+    assert [batch.record_count for batch in bench.log.batches if batch.base_offset >= since] == [3, 1]
+    assert eligible(bench) == []
+
+
+async def test_ct56_a_value_that_was_raised_before_the_turn_of_the_pages_is_lowered_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it came only the topic's value was to be lower, in the end the default is as well."""
+    await with_eligible(bench, 3)
+    await bench.done(beat(bench, 1))
+    await bench.done(create(assigned("other", {0: [2, 1]})))
+    await bench.done(fence(1))
+    await quiet(bench)
+    assert len(eligible(bench)) == 4
+    await bench.done(alter(alteration("clicks", MIN_ISR, "2")))
+    both = alter(alteration("clicks", MIN_ISR, "1"), alteration("", MIN_ISR, "2", BROKER))
+    with pages_held(monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(config_updates, "PAGE_PARTITIONS", 1)  # so that it is not done at once
+            results = await bench.submit(both)
+        await bench.submit(alter(alteration("", MIN_ISR, "3", BROKER)))
+    await until(lambda: bool(results))
+    await quiet(bench)
+    assert errors(results[0]) == []
+    assert eligible(bench) == []

@@ -22,6 +22,7 @@ from statemachine.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX
 from statemachine.operations.topics import create_topics, delete_topics
 from statemachine.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
 from statemachine.remote_log_states import PartitionDeleteState
+from statemachine.state import MetadataState
 from tests.statemachine.builders import an_id, broker, config, creatable, partition, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -139,6 +140,16 @@ def test_ct20_each_topic_is_charged_for_its_partitions_and_refused_while_there_i
     ]
     assert "again in 2000 ms" in response.topics[2].error_message
     assert [record.remove_topic.topic_id for record in records] == [an_id(1)]
+
+
+def test_ct20_the_partitions_of_what_is_refused_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be many, and a client in debt has all the time to ask again."""
+    bucket = MutationQuota("busy", MutationLimit(1, 1))
+    bucket.charge(1_000, 5)
+    state = clicks()
+    monkeypatch.setattr(MetadataState, "partitions", None)
+    records, response = delete(state, "clicks", charge=Charge(bucket, 1_000))
+    assert (records, response.topics[0].error_code) == ([], ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 # --- remote data ------------------------------------------------------------------------------------------------------
