@@ -79,6 +79,8 @@ def _lowered_by(state: MetadataState, records: Iterable[MetadataRecord]) -> _Low
         for record in records
         if record.config.name == MIN_ISR
     }
+    if not values:
+        return _Lowered()
     default = int(state.configs(ResourceType.BROKER, CLUSTER_DEFAULT).get(MIN_ISR, MIN_ISR_DEFAULT))
     new_default = int(values.get((ResourceType.BROKER, CLUSTER_DEFAULT), str(default)) or MIN_ISR_DEFAULT)
     topic_ids = set()

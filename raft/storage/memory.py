@@ -213,25 +213,29 @@ class MemoryFileSystem:
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         """Open a file; with `create` it must not exist, without it must."""
-        directory, name = self._locate(path)
         if create:
-            self._begin("create", path)
-            if name in directory.current or path in self._directories:
-                raise StorageError(f"cannot create {path}: it exists")
-            directory.change({name: _Content()})
-        elif name not in directory.current:
-            raise StorageError(f"cannot open {path}: there is no such file")
-        content = directory.current[name]
+            self._create(path)
+        content = self._content_of(path)
         if content.is_read_only:
             raise StorageError(f"cannot open {path}: it is read-only")
         return MemoryFile(self, path, content, self._life)
 
     def open_to_read(self, path: str) -> MemoryFile:
         """Open a file for reading."""
+        return MemoryFile(self, path, self._content_of(path), self._life, is_writable=False)
+
+    def _create(self, path: str) -> None:
+        directory, name = self._locate(path)
+        self._begin("create", path)
+        if name in directory.current or path in self._directories:
+            raise StorageError(f"cannot create {path}: it exists")
+        directory.change({name: _Content()})
+
+    def _content_of(self, path: str) -> _Content:
         directory, name = self._locate(path)
         if name not in directory.current:
             raise StorageError(f"cannot open {path}: there is no such file")
-        return MemoryFile(self, path, directory.current[name], self._life, is_writable=False)
+        return directory.current[name]
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
