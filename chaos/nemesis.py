@@ -186,8 +186,10 @@ class PauseOne(Nemesis):
         self._victim: NodeId | None = None
 
     async def start(self, arena: Arena) -> None:
-        """Stop the clock for it."""
-        self._victim = await self.choose(arena)
+        """Stop the clock for it; for another if it was killed meanwhile."""
+        chosen = await self.choose(arena)
+        running = [node_id for node_id in arena.cluster.node_ids if arena.cluster.is_running(node_id)]
+        self._victim = chosen if chosen in running or not running else self.random.choice(running)
         arena.pause(self._victim)
 
     async def stop(self, arena: Arena) -> None:

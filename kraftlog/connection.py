@@ -23,7 +23,8 @@ from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 
 CALL_TIMEOUT_SECONDS: Final = 2.0
-_LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
+LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
+"""Of who asks from outside, and asks a node that is just coming up again soon."""
 
 Response = TypeVar("Response")
 
@@ -34,7 +35,7 @@ _NO_LEADER_YET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_
 @asynccontextmanager
 async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a node, closed after the block. A failed call within it raises ProtocolError."""
-    async with grpc.aio.insecure_channel(str(endpoint), options=_LOCAL_CHANNEL_OPTIONS) as channel:
+    async with grpc.aio.insecure_channel(str(endpoint), options=LOCAL_CHANNEL_OPTIONS) as channel:
         try:
             yield channel
         except grpc.aio.AioRpcError as error:

@@ -24,8 +24,10 @@ CHANNEL_OPTIONS: Final = (
     *_COMMON,
     # By default the wait between attempts grows to two minutes: a restarted peer would stay away.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Whatever its name says, how long one attempt may take, to the peer's greeting. Less fails over a long link, or
+    # where a machine gives its processor to others for a moment; much more, and a peer behind a healed link stays away.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.enable_http_proxy", 0),
 )
 

@@ -156,6 +156,13 @@ async def test_a_paused_node_that_is_killed_is_no_longer_paused(parts: Parts) ->
     assert parts.cluster.signals == [(NodeId(2), signal.SIGSTOP)]
 
 
+async def test_a_pause_strikes_another_node_where_the_chosen_one_was_killed(parts: Parts) -> None:
+    await parts.arena.kill(NodeId(2))  # who leads, as the pretended cluster still says
+    await nemesis.PauseLeader(Random(1)).start(parts.arena)
+    assert parts.arena.counts["pauses"] == 1
+    assert parts.arena.truth.paused < {NodeId(1), NodeId(3), OBSERVER}
+
+
 async def test_a_node_that_ends_by_itself_is_told_of_and_started_again(parts: Parts) -> None:
     watching = asyncio.create_task(parts.arena.watch())
     parts.cluster.running.discard(VOTERS[0])

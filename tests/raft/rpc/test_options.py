@@ -1,0 +1,60 @@
+"""What the channel options promise, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from kraftlog.connection import LOCAL_CHANNEL_OPTIONS
+from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
+
+GREETING_SECONDS: Final = 0.6
+"""How late the first bytes come: over a long link, or where a machine gave its processor to others for a moment."""
+
+
+@pytest.mark.parametrize("options", [CHANNEL_OPTIONS, LOCAL_CHANNEL_OPTIONS], ids=["nodes", "command line"])
+async def test_a_peer_that_is_late_to_greet_is_waited_for(options: tuple[tuple[str, int], ...]) -> None:
+    async with late_server() as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+@asynccontextmanager
+async def late_server() -> AsyncIterator[int]:
+    """A server behind a relay that holds back what the server says first."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+    target = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", target)
+        await asyncio.gather(copy(reader, to_server, 0.0), copy(from_server, writer, GREETING_SECONDS))
+
+    relaying = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield relaying.sockets[0].getsockname()[1]
+    finally:
+        relaying.close()
+        await server.stop(None)
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, late_seconds: float) -> None:
+    try:
+        first = await reader.read(65_536)
+        await asyncio.sleep(late_seconds)
+        writer.write(first)
+        while data := await reader.read(65_536):
+            writer.write(data)
+    except ConnectionError:  # the client has what it wanted
+        pass
+    finally:
+        writer.close()
