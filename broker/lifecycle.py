@@ -5,8 +5,9 @@
 
 Registration is repeated until the controller takes it; a broker whose epoch is no longer the present one, because its
 session was over and somebody else has registered, registers anew. On leaving the context it shuts down controlled: its
-partitions get other leaders before it goes, as far as there are any. With a directory of its own it knows when it
-starts again that it was shut down in good order, and says so (broker.clean_shutdown).
+partitions get other leaders before it goes, as far as there are any. It stays with the cluster that it was let in by
+first. With a directory of its own it knows that cluster when it starts again, and whether it was shut down in good
+order (broker.directory).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Final
 
 import structlog
 
-from broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
+from broker.directory import BrokerDirectory
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.storage.identifiers import random_uuid, uuid_to_text
+from raft.storage.identifiers import random_uuid, uuid_from_text, uuid_to_text
 from raft.storage.posix import PosixFileSystem
 from statemachine.client import AdminClient
 from statemachine.descriptions import BrokerListener
@@ -65,9 +66,10 @@ class BrokerLifecycle:
         """`metadata_offset` tells the end offset of the metadata that the broker has applied; without one, the broker
         has none of its own and goes by the node that answers the client's reads. `log_dirs` are the ids of its log
         directories; without them it has one, which is the same whenever a broker of that id starts: its partitions are
-        assigned to it, and a broker that came back with another one could not lead them. In `data_dir` it leaves how
-        it was shut down; without one each start of it counts as one after a crash. `tell` is told why it has to wait,
-        if it has to for longer than a moment, and when that is over. The client stays the caller's."""
+        assigned to it, and a broker that came back with another one could not lead them. In `data_dir` it keeps whose
+        broker it is and how it was shut down; without one each start of it counts as one after a crash. `tell` is told
+        why it has to wait, if it has to for longer than a moment, and when that is over. The client stays the
+        caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
@@ -78,6 +80,8 @@ class BrokerLifecycle:
         self._data_dir = data_dir
         self._tell = tell or (lambda _: None)
         self._incarnation_id = uuid_to_text(random_uuid())
+        self._directory: BrokerDirectory | None = None
+        self._cluster_id: str | None = None
         self._previous_broker_epoch: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_unfenced = asyncio.Event()
@@ -92,9 +96,14 @@ class BrokerLifecycle:
         """What the last heartbeat was told."""
 
     def start(self) -> None:
-        """Register as a new incarnation, and send heartbeats from now on. Raises StorageError."""
+        """Register as a new incarnation, and send heartbeats from now on.
+
+        Raises StorageError, and DirectoryError if the directory is another broker's or in use.
+        """
         if self._data_dir is not None:
-            self._previous_broker_epoch = take_clean_epoch(PosixFileSystem(), self._data_dir)
+            self._directory = BrokerDirectory.open(PosixFileSystem(), self._data_dir, self.broker_id)
+            self._cluster_id = self._directory.cluster_id
+            self._previous_broker_epoch = self._directory.clean_epoch
         self._incarnation_id = uuid_to_text(random_uuid())
         self.broker_epoch = -1
         self._is_leaving = self._waits_for_another = False
@@ -151,8 +160,8 @@ class BrokerLifecycle:
         await asyncio.gather(self._task, return_exceptions=True)
         # One that has not registered has changed nothing: what it found holds for its next start.
         clean_epoch = self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
-        if self._data_dir is not None and clean_epoch is not None:
-            leave_clean_epoch(PosixFileSystem(), self._data_dir, clean_epoch)
+        if self._directory is not None:
+            self._directory.close(clean_epoch)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
@@ -179,10 +188,15 @@ class BrokerLifecycle:
             await self._pause()
 
     async def _register(self) -> None:
+        if self._cluster_id is None:
+            self._cluster_id = await self._client.cluster_id()
+        if self._directory is not None:
+            self._directory.claim(self._cluster_id, uuid_from_text(self._log_dirs[0]))
         self.broker_epoch = await self._client.register_broker(
             self.broker_id,
             self._listeners,
             rack=self._rack,
+            cluster_id=self._cluster_id,
             incarnation_id=self._incarnation_id,
             log_dirs=self._log_dirs,
             previous_broker_epoch=self._previous_broker_epoch,

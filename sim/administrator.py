@@ -171,7 +171,7 @@ class Administrator:
                     name="eligible.leader.replicas.version",
                     level=random.randrange(2),
                     upgrade_type=random.choice(
-                        [admin_pb2.FeatureUpdate.UPGRADE, admin_pb2.FeatureUpdate.UNSAFE_DOWNGRADE]
+                        [admin_pb2.FeatureUpdate.UPGRADE, admin_pb2.FeatureUpdate.SAFE_DOWNGRADE]
                     ),
                 )
                 return Operation(update_features=admin_pb2.UpdateFeaturesRequest(updates=[update]))

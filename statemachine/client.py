@@ -294,6 +294,11 @@ class AdminClient:
             self._retired.add(self._stream)
             self._stream = None
 
+    async def cluster_id(self) -> str:
+        """The id of the cluster that it talks to. Raises NotSent if its leader is not found."""
+        await self._leader_stream(asyncio.get_running_loop().time() + self._timeout_ms / 1000)
+        return self._finder.cluster_id
+
     # --- reads --------------------------------------------------------------------------------------------------------
 
     @property

@@ -32,11 +32,11 @@ class DescribedFeatures:
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature's level may go."""
+    """Which way a feature's level may go, in Kafka's numbers (KIP-584)."""
 
-    UPGRADE = 0
-    SAFE_DOWNGRADE = 1
-    UNSAFE_DOWNGRADE = 2
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
     """May lose metadata; no controller does it."""
 
 

@@ -40,6 +40,8 @@ class LeaderFinder:
             raise ValueError("no address to start from; give at least one host and port")
         self._bootstrap_count = len(self._endpoints)
         self._hint: Leader | None = None
+        self.cluster_id = ""
+        """The cluster of the node that answered last, empty before any has."""
 
     @property
     def bootstrap(self) -> list[Endpoint]:
@@ -87,6 +89,7 @@ class LeaderFinder:
 
     def _remember(self, node: log_pb2.DescribeNodeResponse) -> None:
         """Know the voters from now on: the addresses given may be of nodes that die."""
+        self.cluster_id = node.cluster_id
         for voter in node.voters:
             try:
                 endpoint = codec.endpoint_from_proto(voter.endpoint)

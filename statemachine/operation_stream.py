@@ -200,7 +200,7 @@ class OperationStream:
         return batch
 
     async def _receive(self) -> None:
-        reason = "it was closed"
+        reason = "the connection was closed"
         try:
             async for message in self._call:
                 self._quiet_since = asyncio.get_running_loop().time()
@@ -209,15 +209,17 @@ class OperationStream:
                     answer = self._pending.get(result.correlation_id)
                     if answer is not None and not answer.done():
                         answer.set_result(result)
-            reason = "the node ended it"
+            reason = "the node ended the connection"
         except grpc.aio.AioRpcError as error:
-            reason = error.details() or error.code().name
+            reason = "the connection broke"
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                reason += f" with {error.code().name}: {error.details()}"
         finally:
             self._sending.cancel()
             self._call.cancel()
             for correlation_id, answer in self._pending.items():
                 if not answer.done():
-                    answer.set_exception(self._no_answer(correlation_id, f"the connection broke: {reason}"))
+                    answer.set_exception(self._no_answer(correlation_id, reason))
             await self._channel.close()
 
     def _no_answer(self, correlation_id: int, reason: str) -> ProtocolError:

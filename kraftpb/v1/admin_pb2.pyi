@@ -1416,14 +1416,18 @@ class FeatureUpdate(_message.Message):
 
     class _UpgradeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[FeatureUpdate._UpgradeType.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
-        UPGRADE: FeatureUpdate._UpgradeType.ValueType  # 0
-        SAFE_DOWNGRADE: FeatureUpdate._UpgradeType.ValueType  # 1
-        UNSAFE_DOWNGRADE: FeatureUpdate._UpgradeType.ValueType  # 2
+        UNKNOWN: FeatureUpdate._UpgradeType.ValueType  # 0
+        UPGRADE: FeatureUpdate._UpgradeType.ValueType  # 1
+        SAFE_DOWNGRADE: FeatureUpdate._UpgradeType.ValueType  # 2
+        UNSAFE_DOWNGRADE: FeatureUpdate._UpgradeType.ValueType  # 3
+        """Not done by any controller."""
 
     class UpgradeType(_UpgradeType, metaclass=_UpgradeTypeEnumTypeWrapper): ...
-    UPGRADE: FeatureUpdate.UpgradeType.ValueType  # 0
-    SAFE_DOWNGRADE: FeatureUpdate.UpgradeType.ValueType  # 1
-    UNSAFE_DOWNGRADE: FeatureUpdate.UpgradeType.ValueType  # 2
+    UNKNOWN: FeatureUpdate.UpgradeType.ValueType  # 0
+    UPGRADE: FeatureUpdate.UpgradeType.ValueType  # 1
+    SAFE_DOWNGRADE: FeatureUpdate.UpgradeType.ValueType  # 2
+    UNSAFE_DOWNGRADE: FeatureUpdate.UpgradeType.ValueType  # 3
+    """Not done by any controller."""
 
     NAME_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int

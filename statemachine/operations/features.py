@@ -130,7 +130,7 @@ def _wrong_direction(update: FeatureUpdate, present_level: int) -> str | None:
         case FeatureUpdate.UNSAFE_DOWNGRADE:
             return f"unsafe downgrades such as {update.name} to {update.level} are disabled; ask for a safe one"
         case unknown:
-            return f"{unknown} is no type of upgrade; use 0 (upgrade) or 1 (safe downgrade)"
+            return f"{unknown} is no type of upgrade; use 1 (upgrade) or 2 (safe downgrade)"
     return None
 
 

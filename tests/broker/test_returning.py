@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 
 from broker.clean_shutdown import FILE_NAME
 from broker.lifecycle import BrokerLifecycle
-from raft.core.errors import ErrorCode
+from raft.core.errors import DirectoryError, ErrorCode, ProtocolError
+from raft.storage.directory import META_NAME
 from statemachine.client import AdminClient, NewTopic
 from statemachine.controller_config import ControllerConfig
 from tests.kraftlog.commands import command, environment, kraftlog
@@ -96,6 +97,52 @@ async def test_one_that_has_not_registered_leaves_what_it_found(tmp_path: Path) 
             assert not (directory / FILE_NAME).exists()
             await waiting.stop()
         assert (directory / FILE_NAME).read_bytes() == content
+
+
+# --- whose directory it is --------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_with_a_directory_stays_with_its_cluster(tmp_path: Path) -> None:
+    directory = tmp_path / "broker"
+    async with a_client(tmp_path / "a") as (_, client), a_life(client, data_dir=directory) as life:
+        await life.unfenced()
+        assert f"cluster.id={await client.cluster_id()}\n" in (directory / META_NAME).read_text()
+    left = (directory / FILE_NAME).read_bytes()
+    async with a_client(tmp_path / "b") as (_, client):
+        life = a_life(client, data_dir=directory)
+        life.start()
+        with pytest.raises(ProtocolError, match=r"this is cluster .* check the address") as refused:
+            await life.unfenced()
+        await life.stop()
+        assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert (await client.list_brokers()).brokers == ()
+    assert (directory / FILE_NAME).read_bytes() == left
+
+
+async def test_a_directory_is_one_brokers_and_one_process_uses_it(tmp_path: Path) -> None:
+    directory = tmp_path / "broker"
+    async with a_client(tmp_path) as (_, client):
+        async with a_life(client, data_dir=directory) as life:
+            await life.unfenced()
+            with pytest.raises(DirectoryError, match="in use by another process"):
+                a_life(client, data_dir=directory).start()
+        with pytest.raises(DirectoryError, match="belongs to node 1, not to node 2"):
+            a_life(client, 2, directory).start()
+        assert (directory / FILE_NAME).exists()  # what was refused has taken nothing from it
+
+
+async def test_a_directory_with_something_else_in_it_is_refused_before_anything_is_registered(tmp_path: Path) -> None:
+    directory = tmp_path / "broker"
+    directory.mkdir()
+    (directory / "holiday.jpg").write_bytes(b"")
+    async with a_client(tmp_path) as (_, client):
+        life = a_life(client, data_dir=directory)
+        life.start()
+        with pytest.raises(DirectoryError, match=r"not empty, it holds holiday\.jpg"):
+            await life.unfenced()
+        await life.stop()
+        assert (await client.list_brokers()).brokers == ()
+    assert [path.name for path in directory.iterdir()] == ["holiday.jpg"]
 
 
 # --- another incarnation ----------------------------------------------------------------------------------------------

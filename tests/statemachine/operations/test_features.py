@@ -191,9 +191,10 @@ def test_ct61_unsafe_downgrades_are_disabled(number: int) -> None:
     assert "disabled" in message and "ask for a safe one" in message
 
 
-def test_a_type_of_upgrade_that_is_none_is_refused() -> None:
-    message = refusal(metadata(version=25), update(METADATA_VERSION, 26, 3))  # type: ignore[arg-type]
-    assert "3 is no type of upgrade" in message
+@pytest.mark.parametrize("kind", [FeatureUpdate.UNKNOWN, 4])
+def test_a_type_of_upgrade_that_is_none_is_refused(kind: FeatureUpdate.UpgradeType.ValueType) -> None:
+    message = refusal(metadata(version=25), update(METADATA_VERSION, 26, kind))
+    assert f"{kind} is no type of upgrade" in message
 
 
 @pytest.mark.parametrize(
