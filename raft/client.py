@@ -11,7 +11,7 @@ import structlog
 
 from raft.core.config import FETCH_VERSIONS
 from raft.core.events import FetchVersionAllowed, StateDigestReported
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
 from raft.rpc.codec import STATE_DIGEST_BYTES
@@ -77,6 +77,11 @@ class RaftClient:
     def node_key(self) -> ReplicaKey:
         """Who this node is."""
         return self._node.identity.key
+
+    @property
+    def voter_ids(self) -> frozenset[NodeId]:
+        """Who votes, and may lead."""
+        return frozenset(voter.key.node_id for voter in self._node.identity.voters.voters())
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation
-from kraftpb.v1.metadata_pb2 import BrokerIds
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, BrokerIds, SupportedFeature
 from raft.core.errors import ErrorCode
+from raft.core.types import NodeId
 from sim.agenda import MICROSECONDS_PER_MS
 from sim.calls import Call, Calls
+from sim.machine import endpoint_of
 from sim.plain_metadata import TOPIC
+from statemachine.features import SUPPORTED
 
 if TYPE_CHECKING:
     from sim.world import World
@@ -70,6 +73,8 @@ class Administrator:
             operation = self._create()
         elif self._random.random() < 0.1:
             operation = self._on_brokers()
+        elif (controller_id := self._unregistered()) is not None and self._random.random() < 0.3:
+            operation = self._register(controller_id)
         else:
             operation = draw(self._random.choice(topics))
         self._calls.make(operation, self._random.choice([1_000, 5_000]), self._answered)
@@ -159,6 +164,24 @@ class Administrator:
             value=value or "",
         )
         return Operation(alter_configs=admin_pb2.AlterConfigsRequest(alterations=[alteration]))
+
+    def _unregistered(self) -> NodeId | None:
+        """A controller without which no feature is updated."""
+        voter_ids = (voter.key.node_id for voter in self._world.voters.voters())
+        return next((voter_id for voter_id in voter_ids if voter_id not in self._world.metadata.controllers), None)
+
+    def _register(self, controller_id: NodeId) -> Operation:
+        at = endpoint_of(controller_id)
+        return Operation(
+            register_controller=admin_pb2.RegisterControllerRequest(
+                controller_id=controller_id,
+                incarnation_id=self._random.randbytes(16),
+                end_points=[BrokerEndpoint(name="CONTROLLER", host=at.host, port=at.port)],
+                features=[
+                    SupportedFeature(name=of.name, min_level=of.min_level, max_level=of.max_level) for of in SUPPORTED
+                ],
+            )
+        )
 
     def _on_brokers(self) -> Operation:
         random = self._random

@@ -99,6 +99,7 @@ class SimulatedLog:
         self._settlements: dict[int, Settlement] = {}
         self.cluster_id: str = process.world.cluster_id
         self.node_key: ReplicaKey = process.machine.key
+        self.voter_ids = frozenset(voter.key.node_id for voter in process.world.voters.voters())
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

@@ -111,6 +111,8 @@ class PlainMetadata:
         self.brokers: dict[int, Broker] = {}
         self.configs: dict[tuple[int, str, str], str] = {}
         self.features: dict[str, int] = {}
+        self.controllers: set[int] = set()
+        """Those that have registered."""
         self.segments: dict[tuple[bytes, int, bytes], Segment] = {}
         self.copied_ends: dict[Key, int] = {}
         """Up to where partitions were ever copied: exclusive."""
@@ -264,6 +266,9 @@ class PlainMetadata:
         self.features.pop(record.name, None)
         if record.level:
             self.features[record.name] = record.level
+
+    def _take_register_controller(self, offset: int, record: Any) -> None:
+        self.controllers.add(record.controller_id)
 
     def topic_config(self, topic_id: bytes, name: str, default: str) -> str:
         """What a topic's config is: its own, or the cluster's, or `default`."""

@@ -78,7 +78,15 @@ class Controller:
         config = config or ControllerConfig()
         heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
         quotas = MutationQuotas(config.controller_mutation_rate, config.controller_mutation_burst)
-        self._context = Context(log.cluster_id, random, runtime, heartbeats, config, mutation_quotas=quotas)
+        self._context = Context(
+            cluster_id=log.cluster_id,
+            other_voter_ids=lambda: log.voter_ids - {log.node_key.node_id},
+            random=random,
+            runtime=runtime,
+            heartbeats=heartbeats,
+            config=config,
+            mutation_quotas=quotas,
+        )
         self._supervision = Supervision(self, self._context)
         self._answers = Answers(log, machine, runtime)
         self._page_work = PageWork(self, self._answers, runtime)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -68,6 +68,8 @@ class Context:
     """What decisions may use. Only `on_appended` and `on_done` may change it, and a heartbeat that notes contact."""
 
     cluster_id: str
+    other_voter_ids: Callable[[], Collection[int]]
+    """The voters besides this node: each of them may be the controller some day."""
     random: Random
     runtime: Runtime
     heartbeats: BrokerHeartbeats

@@ -16,7 +16,7 @@ from statemachine.topic_tables import IN_DIRECTORIES
 
 def update(state: MetadataState, request: UpdateFeaturesRequest, context: Context) -> Decision:
     """The levels that change. If they may not, for the sake of some partition, that is looked for first."""
-    records, response = update_features(state, request)
+    records, response = update_features(state, request, context.other_voter_ids())
     result = OperationResult(update_features=response)
     is_refused = any(answer.error_code for answer in response.features)
     if is_refused or not may_lose_directories(state, request):
@@ -37,7 +37,9 @@ def update(state: MetadataState, request: UpdateFeaturesRequest, context: Contex
     def closing() -> list[MetadataRecord]:
         # A partition that was looked at may have come into a directory since.
         in_directories = is_found or context.written.into_directories > written_before
-        decided, answer = update_features(state, request, partitions_in_directories=in_directories)
+        decided, answer = update_features(
+            state, request, context.other_voter_ids(), partitions_in_directories=in_directories
+        )
         result.update_features.CopyFrom(answer)
         return decided
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 
 
 class Settlement(Protocol):
@@ -58,6 +58,11 @@ class MetadataLog(Protocol):
     @property
     def node_key(self) -> ReplicaKey:
         """Who this node is."""
+        ...
+
+    @property
+    def voter_ids(self) -> frozenset[NodeId]:
+        """Who votes, and may be the controller."""
         ...
 
     @property

@@ -18,6 +18,7 @@ from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
@@ -37,6 +38,7 @@ from statemachine.cluster_tables import (
     PRODUCER_IDS,
     quota_entity_key,
 )
+from statemachine.features import SUPPORTED, FeatureRange
 from statemachine.ids import ID_BYTES
 from statemachine.names import quoted
 from statemachine.record_versions import VERSIONS_MAX
@@ -200,10 +202,25 @@ def _config(view: View, record: ConfigRecord) -> None:
 
 
 def _feature_level(view: View, record: FeatureLevelRecord) -> None:
+    supported = next((of for of in SUPPORTED if of.name == record.name), FeatureRange(record.name, 0, 0))
+    if record.level and not supported.min_level <= record.level <= supported.max_level:
+        raise CannotBe(
+            f"sets {quoted(record.name)} to {record.level}, and this program knows levels up to {supported.max_level};"
+            " upgrade this node"
+        )
     if record.level:
         view.put(FEATURES, record)
     else:
         _remove_if_there(view, FEATURES, (record.name,))
+
+
+def _producer_ids(view: View, record: ProducerIdsRecord) -> None:
+    before = view.get(PRODUCER_IDS, PRODUCER_IDS.key_of(record))
+    if before is not None and record.next_producer_id <= before.next_producer_id:
+        raise CannotBe(
+            f"goes from producer id {before.next_producer_id} to {record.next_producer_id}: ids would be given twice"
+        )
+    view.put(PRODUCER_IDS, record)
 
 
 def _client_quota(view: View, record: ClientQuotaRecord) -> None:
@@ -261,7 +278,7 @@ _REPLAY: Final[dict[str, Callable[[View, Any], None]]] = {
     "client_quota": _client_quota,
     "access_control_entry": _access_control_entry,
     "remove_access_control_entry": _remove_access_control_entry,
-    "producer_ids": _putting(PRODUCER_IDS),
+    "producer_ids": _producer_ids,
     "no_op": _nothing,
     "begin_transaction": _nothing,
     "end_transaction": _nothing,

@@ -4,12 +4,12 @@ the preferred replicas; partitions without a leader whose topic allows it get an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
-from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord, PartitionRecord
+from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord
 from raft.core.types import Offset
 from raft.runtime import Timer
 from statemachine.broker_lifecycle import NO_LEADER, fence_silent, left_behind
@@ -18,9 +18,6 @@ from statemachine.operations.elections import elect_preferred_where_needed, elec
 from statemachine.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
 from statemachine.state import MetadataState
 from statemachine.topic_tables import NOT_LED_BY_PREFERRED
-
-ELECTIONS_PER_PASS_MAX = 1_000
-"""So many leaders go back to their preferred replica at a time (CT-19)."""
 
 REFUSED_PAUSE_MS = 100.0
 """How long a broker that could not be fenced goes unfenced before the next attempt."""
@@ -121,7 +118,13 @@ class Supervision:
         self._timers[name] = self._context.runtime.call_later(interval_ms, run)
 
     def _balance(self) -> None:
-        self._look_through("balance", _Balancing(self._controller.state, ELECTIONS_PER_PASS_MAX))
+        # Kafka holds 1,000 elections at a time, the next ones right after those (CT-19); pages are less, and yield too.
+        state = self._controller.state
+        pages = PartitionPages(
+            [where(state, NOT_LED_BY_PREFERRED)],
+            lambda page: elect_preferred_where_needed(state, page, PAGE_PARTITIONS),
+        )
+        self._look_through("balance", pages)
 
     def _elect_unclean(self) -> None:
         state = self._controller.state
@@ -146,27 +149,3 @@ class Supervision:
         idle_ms = self._context.runtime.now_ms() - self._last_append_ms
         if idle_ms >= self._context.config.metadata_max_idle_interval_ms:
             self._controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))
-
-
-class _Balancing:
-    """Elections that bring leadership back to the preferred replicas, page by page, until so many are held."""
-
-    def __init__(self, state: MetadataState, limit: int) -> None:
-        self._state = state
-        self._left = limit
-        self._on_page = 0
-        self._pages = PartitionPages([where(state, NOT_LED_BY_PREFERRED)], self._decide)
-
-    def take(self) -> list[MetadataRecord] | None:
-        """The records of the next page."""
-        return self._pages.take() if self._left > 0 else None
-
-    def appended(self) -> None:
-        """Go on behind the page, whose elections are held."""
-        self._pages.appended()
-        self._left -= self._on_page
-
-    def _decide(self, page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
-        records = elect_preferred_where_needed(self._state, page, self._left)
-        self._on_page = len(records)
-        return records

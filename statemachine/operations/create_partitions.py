@@ -53,19 +53,11 @@ def create_partitions(
 
 
 def _growing_topic(state: MetadataState, name: str) -> tuple[bytes, list[PartitionRecord]]:
-    """The id of the topic and its present partitions, none of which is being reassigned."""
+    """The id of the topic and its present partitions."""
     topic_id = state.topic_id(name)
     if topic_id is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}")
-    present = state.partitions(topic_id)
-    for partition in present:
-        if partition.adding_replicas or partition.removing_replicas:
-            raise ProtocolError(
-                ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"partition {partition.partition_id} of topic {quoted(name)} is being reassigned; wait for the end of"
-                " that or cancel it",
-            )
-    return topic_id, present
+    return topic_id, state.partitions(topic_id)
 
 
 def _count_added(topic: PartitionsOfTopic, present: int) -> int:
@@ -89,8 +81,8 @@ def _assignment(
     topic: PartitionsOfTopic, present: Sequence[PartitionRecord], added: int, partitions: NewPartitions
 ) -> Sequence[Sequence[int]]:
     """The replicas of the partitions that are added: as the request says, or placed here."""
-    # Kafka, too, takes the first partition's for the topic's.
-    replication_factor = len(present[0].replicas)
+    # Kafka, too, takes the first partition's for the topic's; here what it will be when it is reassigned.
+    replication_factor = len(present[0].replicas) - len(present[0].removing_replicas)
     if not topic.assignments:
         return partitions.place(added, replication_factor)
     if len(topic.assignments) != added:

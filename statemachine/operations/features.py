@@ -6,7 +6,7 @@ Nothing changes here.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kraftpb.v1.admin_pb2 import (
@@ -50,14 +50,19 @@ NEVER_OFF: Final = (METADATA_VERSION,)
 
 
 def update_features(
-    state: MetadataState, request: UpdateFeaturesRequest, *, partitions_in_directories: bool = False
+    state: MetadataState,
+    request: UpdateFeaturesRequest,
+    other_voter_ids: Collection[int] = (),
+    *,
+    partitions_in_directories: bool = False,
 ) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
     """The records that set the levels that change, and an answer for each update, in their order (CT-61).
 
-    `partitions_in_directories` is whether any are: to be looked up before if the request `may_lose_directories`.
-    All updates are made or none: one that is refused has the error INVALID_UPDATE_VERSION, and so have all others with
-    it. A feature that has the level already makes no record. Raises ProtocolError(INVALID_REQUEST) if a feature is
-    named more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates for one batch.
+    `other_voter_ids` are the voters besides this node: what one supports is not known before it has registered.
+    `partitions_in_directories` is whether any are: to be looked up before if the request `may_lose_directories`. All
+    updates are made or none: one that is refused has the error INVALID_UPDATE_VERSION, and so have all others with it.
+    A feature that has the level already makes no record. Raises ProtocolError(INVALID_REQUEST) if a feature is named
+    more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates for one batch.
     """
     check_record_count(len(request.updates))
     check_name_lengths(update.name for update in request.updates)
@@ -66,7 +71,8 @@ def update_features(
     present = state.features() | {METADATA_VERSION: state.metadata_version}
     proposed = present | {update.name: update.level for update in request.updates}
     refusals = {
-        update.name: _refusal(state, update, present, proposed, partitions_in_directories) for update in request.updates
+        update.name: _refusal(state, update, present, proposed, other_voter_ids, partitions_in_directories)
+        for update in request.updates
     }
     first_refused = next((name for name, refusal in refusals.items() if refusal is not None), None)
     if first_refused is not None:
@@ -91,13 +97,14 @@ def _refusal(
     update: FeatureUpdate,
     present: Mapping[str, int],
     proposed: Mapping[str, int],
+    other_voter_ids: Collection[int],
     partitions_in_directories: bool,
 ) -> str | None:
     """Why the update cannot be made, if it cannot."""
     return (
         _out_of_range(update)
         or _wrong_direction(update, present.get(update.name, OFF))
-        or _unsupported(state, update)
+        or _unsupported(state, update, other_voter_ids)
         or _contradiction(proposed)
         or _loss(state, update, present.get(update.name, OFF), partitions_in_directories)
     )
@@ -134,7 +141,7 @@ def _wrong_direction(update: FeatureUpdate, present_level: int) -> str | None:
     return None
 
 
-def _unsupported(state: MetadataState, update: FeatureUpdate) -> str | None:
+def _unsupported(state: MetadataState, update: FeatureUpdate, other_voter_ids: Collection[int]) -> str | None:
     """Every node must understand what the level brings; all can do without a feature that is off."""
     if update.level == OFF:
         return None
@@ -145,7 +152,18 @@ def _unsupported(state: MetadataState, update: FeatureUpdate) -> str | None:
             shown = _shown(update.name, update.level)
             mend = "upgrade or unregister" if what.startswith("broker") else "upgrade"  # it registers at its next start
             return f"{shown} is not possible: {what} supports {supports}; {mend} it first"
-    return None
+    return _unregistered(state, update, other_voter_ids)
+
+
+def _unregistered(state: MetadataState, update: FeatureUpdate, other_voter_ids: Collection[int]) -> str | None:
+    """Some voter of which nothing is known; below the metadata.version from which they register, none is asked."""
+    unknown = sorted(set(other_voter_ids) - set(state.controllers()))
+    if state.metadata_version < CONTROLLER_REGISTRATION or not unknown:
+        return None
+    return (
+        f"{_shown(update.name, update.level)} is not possible: controller {unknown[0]} has not registered, and may not"
+        " support it; start it and wait until it is registered"
+    )
 
 
 def _contradiction(proposed: Mapping[str, int]) -> str | None:
@@ -224,30 +242,25 @@ What came with other levels leaves nothing behind: transactions end, and fetches
 
 
 def describe_features(connection: sqlite3.Connection) -> list[FeatureDescription]:
-    """Features by name: those that this program knows or that are on, and the levels that all nodes support.
+    """The features that this program knows, by name, and the levels that all nodes support.
 
     0 to 0 if there is no level that all registered brokers and controllers support.
     """
     finalized = {feature.name: feature.level for _, feature in FEATURES.find(connection)}
-    known = {feature.name: feature for feature in SUPPORTED}
     brokers = [broker for _, broker in BROKERS.find(connection)]
     controllers = [controller for _, controller in CONTROLLERS.find(connection)]
     ranges = [of_node for _, of_node in _registered(brokers, controllers)]
     described = []
-    for name in sorted({*known, *finalized}):
-        least, most = _common_range(name, known.get(name), ranges)
-        described.append(
-            FeatureDescription(name=name, min_level=least, max_level=most, finalized_level=finalized.get(name, OFF))
-        )
+    for own in sorted(SUPPORTED, key=lambda of: of.name):
+        least, most = _common_range(own, ranges)
+        level = finalized.get(own.name, OFF)
+        described.append(FeatureDescription(name=own.name, min_level=least, max_level=most, finalized_level=level))
     return described
 
 
-def _common_range(
-    name: str, own: FeatureRange | None, ranges: Iterable[Mapping[str, tuple[int, int]]]
-) -> tuple[int, int]:
+def _common_range(own: FeatureRange, ranges: Iterable[Mapping[str, tuple[int, int]]]) -> tuple[int, int]:
     """The levels that this program and every node of `ranges` support; (0, 0) if there are none."""
-    all_ranges = [(own.min_level, own.max_level) if own is not None else (OFF, OFF)]
-    all_ranges += [of_node.get(name, (OFF, OFF)) for of_node in ranges]
+    all_ranges = [(own.min_level, own.max_level), *(of_node.get(own.name, (OFF, OFF)) for of_node in ranges)]
     least, most = max(least for least, _ in all_ranges), min(most for _, most in all_ranges)
     return (least, most) if least <= most else (OFF, OFF)
 

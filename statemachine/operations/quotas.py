@@ -33,6 +33,9 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
+FRACTION_MAX: Final = 1e-6
+"""What was computed as a double may be off by so much, and counts as whole (as in Kafka)."""
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaKind:
@@ -169,7 +172,8 @@ def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: 
         return
     if not (math.isfinite(value) and value > 0):
         raise _invalid(f"the quota {key} of {_shown(parts)} is {value}; it must be a number above 0, or be removed")
-    if kind.whole_max is not None and not (value.is_integer() and value <= kind.whole_max):
+    # The largest 64-bit number, which stands for "unlimited", is none that a double can be: compared as doubles it is.
+    if kind.whole_max is not None and not (abs(value - round(value)) < FRACTION_MAX and value <= float(kind.whole_max)):
         raise _invalid(f"the quota {key} of {_shown(parts)} is {value}; it must be whole, at most {kind.whole_max}")
 
 

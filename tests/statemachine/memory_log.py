@@ -47,6 +47,7 @@ class MemoryLog:
     def __init__(self, on_fault: Callable[[BaseException], None], *, auto_commit: bool = True) -> None:
         self.cluster_id = CLUSTER_ID
         self.node_key = ReplicaKey(NodeId(1), DirectoryId(int=7))
+        self.voter_ids = frozenset({NodeId(1)})
         self.leader_and_epoch = LeaderAndEpoch(None, Epoch(0))
         self.leader_endpoint: Endpoint | None = None
         self.auto_commit = auto_commit

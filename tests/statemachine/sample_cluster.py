@@ -49,7 +49,7 @@ def _partition(
 
 
 SAMPLE: Final[list[MetadataRecord]] = [
-    MetadataRecord(feature_level=FeatureLevelRecord(name="kraft.version", level=1)),
+    MetadataRecord(feature_level=FeatureLevelRecord(name="eligible.leader.replicas.version", level=1)),
     MetadataRecord(register_controller=RegisterControllerRecord(controller_id=100, incarnation_id=an_id(600))),
     broker(1, epoch=10, rack="east"),
     broker(2, epoch=11, rack="east"),

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kraftpb.v1.metadata_pb2 import MetadataRecord
+from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
+from statemachine.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from statemachine.ids import id_to_text
 from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
@@ -161,6 +162,14 @@ def test_ct18_a_log_that_says_something_else_where_records_were_applied_is_refus
         store.apply([batch(0, [no_op()], epoch=4)])
 
 
+def level(name: str, number: int) -> MetadataRecord:
+    return MetadataRecord(feature_level=FeatureLevelRecord(name=name, level=number))
+
+
+def producer_ids(next_producer_id: int) -> MetadataRecord:
+    return MetadataRecord(producer_ids=ProducerIdsRecord(next_producer_id=next_producer_id))
+
+
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
@@ -175,6 +184,10 @@ def test_ct18_a_log_that_says_something_else_where_records_were_applied_is_refus
         ([topic("b", 2), topic("c", 2)], "one of which exists"),
         ([topic("", 2)], "cannot be"),
         ([MetadataRecord()], "upgrade this node"),
+        ([level(METADATA_VERSION, METADATA_VERSION_LATEST + 1)], "levels up to 29; upgrade this node"),
+        ([level("share.version", 1)], "'share.version' to 1, .* upgrade this node"),
+        ([producer_ids(2_000), producer_ids(2_000)], "from producer id 2000 to 2000"),
+        ([producer_ids(2_000), producer_ids(1_000)], "from producer id 2000 to 1000"),
     ],
 )
 def test_ct02_a_record_that_cannot_be_true_is_refused_and_nothing_of_its_run_is_applied(

@@ -168,7 +168,6 @@ BEYOND: Final[Rules] = frozenset(
         ("CreateTopics: assignment to more brokers than there are", E.INVALID_REPLICA_ASSIGNMENT),
         ("DeleteTopics: repeated", E.INVALID_REQUEST),
         ("CreatePartitions: assignment brokers", E.INVALID_REPLICA_ASSIGNMENT),
-        ("CreatePartitions: reassignment under way", E.REASSIGNMENT_IN_PROGRESS),
         ("CreatePartitions: repeated", E.INVALID_REQUEST),
         ("AlterPartition: repeated", E.INVALID_REQUEST),
         ("ElectLeaders: kind", E.INVALID_REQUEST),

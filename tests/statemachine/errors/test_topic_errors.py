@@ -30,7 +30,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     config = changed(QUIET, create_topic_policy=no_secrets)
     async with running_world(tmp_path_factory.mktemp("topics"), config) as world:
         await world.with_brokers(1, 2, 3, fenced=(4, 5))
-        await world.done(create("there_is", assigned("moving", {0: [1]})), reassigning("moving", 2))
+        await world.done(create("there_is"))
         await world.settle()
         yield world
 
@@ -231,13 +231,6 @@ GROWTH = [
     ],
     Case("CreatePartitions: unknown topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, growing("none", 2), "'none'"),
     Case("CreatePartitions: repeated", ErrorCode.INVALID_REQUEST, growing("there_is", 2, repeated=2), "'there_is'"),
-    Case(
-        "CreatePartitions: reassignment under way",
-        ErrorCode.REASSIGNMENT_IN_PROGRESS,
-        growing("moving", 2),
-        "'moving'",
-        "partition 0",
-    ),
 ]
 
 

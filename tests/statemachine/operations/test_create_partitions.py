@@ -141,16 +141,13 @@ def test_a_topic_given_twice_is_an_invalid_request_for_both() -> None:
     assert [found.topic_id for found in made(records)] == [an_id(2)]
 
 
-@pytest.mark.parametrize("change", [{"adding_replicas": [3]}, {"removing_replicas": [2]}])
-def test_a_topic_is_not_grown_while_a_partition_of_it_is_reassigned(change: dict[str, list[int]]) -> None:
-    moving = present(1, 1)
-    for name, ids in change.items():
-        getattr(moving.partition, name).extend(ids)
-    records, response = grow(cluster(moving), growing("clicks", 3), growing("views", 2))
-    refused = response.topics[0]
-    assert refused.error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert "partition 1 of topic 'clicks' is being reassigned; wait" in refused.error_message
-    assert [found.topic_id for found in made(records)] == [an_id(2)]
+def test_a_topic_that_is_being_reassigned_grows_with_the_replication_factor_that_it_will_have() -> None:
+    moving = present(3, 0, [1, 2, 3])
+    moving.partition.adding_replicas.extend([1])
+    moving.partition.removing_replicas.extend([2, 3])
+    records, response = grow(cluster(topic("moving", 3), moving), growing("moving", 3))
+    assert [found.error_code for found in response.topics] == [0]
+    assert [len(found.replicas) for found in made(records)] == [1, 1]
 
 
 def test_ct32_nothing_is_placed_while_no_broker_is_active() -> None:

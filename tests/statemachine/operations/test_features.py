@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +19,7 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.features import (
+    CONTROLLER_REGISTRATION,
     ELIGIBLE_LEADER_REPLICAS,
     METADATA_VERSION,
     METADATA_VERSION_LATEST,
@@ -80,12 +81,12 @@ def update(name: str, number: int, kind: FeatureUpdate.UpgradeType.ValueType = U
 
 
 def decided(
-    state: Metadata, *updates: FeatureUpdate, validate_only: bool = False
+    state: Metadata, *updates: FeatureUpdate, validate_only: bool = False, other_voter_ids: Collection[int] = ()
 ) -> tuple[list[tuple[str, int]], list[FeatureResult]]:
     """The levels that the records set, and the answers."""
     request = UpdateFeaturesRequest(updates=updates, validate_only=validate_only)
     in_directories = bool(state.partitions_where(IN_DIRECTORIES, None, 1).found)
-    records, response = update_features(state, request, partitions_in_directories=in_directories)
+    records, response = update_features(state, request, other_voter_ids, partitions_in_directories=in_directories)
     assert all(record.WhichOneof("record") == "feature_level" for record in records)
     return [(of.feature_level.name, of.feature_level.level) for of in records], list(response.features)
 
@@ -189,6 +190,24 @@ def test_ct61_a_downgrade_that_is_none_is_refused() -> None:
 def test_ct61_unsafe_downgrades_are_disabled(number: int) -> None:
     message = refusal(metadata(version=25), update(METADATA_VERSION, number, UNSAFE))
     assert "disabled" in message and "ask for a safe one" in message
+
+
+@pytest.mark.parametrize("number", [19, 21])
+def test_ct61_every_voter_must_have_registered(number: int) -> None:
+    state = metadata(a_controller(2, [(METADATA_VERSION, 7, 29)]), version=20)
+    change = update(METADATA_VERSION, number, SAFE if number < 20 else UPGRADE)
+    assert decided(state, change, other_voter_ids={2})[0] == [(METADATA_VERSION, number)]
+    records, [answer] = decided(state, change, other_voter_ids={2, 3})
+    assert (records, answer.error_code) == ([], ErrorCode.INVALID_UPDATE_VERSION)
+    assert "controller 3 has not registered" in answer.error_message
+    off = update(ELIGIBLE_LEADER_REPLICAS, 0, SAFE)
+    assert not decided(state, off, other_voter_ids={3})[1][0].error_code
+
+
+def test_ct61_no_voter_is_waited_for_below_the_version_from_which_they_register() -> None:
+    state = metadata(version=CONTROLLER_REGISTRATION - 1)
+    change = update(METADATA_VERSION, CONTROLLER_REGISTRATION)
+    assert decided(state, change, other_voter_ids={2, 3})[0] == [(METADATA_VERSION, CONTROLLER_REGISTRATION)]
 
 
 @pytest.mark.parametrize("kind", [FeatureUpdate.UNKNOWN, 4])
@@ -391,10 +410,6 @@ def test_a_single_common_level_is_told() -> None:
 def test_where_there_is_no_common_level_0_to_0_is_told() -> None:
     state = metadata(a_broker(1, [(METADATA_VERSION, 7, 9)]), a_broker(2, [(METADATA_VERSION, 10, 12)]), version=9)
     assert told(state) == {METADATA_VERSION: (0, 0, 9), ELIGIBLE_LEADER_REPLICAS: (0, 0, 0)}
-
-
-def test_a_feature_that_is_on_and_not_known_is_told() -> None:
-    assert told(metadata(level("share.version", 2)))["share.version"] == (0, 0, 2)
 
 
 @settings(max_examples=100, deadline=None)

@@ -128,6 +128,8 @@ def test_one_that_an_earlier_version_knew_can_be_removed() -> None:
         (ALICE, "controller_mutation_rate", 0.5),
         (ALICE, "producer_byte_rate", 1),
         (ALICE, "consumer_byte_rate", 2.0**62),
+        (ALICE, "producer_byte_rate", float(2**63 - 1)),
+        (ALICE, "producer_byte_rate", 1000.0000000001),
         (ADDRESS, "connection_creation_rate", 2**31 - 1),
     ],
 )
@@ -216,7 +218,8 @@ def test_quotas_are_numbers_above_0(parts: Named, key: str, value: float) -> Non
     [
         (ALICE, "producer_byte_rate", 0.5, 2**63 - 1),
         (ALICE, "consumer_byte_rate", 1000.25, 2**63 - 1),
-        (ALICE, "consumer_byte_rate", 2.0**63, 2**63 - 1),
+        (ALICE, "consumer_byte_rate", 1000.00001, 2**63 - 1),
+        (ALICE, "consumer_byte_rate", 2.0**63 + 2048, 2**63 - 1),
         (ADDRESS, "connection_creation_rate", 1.5, 2**31 - 1),
         (ADDRESS, "connection_creation_rate", 2.0**31, 2**31 - 1),
     ],
