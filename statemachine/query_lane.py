@@ -1,4 +1,4 @@
-"""A thread and a connection of its own for reads that may take their time, one after the other."""
+"""Threads of their own for reads that may take their time."""
 
 from __future__ import annotations
 
@@ -20,28 +20,18 @@ QUERIES_MAX: Final = 256
 T = TypeVar("T")
 
 
-class QueryLane:
-    """Reads on one database, each on a consistent state."""
+class Lane:
+    """A thread for what may take its time, one after the other."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._path = path
-        self._connection = open_reader(path)
         self._waiting = 0
 
-    def reopen(self) -> None:
-        """Go on with the database that is at the path now. Nothing may run: see `held`."""
-        self._connection = open_reader(self._path)
-
-    def close_connection(self) -> None:
-        """Let go of the database. Nothing may run: see `held`."""
-        self._connection.close()
-
     def shut_down(self) -> None:
-        """Wait for a running query."""
-        self._thread.shutdown()
+        """Wait for what runs; what waits for its turn is cancelled."""
+        self._thread.shutdown(cancel_futures=True)
 
-    async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, function: Callable[[], T]) -> T:
         """Run `function` in the thread. Raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) if too many wait."""
         if self._waiting >= QUERIES_MAX:
             raise ProtocolError(
@@ -49,20 +39,13 @@ class QueryLane:
             )
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._query, function)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
         finally:
             self._waiting -= 1
 
-    def _query(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        self._connection.execute("BEGIN")
-        try:
-            return function(self._connection)
-        finally:
-            self._connection.execute("ROLLBACK")
-
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Queries that run are waited for; those that come wait for the end of the context."""
+        """What runs is waited for; what comes waits for the end of the context."""
         loop = asyncio.get_running_loop()
         is_idle, may_go_on = asyncio.Event(), threading.Event()
 
@@ -77,3 +60,32 @@ class QueryLane:
         finally:
             may_go_on.set()
             await holding
+
+
+class QueryLane(Lane):
+    """Reads on one database over a connection of its own, each on a consistent state."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(name)
+        self._path = path
+        self._connection = open_reader(path)
+
+    def reopen(self) -> None:
+        """Go on with the database that is at the path now. Nothing may run: see `held`."""
+        self._connection = open_reader(self._path)
+
+    def close_connection(self) -> None:
+        """Let go of the database. Nothing may run: see `held`."""
+        self._connection.close()
+
+    async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `function` as `run` does, in a transaction."""
+
+        def read() -> T:
+            self._connection.execute("BEGIN")
+            try:
+                return function(self._connection)
+            finally:
+                self._connection.execute("ROLLBACK")
+
+        return await self.run(read)

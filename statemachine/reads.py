@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from kraftpb.v1 import admin_pb2
@@ -18,7 +18,6 @@ from statemachine.names import check_name_lengths, quoted
 from statemachine.operations import acls, features
 from statemachine.operations.configs import check_describable
 from statemachine.operations.reassignments import list_reassignments
-from statemachine.sql import NODE_TIMEOUT_SECONDS, run_query
 from statemachine.state import MetadataState
 
 DESCRIBED_TOPICS_MAX: Final = 2_000
@@ -26,10 +25,6 @@ DESCRIBED_TOPICS_MAX: Final = 2_000
 
 REFERENCES_MAX: Final = 10 * DESCRIBED_TOPICS_MAX
 """So many references are looked at for those that are given more than once."""
-
-QUERY_ROWS_MAX: Final = 100_000
-PIECE_BYTES_SOFT_MAX: Final = 256 * 1024
-"""A message of a query's answer holds about this much, and at least one row."""
 
 
 def state_of(connection: sqlite3.Connection) -> MetadataState:
@@ -126,45 +121,6 @@ def list_remote_log_segments(
         segments=remote_log_queries.list_segments(connection, *partition, epoch),
         size_bytes=remote_log_queries.size_bytes(connection, *partition, epoch),
     )
-
-
-def query(
-    connection: sqlite3.Connection, request: admin_pb2.QueryRequest, is_abandoned: Callable[[], bool]
-) -> list[admin_pb2.QueryResponse]:
-    """One SQL statement of somebody's own: the columns with the first rows, then the others, in messages that fit.
-
-    It is ended when `is_abandoned` says that nobody wants the answer. Raises ProtocolError as `sql.run_query` does.
-    """
-    found = run_query(
-        connection,
-        request.sql,
-        rows_max=QUERY_ROWS_MAX,
-        timeout_seconds=NODE_TIMEOUT_SECONDS,
-        is_abandoned=is_abandoned,
-    )
-    pieces = [admin_pb2.QueryResponse(columns=found.columns, applied_end_offset=queries.applied_end_offset(connection))]
-    size_bytes = 0
-    for row in found.rows:
-        message = admin_pb2.QueryRow(values=map(_value, row))
-        size_bytes += message.ByteSize()
-        if size_bytes > PIECE_BYTES_SOFT_MAX and pieces[-1].rows:
-            pieces.append(admin_pb2.QueryResponse(applied_end_offset=pieces[0].applied_end_offset))
-            size_bytes = message.ByteSize()
-        pieces[-1].rows.append(message)
-    return pieces
-
-
-def _value(value: object) -> admin_pb2.QueryValue:
-    match value:
-        case int():
-            return admin_pb2.QueryValue(integer=value)
-        case float():
-            return admin_pb2.QueryValue(real=value)
-        case str():
-            return admin_pb2.QueryValue(text=value)
-        case bytes():
-            return admin_pb2.QueryValue(blob=value)
-    return admin_pb2.QueryValue()
 
 
 def _check_topic_id(topic_id: bytes) -> None:

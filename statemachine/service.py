@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,6 +21,7 @@ from statemachine import queries, reads
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
 from statemachine.served_operations import ServedOperations
+from statemachine.sql import NODE_TIMEOUT_SECONDS
 from statemachine.store import MetadataStore
 
 WAIT_MS_MAX: Final = 60_000
@@ -139,19 +139,12 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def Query(self, request: admin_pb2.QueryRequest, context: Context) -> AsyncIterator[admin_pb2.QueryResponse]:
         """One read-only SQL statement; rows come in pieces. When the caller goes it is ended: others wait for it."""
-        caller_has_gone = threading.Event()
-
-        def read(connection: sqlite3.Connection) -> list[admin_pb2.QueryResponse]:
-            return reads.query(connection, request, caller_has_gone.is_set)
-
         try:
             await self._wait(request.consistency)
-            pieces = await self._store.query_at_leisure(read)
+            pieces = await self._store.run_statement(request.sql, NODE_TIMEOUT_SECONDS)
             self._machine.refuse_if_fenced()
         except ProtocolError as error:
             pieces = [admin_pb2.QueryResponse(error_code=error.code, error_message=error.args[0])]
-        finally:
-            caller_has_gone.set()  # gRPC cancels this call then, but nothing cancels what runs in a thread
         for piece in pieces:
             yield piece
 

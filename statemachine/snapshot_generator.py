@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
 from typing import Final
 
 import structlog
 
 from raft.core.errors import StorageError
 from raft.core.types import LeaderAndEpoch, Offset
+from statemachine.background import start_module
 from statemachine.snapshotting import TakenSnapshot, decode_taken
 from statemachine.store import MetadataStore
-
-NICENESS: Final = 10
-"""How far the process stands back behind the node's own."""
 
 RETRY_SECONDS: Final = 60.0
 """How long to wait after a snapshot could not be taken."""
@@ -144,10 +137,7 @@ class SnapshotGenerator:
     async def _run_process(self) -> TakenSnapshot:
         if self._is_shut_down:
             raise StorageError("this node shuts down; ask another")
-        command = (sys.executable, "-m", "statemachine.snapshotting", str(self._store.path), self._directory)
-        # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
-        process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True)  # noqa: ASYNC220, S603
-        _stand_back(process.pid)
+        process = start_module("statemachine.snapshotting", (str(self._store.path), self._directory))
         end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
         try:
             said, complaints = await asyncio.shield(end)
@@ -160,15 +150,6 @@ class SnapshotGenerator:
             reason = lines[-1] if lines else f"its process ended with {process.returncode}"
             raise StorageError(f"the snapshot could not be taken: {reason}")
         return decode_taken(said)
-
-
-def _stand_back(process_id: int) -> None:
-    """Let everybody else's work go before this process's, as far as the system can be told."""
-    with suppress(ProcessLookupError):  # it has ended already
-        os.setpriority(os.PRIO_PROCESS, process_id, NICENESS)
-    # Where Linux shares processors out to sessions, a process's own niceness counts only within its session.
-    with suppress(OSError):
-        Path(f"/proc/{process_id}/autogroup").write_text(str(NICENESS), encoding="ascii")
 
 
 def _log_failure(task: asyncio.Task[TakenSnapshot]) -> None:

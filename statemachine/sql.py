@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -101,22 +101,21 @@ def run_query(
     rows_max: int,
     timeout_seconds: float,
     bytes_max: int = RESULT_BYTES_MAX,
-    is_abandoned: Callable[[], bool] = lambda: False,
 ) -> QueryResult:
     """Run one statement: SELECT, WITH, VALUES, EXPLAIN, or a PRAGMA that only describes. Blocks for that long.
 
     `connection` is one of `schema.open_reader`, used by nobody else meanwhile; it may be in a transaction, and stays in
     it. Raises ProtocolError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than one,
     or may not be run; if it takes longer than `timeout_seconds`, comes to more than `rows_max` rows, or to more than
-    about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read; REQUEST_TIMED_OUT as soon as nobody
-    wants the answer any more: `is_abandoned` is asked in the thread that runs the statement, often.
+    about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read. The memory it takes, and the time of
+    single steps of SQLite, are bounded only in a process of its own (statemachine.query_process): MemoryError then.
     """
     _check_statement(sql)
     check(
         connection.execute("PRAGMA query_only").fetchone()[0] == 1,
         "statements of others are run on a connection that can only read",
     )
-    guard = _Guard(time.monotonic() + timeout_seconds, is_abandoned)
+    guard = _Guard(time.monotonic() + timeout_seconds)
     try:
         with _guarded(connection, guard):
             cursor = connection.execute(sql)
@@ -131,15 +130,14 @@ def run_query(
 class _Guard:
     """What is asked while a statement is prepared and runs."""
 
-    def __init__(self, deadline: float, is_abandoned: Callable[[], bool]) -> None:
+    def __init__(self, deadline: float) -> None:
         self._deadline = deadline
-        self.is_abandoned = is_abandoned
         self.denied: str | None = None
         """What the statement would have done that it may not."""
 
     def is_over(self) -> bool:
-        """Whether the statement has had its time, or runs for nobody; asked by SQLite as it runs."""
-        return time.monotonic() >= self._deadline or self.is_abandoned()
+        """Whether the statement has had its time; asked by SQLite as it runs."""
+        return time.monotonic() >= self._deadline
 
     def authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
@@ -226,18 +224,19 @@ def _check_statement(sql: str) -> None:
         raise _invalid(f"the query {begin}; it must be one {', '.join(_FIRST_WORDS[:-1])} or {_FIRST_WORDS[-1]}")
 
 
+def took_too_long(timeout_seconds: float) -> ProtocolError:
+    """The error of a statement whose time is over."""
+    return _invalid(f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database")
+
+
 def _translated(
     connection: sqlite3.Connection, error: Exception, guard: _Guard, timeout_seconds: float
 ) -> ProtocolError:
     if guard.denied is not None:
         return _invalid(f"the query would {guard.denied}; it may only read")
     words = str(error)
-    if words == "interrupted" and guard.is_abandoned():
-        return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended, for its caller has gone")
     if words == "interrupted":
-        return _invalid(
-            f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database"
-        )
+        return took_too_long(timeout_seconds)
     # Errors of the module itself have no code: they are about the statement or its values.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code not in _FAULTS_OF_THE_STATEMENT:

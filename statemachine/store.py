@@ -21,13 +21,15 @@ from typing import Any, Final, TypeVar
 import structlog
 from sqlite_utils import Database
 
+from kraftpb.v1.admin_pb2 import QueryResponse
 from raft.core.epochs import EpochCache
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
 from statemachine.deltas import MetadataDelta
 from statemachine.image import load_image
-from statemachine.query_lane import QueryLane
+from statemachine.query_lane import Lane, QueryLane
+from statemachine.query_process import QueryProcess
 from statemachine.schema import (
     DivergedDatabase,
     UnusableDatabase,
@@ -59,7 +61,10 @@ class MetadataStore:
         """Whether each run that is applied leaves a delta to take."""
         self._writer_lock = threading.Lock()
         self._start_using(database)
-        self._lanes = (QueryLane("kraftlog-query", path), QueryLane("kraftlog-leisure", path))
+        self._queries = QueryLane("kraftlog-query", path)
+        self._statement_lane = Lane("kraftlog-statement")
+        self._statements: set[QueryProcess] = set()
+        """Those that run or wait for their turn."""
 
     def _start_using(self, database: Database) -> None:
         self._tables = MetadataTables(database.conn, name=str(self.path))
@@ -90,21 +95,21 @@ class MetadataStore:
         )
 
     def close(self) -> None:
-        """Wait for a running query, then close every connection."""
-        for lane in self._lanes:
+        """End statements, wait for a running query, then close every connection."""
+        for statement in self._statements:
+            statement.abandon()
+        for lane in (self._queries, self._statement_lane):
             lane.shut_down()
         self._close_connections()
 
     def _close_connections(self) -> None:
-        for lane in self._lanes:
-            lane.close_connection()
+        self._queries.close_connection()
         self._reader.close()
         self._tables.connection.close()
 
     def _open_again(self, database: Database) -> None:
         self._start_using(database)
-        for lane in self._lanes:
-            lane.reopen()
+        self._queries.reopen()
 
     # --- what is applied ----------------------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class MetadataStore:
         Queries that run are waited for, those that come meanwhile wait; nothing is done if `unless` is true then. A
         crash leaves the old database or the new one.
         """
-        async with self._lanes[0].held(), self._lanes[1].held():
+        async with self._queries.held(), self._statement_lane.held():
             if unless():
                 return
             # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
@@ -244,11 +249,21 @@ class MetadataStore:
 
         Raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) if too many queries wait.
         """
-        return await self._lanes[0].query(function)
+        return await self._queries.query(function)
 
-    async def query_at_leisure(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """As `query`, for what may take seconds: it is in nobody's way but its own kind's."""
-        return await self._lanes[1].query(function)
+    async def run_statement(self, sql: str, timeout_seconds: float) -> list[QueryResponse]:
+        """The answer to an SQL statement of somebody's own, in pieces; one after the other, each in its own process.
+
+        It ends when this is cancelled or the store is closed. Raises ProtocolError: see `QueryProcess.run`, and
+        THROTTLING_QUOTA_EXCEEDED if too many wait.
+        """
+        statement = QueryProcess(self.path, sql, timeout_seconds)
+        self._statements.add(statement)
+        try:
+            return await self._statement_lane.run(statement.run)
+        finally:
+            self._statements.discard(statement)
+            statement.abandon()  # nothing cancels what runs in a thread
 
 
 def _new_path(path: Path) -> Path:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from kraftpb.v1.admin_pb2 import QueryResponse
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset, StateDigest
 from raft.storage.identifiers import random_uuid, uuid_to_text
-from statemachine import reads
 from statemachine.client import AdminClient, Alteration, BrokerListener, NewTopic
 from statemachine.controller_config import ControllerConfig
 from statemachine.descriptions import ConfigValue
 from statemachine.overlay import Overlay
 from statemachine.replay import ReplayError
+from statemachine.store import MetadataStore
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import BROKER, TOPIC, create
 from tests.statemachine.test_sql import ENDLESS
@@ -227,7 +228,7 @@ async def test_a_query_may_take_longer_than_another_read(tmp_path: Path, monkeyp
 
 async def test_a_node_says_itself_that_a_query_took_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statemachine.node_reader.READ_SECONDS_MAX", 0.02)
-    monkeypatch.setattr("statemachine.reads.NODE_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("statemachine.service.NODE_TIMEOUT_SECONDS", 0.1)
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
         with pytest.raises(ProtocolError, match=r"the query took longer than 0\.1 s; ask for less"):
             await client.query(f"{ENDLESS} count(*) FROM n")
@@ -237,14 +238,13 @@ async def test_a_query_that_nobody_waits_for_any_more_is_not_run_on_the_next_nod
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries: list[str] = []
-    query = reads.query
-    monkeypatch.setattr(
-        "statemachine.reads.query",
-        lambda connection, request, is_abandoned: (
-            queries.append(request.sql),
-            query(connection, request, is_abandoned),
-        )[1],
-    )
+    run = MetadataStore.run_statement
+
+    async def run_statement(store: MetadataStore, sql: str, timeout_seconds: float) -> list[QueryResponse]:
+        queries.append(sql)
+        return await run(store, sql, timeout_seconds)
+
+    monkeypatch.setattr(MetadataStore, "run_statement", run_statement)
     async with admin_cluster(tmp_path, voter_count=3) as cluster:
         async with client_of(cluster, 1, 2, 3, timeout_ms=1_000) as client:
             with pytest.raises(ProtocolError, match=r"has not answered the query in 1 s; ask for less") as late:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest_asyncio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
-from statemachine import sql
+from statemachine.query_process import QueryProcess
 from statemachine.served_operations import ServedOperations
 from statemachine.service import AdminServicer
 from tests.statemachine.builders import (
@@ -275,18 +274,18 @@ async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatc
 
 
 async def test_a_query_whose_caller_has_gone_holds_up_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.reads.NODE_TIMEOUT_SECONDS", 60.0)
-    began = threading.Event()
-    is_over = sql._Guard.is_over
+    monkeypatch.setattr("statemachine.service.NODE_TIMEOUT_SECONDS", 60.0)
+    began = asyncio.Event()
+    loop, run = asyncio.get_running_loop(), QueryProcess.run
 
-    def told(guard: sql._Guard) -> bool:
-        began.set()
-        return is_over(guard)
+    def told(statement: QueryProcess) -> list[admin_pb2.QueryResponse]:
+        loop.call_soon_threadsafe(began.set)
+        return run(statement)
 
-    monkeypatch.setattr(sql._Guard, "is_over", told)
+    monkeypatch.setattr(QueryProcess, "run", told)
     endless = served.stub.Query(admin_pb2.QueryRequest(sql=f"{ENDLESS} count(*) FROM n"))
     reading = asyncio.ensure_future(endless.read())
-    await until(began.is_set)
+    await began.wait()
     endless.cancel()
     pieces = [piece async for piece in served.stub.Query(admin_pb2.QueryRequest(sql="SELECT 1"), timeout=10)]
     assert [len(piece.rows) for piece in pieces] == [1]

@@ -284,14 +284,6 @@ def test_a_query_that_takes_too_long_is_ended(reader: sqlite3.Connection, what: 
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("what", ["count(*) FROM n", "x FROM n"])
-def test_a_query_that_nobody_waits_for_is_ended(reader: sqlite3.Connection, what: str) -> None:
-    questions = iter([False] * 3)
-    with pytest.raises(ProtocolError, match="its caller has gone") as ended:
-        run(reader, f"{ENDLESS} {what}", rows_max=10**9, is_abandoned=lambda: next(questions, True))
-    assert ended.value.code is ErrorCode.REQUEST_TIMED_OUT
-
-
 def test_a_query_that_finds_too_much_is_ended(reader: sqlite3.Connection) -> None:
     assert "more than 10 rows" in refusal(reader, f"{ENDLESS} x FROM n", rows_max=10)
     assert len(run(reader, f"{ENDLESS} x FROM n LIMIT 10", rows_max=10).rows) == 10
