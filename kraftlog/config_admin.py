@@ -72,7 +72,7 @@ class ConfigOutcome:
 
     def unaltered(self, entity: str) -> str:
         """How it was already, in a sentence."""
-        found = "was not set" if self.before is None else f"was {self.before} already"
+        found = "was not set" if self.before is None else f"was {self.before or 'empty'} already"
         return f"{self.name} of {entity} {found}; nothing was changed."
 
 

@@ -10,11 +10,15 @@ from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.config_kinds import (
     INT_MAX,
     LONG_MAX,
+    LONG_MIN,
+    ClassNames,
     Flag,
     Fraction,
+    HostLimits,
     Kind,
     LevelOrDefault,
     ListKind,
+    Number,
     OneOf,
     SomeOf,
     ThrottledReplicas,
@@ -24,8 +28,14 @@ from statemachine.config_kinds import (
 from statemachine.names import quoted
 from statemachine.resources import ResourceType
 
+CLEANUP_POLICY: Final = "cleanup.policy"
+MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
+MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 MIN_ISR: Final = "min.insync.replicas"
 MIN_ISR_DEFAULT: Final = "1"
+REMOTE_COPY_DISABLE: Final = "remote.log.copy.disable"
+REMOTE_DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
+REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Characters of a value: what a Kafka string can hold."""
@@ -63,7 +73,7 @@ _UNBOUNDED_COUNT: Final = str(INT_MAX)
 _SEVEN_DAYS: Final = str(7 * 24 * 3_600_000)
 
 TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
-    "cleanup.policy": Definition(_CLEANUP_POLICY, "delete", "log.cleanup.policy"),
+    CLEANUP_POLICY: Definition(_CLEANUP_POLICY, "delete", "log.cleanup.policy"),
     "compression.gzip.level": Definition(LevelOrDefault(1, 9, -1), "-1", "compression.gzip.level"),
     "compression.lz4.level": Definition(Whole(1, 17), "9", "compression.lz4.level"),
     "compression.type": Definition(_COMPRESSION_TYPE, "producer", "compression.type"),
@@ -86,9 +96,9 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     "min.compaction.lag.ms": Definition(_LONG_FROM_0, "0", "log.cleaner.min.compaction.lag.ms"),
     MIN_ISR: Definition(_INT_FROM_1, MIN_ISR_DEFAULT, MIN_ISR),
     "preallocate": Definition(Flag(), "false", "log.preallocate"),
-    "remote.log.copy.disable": Definition(Flag(), "false"),
-    "remote.log.delete.on.disable": Definition(Flag(), "false"),
-    "remote.storage.enable": Definition(Flag(), "false"),
+    REMOTE_COPY_DISABLE: Definition(Flag(), "false"),
+    REMOTE_DELETE_ON_DISABLE: Definition(Flag(), "false"),
+    REMOTE_STORAGE_ENABLE: Definition(Flag(), "false"),
     "retention.bytes": Definition(_LONG_OR_UNLIMITED, "-1", "log.retention.bytes"),
     "retention.ms": Definition(_LONG_OR_UNLIMITED, _SEVEN_DAYS, "log.retention.ms"),
     "segment.bytes": Definition(_SEGMENT_BYTES, "1073741824", "log.segment.bytes"),
@@ -108,7 +118,12 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "default.replication.factor": Definition(Whole(1, 2**15 - 1), "1"),
     "follower.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
     "leader.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "log.cleaner.backoff.ms": Definition(_LONG_FROM_0, "15000"),
+    "log.cleaner.dedupe.buffer.size": Definition(Whole(LONG_MIN, LONG_MAX), "134217728"),
     "log.cleaner.delete.retention.ms": Definition(_LONG_FROM_0, "86400000"),
+    "log.cleaner.io.buffer.load.factor": Definition(Number(), "0.9"),
+    "log.cleaner.io.buffer.size": Definition(_INT_FROM_0, "524288"),
+    "log.cleaner.io.max.bytes.per.second": Definition(Number(), "1.7976931348623157E308"),
     "log.cleaner.max.compaction.lag.ms": Definition(_LONG_FROM_1, _UNBOUNDED),
     "log.cleaner.min.cleanable.ratio": Definition(Fraction(), "0.5"),
     "log.cleaner.min.compaction.lag.ms": Definition(_LONG_FROM_0, "0"),
@@ -132,14 +147,19 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "log.segment.delete.delay.ms": Definition(_LONG_FROM_0, "60000"),
     "max.connection.creation.rate": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     "max.connections": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
-    "max.connections.per.ip": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    MAX_CONNECTIONS_PER_IP: Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    MAX_CONNECTIONS_PER_IP_OVERRIDES: Definition(HostLimits(), ""),
     "message.max.bytes": Definition(_INT_FROM_0, "1048588"),
+    "metric.reporters": Definition(ClassNames(), "org.apache.kafka.common.metrics.JmxReporter"),
     MIN_ISR: Definition(_INT_FROM_1, MIN_ISR_DEFAULT),
     "num.io.threads": Definition(_INT_FROM_1, "8"),
     "num.network.threads": Definition(_INT_FROM_1, "3"),
     "num.partitions": Definition(_INT_FROM_1, "1"),
     "num.recovery.threads.per.data.dir": Definition(_INT_FROM_1, "2"),
     "num.replica.fetchers": Definition(_INT_FROM_1, "1"),
+    "producer.id.expiration.ms": Definition(_INT_FROM_1, "86400000"),
+    "remote.fetch.max.wait.ms": Definition(_INT_FROM_1, "500"),
+    "remote.list.offsets.request.timeout.ms": Definition(_LONG_FROM_1, "30000"),
     "remote.log.index.file.cache.total.size.bytes": Definition(_LONG_FROM_1, "1073741824"),
     "remote.log.manager.copier.thread.pool.size": Definition(_INT_FROM_1, "10"),
     "remote.log.manager.copy.max.bytes.per.second": Definition(_LONG_FROM_1, _UNBOUNDED),
@@ -147,6 +167,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "remote.log.manager.fetch.max.bytes.per.second": Definition(_LONG_FROM_1, _UNBOUNDED),
     "remote.log.reader.threads": Definition(_INT_FROM_1, "10"),
     "replica.alter.log.dirs.io.max.bytes.per.second": Definition(_LONG_FROM_0, _UNBOUNDED),
+    "transaction.partition.verification.enable": Definition(Flag(), "true"),
     "unclean.leader.election.enable": Definition(Flag(), "false"),
 }
 
@@ -161,19 +182,19 @@ def check_config(resource_type: ResourceType, name: str, value: str | None) -> N
     kind = config_definition(resource_type, name).kind
     what = resource_type.name.lower()
     if value is None:
-        raise _invalid(f"the {what} config {name} has no value; give one or leave the config out")
+        raise invalid_config(f"the {what} config {name} has no value; give one or leave the config out")
     problem = (
         kind.problem(value) if len(value) <= VALUE_LENGTH_MAX else f"it has more than {VALUE_LENGTH_MAX} characters"
     )
     if problem is not None:
-        raise _invalid(f"{quoted(value)} is no value for the {what} config {name}: {problem}")
+        raise invalid_config(f"{quoted(value)} is no value for the {what} config {name}: {problem}")
 
 
 def config_definition(resource_type: ResourceType, name: str) -> Definition:
     """What is known of a config; raises ProtocolError(INVALID_CONFIG) unless that kind of resource has it."""
     definition = CONFIG_DEFINITIONS[resource_type].get(name)
     if definition is None:
-        raise _invalid(f"{quoted(name)} is no config of a {resource_type.name.lower()}")
+        raise invalid_config(f"{quoted(name)} is no config of a {resource_type.name.lower()}")
     return definition
 
 
@@ -182,13 +203,13 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     values = {name: definition.default for name, definition in TOPIC_CONFIGS.items()} | dict(configs)
     tiered = values["remote.storage.enable"].lower() == "true"
     if tiered and "compact" in split_elements(values["cleanup.policy"]):
-        raise _invalid("remote.storage.enable=true and cleanup.policy=compact exclude each other; drop one")
+        raise invalid_config("remote.storage.enable=true and cleanup.policy=compact exclude each other; drop one")
     if tiered:
         _check_local_retention(values, "ms")
         _check_local_retention(values, "bytes")
     least, most = int(values["min.compaction.lag.ms"]), int(values["max.compaction.lag.ms"])
     if least > most:
-        raise _invalid(f"min.compaction.lag.ms={least} is above max.compaction.lag.ms={most}")
+        raise invalid_config(f"min.compaction.lag.ms={least} is above max.compaction.lag.ms={most}")
 
 
 _UNLIMITED: Final = -1
@@ -197,10 +218,11 @@ _UNLIMITED: Final = -1
 def _check_local_retention(values: Mapping[str, str], unit: str) -> None:
     total, local = int(values[f"retention.{unit}"]), int(values[f"local.retention.{unit}"])
     if total != _UNLIMITED and (local == _UNLIMITED or local > total):
-        raise _invalid(
+        raise invalid_config(
             f"local.retention.{unit}={local} is more than retention.{unit}={total}, of which it must be a part"
         )
 
 
-def _invalid(reason: str) -> ProtocolError:
+def invalid_config(reason: str) -> ProtocolError:
+    """The refusal of configs, for a reason that names them."""
     return ProtocolError(ErrorCode.INVALID_CONFIG, reason)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
+LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?\Z")
 _THROTTLED: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z")
+_HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,15 @@ class Fraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Number:
+    """Any number, of those that are finite."""
+
+    def problem(self, value: str) -> str | None:
+        """What is wrong with `value`, if anything."""
+        return None if _DECIMAL.match(value) and math.isfinite(float(value)) else "it must be a number"
+
+
+@dataclass(frozen=True, slots=True)
 class OneOf:
     """One of a few words."""
 
@@ -79,16 +92,18 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """At least one of a few words, separated by commas, none of them twice."""
+    """Some of a few words, separated by commas, none of them twice; nothing is none of them (KIP-1161)."""
 
     words: tuple[str, ...]
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
+        if not value.strip():
+            return None
         given = [word.strip() for word in value.split(",")]
         if len(set(given)) == len(given) and set(given) <= set(self.words):
             return None
-        return f"it must be some of {', '.join(self.words)}, each once, separated by commas"
+        return f"it must be some of {', '.join(self.words)}, each once, separated by commas, or empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +118,44 @@ class ThrottledReplicas:
         return "it must be * or a list such as 0:101,1:102 (partition:broker)"
 
 
-ListKind = SomeOf | ThrottledReplicas
+@dataclass(frozen=True, slots=True)
+class ClassNames:
+    """Names of Java classes, separated by commas, none of them twice; nothing is none of them."""
+
+    def problem(self, value: str) -> str | None:
+        """What is wrong with `value`, if anything."""
+        if not value.strip():
+            return None
+        names = [name.strip() for name in value.split(",")]
+        if len(set(names)) == len(names) and all(map(_is_class_name, names)):
+            return None
+        return "it must be names of classes such as org.example.Reporter, each once, separated by commas, or empty"
+
+
+def _is_class_name(name: str) -> bool:
+    return all(part.replace("$", "_").isidentifier() for part in name.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """Pairs of host and count, separated by commas: one text to Kafka, not a list that could be appended to.
+
+    The last colon of a pair is what parts it, so that a host may be an IPv6 address.
+    """
+
+    def problem(self, value: str) -> str | None:
+        """What is wrong with `value`, if anything."""
+        pairs = [pair.strip().rpartition(":") for pair in value.split(",")] if value else []
+        count_kind = Whole(INT_MIN, INT_MAX)
+        if all(colon and _HOST.match(host) and not count_kind.problem(count) for host, colon, count in pairs):
+            return None
+        return "it must be a list such as host1:100,127.0.0.1:200 (host:count), or empty"
+
+
+ListKind = SomeOf | ThrottledReplicas | ClassNames
 """Those whose values are elements, separated by commas."""
 
-Kind = Whole | LevelOrDefault | Fraction | OneOf | Flag | ListKind
+Kind = Whole | LevelOrDefault | Fraction | Number | OneOf | Flag | HostLimits | ListKind
 
 
 def split_elements(value: str) -> list[str]:

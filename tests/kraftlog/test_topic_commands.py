@@ -157,6 +157,9 @@ async def test_what_a_config_was_already_is_told(tmp_path: Path) -> None:
         assert (await run(*alter, "--append-config", "cleanup.policy=compact")).lines() == [
             "cleanup.policy of topic t was delete,compact already; nothing was changed."
         ]
+        without = (*alter, "--subtract-config", "cleanup.policy=compact,delete")
+        assert (await run(*without)).lines() == ["Altered 1 config of topic t."]
+        assert (await run(*without)).lines() == ["cleanup.policy of topic t was empty already; nothing was changed."]
         same_and_more = ("--config", "retention.ms=3600000", "--config", "segment.ms=9", "--partitions", 3)
         assert (await run("topics", "alter", "t", *same_and_more)).lines() == [
             "Altered topic t: 1 config, it has 3 partitions now.",
