@@ -23,7 +23,6 @@ from statemachine.config_kinds import (
     SomeOf,
     ThrottledReplicas,
     Whole,
-    split_elements,
 )
 from statemachine.names import quoted
 from statemachine.resources import ResourceType
@@ -196,31 +195,6 @@ def config_definition(resource_type: ResourceType, name: str) -> Definition:
     if definition is None:
         raise invalid_config(f"{quoted(name)} is no config of a {resource_type.name.lower()}")
     return definition
-
-
-def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise ProtocolError(INVALID_CONFIG) unless the valid `configs` go together in one topic."""
-    values = {name: definition.default for name, definition in TOPIC_CONFIGS.items()} | dict(configs)
-    tiered = values["remote.storage.enable"].lower() == "true"
-    if tiered and "compact" in split_elements(values["cleanup.policy"]):
-        raise invalid_config("remote.storage.enable=true and cleanup.policy=compact exclude each other; drop one")
-    if tiered:
-        _check_local_retention(values, "ms")
-        _check_local_retention(values, "bytes")
-    least, most = int(values["min.compaction.lag.ms"]), int(values["max.compaction.lag.ms"])
-    if least > most:
-        raise invalid_config(f"min.compaction.lag.ms={least} is above max.compaction.lag.ms={most}")
-
-
-_UNLIMITED: Final = -1
-
-
-def _check_local_retention(values: Mapping[str, str], unit: str) -> None:
-    total, local = int(values[f"retention.{unit}"]), int(values[f"local.retention.{unit}"])
-    if total != _UNLIMITED and (local == _UNLIMITED or local > total):
-        raise invalid_config(
-            f"local.retention.{unit}={local} is more than retention.{unit}={total}, of which it must be a part"
-        )
 
 
 def invalid_config(reason: str) -> ProtocolError:

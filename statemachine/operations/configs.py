@@ -8,7 +8,8 @@ from typing import Final
 from kraftpb.v1.admin_pb2 import AlterConfigsRequest, AlterConfigsResponse, AlteredResource, ConfigAlteration
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
-from statemachine.config_definitions import check_config, check_topic_configs, config_definition
+from statemachine.config_combinations import InheritedConfigs, check_broker_configs, check_topic_configs
+from statemachine.config_definitions import check_config, config_definition
 from statemachine.config_kinds import join_elements, split_elements
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
@@ -29,8 +30,8 @@ def alter_configs(
     """The records that alter the resources whose alterations are all valid, and an answer for each resource.
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
-    altered as a whole or not at all. A topic's config that has that value already makes no record; a broker's always
-    does, as the broker takes it as the sign to load the value again (CT-60). Raises
+    altered as a whole or not at all, and must go with what it inherits. A topic's config that has that value already
+    makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). Raises
     ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
@@ -39,12 +40,13 @@ def alter_configs(
     by_resource: dict[tuple[int, str], list[ConfigAlteration]] = {}
     for alteration in request.alterations:
         by_resource.setdefault((alteration.resource_type, alteration.resource_name), []).append(alteration)
+    inherited = InheritedConfigs(state)
     records: list[MetadataRecord] = []
     response = AlterConfigsResponse()
     for (resource_type, resource_name), alterations in by_resource.items():
         answer = AlteredResource(resource_type=resource_type, resource_name=resource_name)
         try:
-            records += _alter_resource(state, resource_type, resource_name, alterations)
+            records += _alter_resource(state, inherited, resource_type, resource_name, alterations)
         except ProtocolError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.resources.append(answer)
@@ -111,11 +113,29 @@ def parse_broker_name(resource_name: str) -> int:
 
 
 def _alter_resource(
-    state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
+    state: MetadataState,
+    inherited: InheritedConfigs,
+    type_number: int,
+    resource_name: str,
+    alterations: Sequence[ConfigAlteration],
 ) -> list[MetadataRecord]:
     resource_type = _check_alterable(state, type_number, resource_name, alterations)
     with about(_shown(resource_type, resource_name)):
-        return _config_records(resource_type, resource_name, alterations, state.configs(resource_type, resource_name))
+        for name in repeats(alteration.name for alteration in alterations):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
+        before = state.configs(resource_type, resource_name)
+        changes = {given.name: _new_value(resource_type, given, before) for given in alterations}
+        resulting = {name: value for name, value in {**before, **changes}.items() if value is not None}
+        if resource_type is ResourceType.TOPIC:
+            check_topic_configs(resulting, before, inherited.of_topics)
+        else:
+            check_broker_configs(resulting, inherited.of_broker(resource_name))
+    return [
+        _config_record(resource_type, resource_name, name, value)
+        for name, value in changes.items()
+        # A broker's is written though nothing changes (CT-60).
+        if value != before.get(name) or resource_type is ResourceType.BROKER
+    ]
 
 
 def _shown(resource_type: ResourceType, resource_name: str) -> str:
@@ -125,28 +145,9 @@ def _shown(resource_type: ResourceType, resource_name: str) -> str:
     return "the default of all brokers" if resource_name == CLUSTER_DEFAULT else f"broker {resource_name}"
 
 
-def _config_records(
-    resource_type: ResourceType, resource_name: str, alterations: Sequence[ConfigAlteration], present: Mapping[str, str]
-) -> list[MetadataRecord]:
-    """The records that alter the configs of a resource that has `present`; raises ProtocolError if one is wrong."""
-    for name in repeats(alteration.name for alteration in alterations):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
-    altered = dict(present)
-    records = []
-    for alteration in alterations:
-        value = _new_value(resource_type, alteration, present)
-        if value is None:
-            altered.pop(alteration.name, None)
-        else:
-            altered[alteration.name] = value
-        if resource_type is ResourceType.BROKER or value != present.get(alteration.name):
-            config = ConfigRecord(
-                resource_type=resource_type, resource_name=resource_name, name=alteration.name, value=value
-            )
-            records.append(MetadataRecord(config=config))
-    if resource_type is ResourceType.TOPIC:
-        check_topic_configs(altered)
-    return records
+def _config_record(resource_type: ResourceType, resource_name: str, name: str, value: str | None) -> MetadataRecord:
+    config = ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    return MetadataRecord(config=config)
 
 
 def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, present: Mapping[str, str]) -> str | None:

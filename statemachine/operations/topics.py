@@ -26,7 +26,8 @@ from kraftpb.v1.metadata_pb2 import (
     TopicRecord,
 )
 from raft.core.errors import ErrorCode, KraftlogError, ProtocolError
-from statemachine.config_definitions import check_config, check_topic_configs
+from statemachine.config_combinations import InheritedConfigs, check_topic_configs
+from statemachine.config_definitions import check_config
 from statemachine.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, check_topic_name, collision_key, quoted
@@ -34,7 +35,7 @@ from statemachine.operations.finding import about
 from statemachine.operations.new_partitions import NewPartitions, invalid_assignment
 from statemachine.quota import ChargeMutations, no_quota
 from statemachine.remote_log_states import PartitionDeleteState
-from statemachine.resources import CLUSTER_DEFAULT, ResourceType
+from statemachine.resources import ResourceType
 from statemachine.state import MetadataState
 
 FROM_DEFAULT: Final = -1
@@ -114,6 +115,7 @@ class _Creation:
         self._random = random
         self._policy = policy
         self._charge = charge
+        self._inherited = InheritedConfigs(state)
         self._partitions = NewPartitions(state, random)
         self._names: dict[str, str] = {}
         """Those created by this request, by collision key."""
@@ -123,7 +125,7 @@ class _Creation:
         """Validate everything, then make the records: Topic, Config*, Partition*."""
         self._check_name(topic.name)
         with about(f"topic {quoted(topic.name)}"):
-            configs = _checked_configs(topic)
+            configs = self._configs(topic)
             assignment = self._assignment(topic, len(configs))
             self._check_policy(topic, configs, assignment)
             self._charge(len(assignment))
@@ -155,6 +157,18 @@ class _Creation:
                 f"topic {quoted(name)} collides with {quoted(other)}: names must differ in more than '.' and '_'",
             )
 
+    def _configs(self, topic: CreatableTopic) -> dict[str, str]:
+        """Those that the request gives, checked by themselves and with what the topic inherits."""
+        configs: dict[str, str] = {}
+        for entry in topic.configs:
+            if entry.name in configs:
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
+            check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
+            configs[entry.name] = entry.value
+        if configs:  # else, as in Kafka, the topic has nothing that could be wrong
+            check_topic_configs(configs, {}, self._inherited.of_topics)
+        return configs
+
     def _assignment(self, topic: CreatableTopic, num_configs: int) -> Sequence[Sequence[int]]:
         """The replicas of each partition."""
         if topic.assignments:
@@ -179,7 +193,7 @@ class _Creation:
 
     def _count(self, given: int, error: ErrorCode, what: str, config: str, default: str) -> int:
         if given == FROM_DEFAULT:
-            return int(self._state.configs(ResourceType.BROKER, CLUSTER_DEFAULT).get(config, default))
+            return int(self._inherited.of_cluster.get(config, default))
         if given < 1:
             raise ProtocolError(
                 error, f"the {what} is {given}; it must be at least 1, or -1 for the cluster's {config}"
@@ -202,17 +216,6 @@ class _Creation:
             topic_id = random_id(self._random)
             if self._state.topic_name(topic_id) is None:
                 return topic_id
-
-
-def _checked_configs(topic: CreatableTopic) -> dict[str, str]:
-    configs: dict[str, str] = {}
-    for entry in topic.configs:
-        if entry.name in configs:
-            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
-        check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
-        configs[entry.name] = entry.value
-    check_topic_configs(configs)
-    return configs
 
 
 def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequence[Sequence[int]]:

@@ -315,8 +315,10 @@ async def test_what_the_controller_refuses_is_named_before_anything_is_changed(t
         AdminClient([cluster.endpoints[1]], timeout_ms=20_000) as client,
         living_brokers(client, [1]),
     ):
-        await client.create_topics([NewTopic("there", 1, 1)])
+        tiered = NewTopic("tiered", 1, 1, configs={"remote.storage.enable": "true"})
+        await client.create_topics([NewTopic("there", 1, 1), tiered])
         for wrong, code, words in (
+            ("{name: tiered, configs: {segment.ms: 5}}", ErrorCode.INVALID_CONFIG, "remote.log.delete.on.disable=true"),
             ("{name: bad, configs: {retention.ms: soon}}", ErrorCode.INVALID_CONFIG, "topic 'bad'"),
             ("{name: bad, replication_factor: 3}", ErrorCode.INVALID_REPLICATION_FACTOR, "topic 'bad'"),
             ("{name: there, configs: {no.such: 1}}", ErrorCode.INVALID_CONFIG, "topic 'there'"),
@@ -331,7 +333,7 @@ async def test_what_the_controller_refuses_is_named_before_anything_is_changed(t
         with pytest.raises(ProtocolError, match=r"0 of 1 changes are made; run it again") as late:
             await apply_plan(client, plan, lambda made, total: None)
         assert late.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-        assert [topic.name for topic in (await client.list_topics()).topics] == ["good", "there"]
+        assert [topic.name for topic in (await client.list_topics()).topics] == ["good", "there", "tiered"]
 
 
 async def test_many_topics_go_in_several_operations(tmp_path: Path) -> None:

@@ -294,6 +294,7 @@ def test_configs_and_features(reading: Reading) -> None:
 def test_tiering(reading: Reading) -> None:
     with reading("tiering") as page:
         page.next()
+        assert page.next() == "Altered 2 configs of topic clicks.\n"
         (topic,) = page.json("topics", "describe", "clicks")
         topic_id = id_to_bytes(topic["TopicId"])
         records: list[Any] = [

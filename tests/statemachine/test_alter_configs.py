@@ -178,6 +178,11 @@ async def test_what_is_set_must_go_with_what_was_set_before(bench: Bench) -> Non
     result = await bench.run(alter(alteration("t", "local.retention.ms", "6")))
     assert errors(result) == [ErrorCode.INVALID_CONFIG]
     await bench.done(alter(alteration("t", "local.retention.ms", "6"), alteration("t", "retention.ms", None)))
+    result = await bench.run(alter(alteration("t", "remote.storage.enable", None)))
+    assert errors(result) == [ErrorCode.INVALID_CONFIG]
+    word = alteration("t", "remote.log.delete.on.disable", "true")
+    await bench.done(alter(alteration("t", "remote.storage.enable", None), word))
+    await bench.done(alter(alteration("t", "remote.log.delete.on.disable", None)))
 
 
 async def test_validate_only_gives_the_same_answer_and_writes_nothing(bench: Bench) -> None:

@@ -13,7 +13,6 @@ from statemachine.config_definitions import (
     TOPIC_CONFIGS,
     VALUE_LENGTH_MAX,
     check_config,
-    check_topic_configs,
 )
 from statemachine.config_kinds import join_elements, split_elements
 from statemachine.resources import ResourceType
@@ -238,35 +237,3 @@ def test_splitting_and_joining_a_list_keeps_its_elements(value: str) -> None:
     parts = split_elements(value)
     assert split_elements(join_elements(parts)) == parts
     assert all(part and part == part.strip() for part in parts)
-
-
-@pytest.mark.parametrize(
-    "configs",
-    [
-        {},
-        {"retention.ms": "5", "local.retention.ms": "9"},  # counts only with remote storage
-        {"remote.storage.enable": "true"},
-        {"remote.storage.enable": "true", "retention.ms": "9", "local.retention.ms": "9"},
-        {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "-1"},
-        {"remote.storage.enable": "true", "retention.bytes": "5", "local.retention.bytes": "-2"},
-        {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"},
-    ],
-)
-def test_configs_that_go_together_are_taken(configs: dict[str, str]) -> None:
-    check_topic_configs(configs)
-
-
-@pytest.mark.parametrize(
-    "configs",
-    [
-        {"remote.storage.enable": "true", "cleanup.policy": "compact,delete"},
-        {"remote.storage.enable": "true", "retention.ms": "5", "local.retention.ms": "6"},
-        {"remote.storage.enable": "true", "local.retention.ms": "604800001"},
-        {"remote.storage.enable": "true", "retention.bytes": "5", "local.retention.bytes": "-1"},
-        {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"},
-    ],
-)
-def test_configs_that_contradict_each_other_are_an_invalid_config(configs: dict[str, str]) -> None:
-    with pytest.raises(ProtocolError) as refusal:
-        check_topic_configs(configs)
-    assert refusal.value.code is ErrorCode.INVALID_CONFIG

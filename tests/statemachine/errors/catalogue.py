@@ -182,6 +182,7 @@ BEYOND: Final[Rules] = frozenset(
         ("CT-60: bad value", E.INVALID_CONFIG),
         ("CT-60: unknown config", E.INVALID_CONFIG),
         ("CT-60: configs that exclude each other", E.INVALID_CONFIG),
+        ("CT-60: no word about remote data", E.INVALID_CONFIG),
         ("CT-60: unknown broker", E.BROKER_ID_NOT_REGISTERED),
         ("CT-60: no broker", E.INVALID_REQUEST),
         ("CT-60: resource type", E.INVALID_REQUEST),

@@ -21,7 +21,7 @@ DECIDING = [
     *sorted((STATEMACHINE / "operations").glob("*.py")),
     *(
         STATEMACHINE / f"{name}.py"
-        for name in ("config_definitions", "dispatch", "limits", "names", "placement", "quota")
+        for name in ("config_combinations", "config_definitions", "dispatch", "limits", "names", "placement", "quota")
     ),
 ]
 """The modules that decide on operations."""

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from kraftpb.v1.admin_pb2 import AlterConfigsRequest, ConfigAlteration, Operation
 from raft.core.errors import ErrorCode
-from tests.statemachine.builders import BROKER, TOPIC, create
+from tests.statemachine.builders import BROKER, TOPIC, creatable, create
 from tests.statemachine.errors.cases import Case, refused
 from tests.statemachine.errors.world import World, running_world
 
@@ -26,10 +26,11 @@ SET, DELETE, APPEND, SUBTRACT = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """Broker 1 and the topic "clicks"."""
+    """Broker 1 and the topics "clicks" and "tiered"."""
     async with running_world(tmp_path_factory.mktemp("configs")) as world:
         await world.with_brokers(1)
-        await world.done(create("clicks"))
+        tiered = creatable("tiered", configs={"remote.storage.enable": "true"})
+        await world.done(create("clicks", tiered))
         await world.settle()
         yield world
 
@@ -41,20 +42,24 @@ def altering(
     return Operation(alter_configs=AlterConfigsRequest(alterations=[alteration] * repeated))
 
 
-def together(*configs: tuple[str, str]) -> Operation:
-    alterations = [altering(SET, name, value).alter_configs.alterations[0] for name, value in configs]
+def together(*configs: tuple[str, str], on: str = "clicks", of: int = TOPIC) -> Operation:
+    alterations = [altering(SET, name, value, on=on, of=of).alter_configs.alterations[0] for name, value in configs]
     return Operation(alter_configs=AlterConfigsRequest(alterations=alterations))
 
 
 TIERED = ("remote.storage.enable", "true")
 COMPACTED = together(TIERED, ("cleanup.policy", "compact"))
 LOCAL_FOR_LONGER = together(TIERED, ("retention.ms", "5"), ("local.retention.ms", "6"))
+UNCOPIED = together(TIERED, ("remote.log.copy.disable", "true"), ("local.retention.ms", "5"))
+KEPT_LOCALLY = (("log.retention.bytes", "5"), ("log.local.retention.bytes", "6"))
+NOBODY = altering(SET, "max.connections.per.ip", "0", on="1", of=BROKER)
 LAGGING = together(("min.compaction.lag.ms", "6"), ("max.compaction.lag.ms", "5"))
 
 
 C = "CT-60: "
 E = ErrorCode
 CLICKS = "topic 'clicks'"
+WORDS = ("remote.log.delete.on.disable=true", "remote.log.copy.disable=true")
 
 CASES = [
     *[
@@ -70,7 +75,23 @@ CASES = [
             ("bad value", altering(SET, "cleanup.policy", "delete,"), "cleanup.policy", "'delete,'"),
             ("configs that exclude each other", COMPACTED, "remote.storage.enable=true", "cleanup.policy=compact"),
             ("configs that exclude each other", LOCAL_FOR_LONGER, "local.retention.ms=6", "retention.ms=5"),
+            ("configs that exclude each other", UNCOPIED, "remote.log.copy.disable=true", "local.retention.ms=5"),
             ("configs that exclude each other", LAGGING, "min.compaction.lag.ms=6", "max.compaction.lag.ms=5"),
+        )
+    ],
+    *[
+        Case(C + "configs that exclude each other", E.INVALID_CONFIG, operation, *words)
+        for operation, *words in (
+            (together(*KEPT_LOCALLY, on="1", of=BROKER), "broker 1", "log.local.retention.bytes=6"),
+            (together(*KEPT_LOCALLY, on="", of=BROKER), "default", "log.local.retention.bytes=6"),
+            (NOBODY, "broker 1", "max.connections.per.ip=0", "max.connections.per.ip.overrides"),
+        )
+    ],
+    *[
+        Case(C + "no word about remote data", E.INVALID_CONFIG, operation, "topic 'tiered'", *WORDS)
+        for operation in (
+            altering(SET, "remote.storage.enable", "false", on="tiered"),
+            altering(DELETE, "remote.storage.enable", on="tiered"),
         )
     ],
     Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.io.threads", "0", on="1", of=BROKER), "broker 1", "'0'"),

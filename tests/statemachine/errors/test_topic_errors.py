@@ -166,12 +166,15 @@ ASSIGNMENTS = [
     ),
 ]
 
+BEYOND_THE_DEFAULT = {"remote.storage.enable": "true", "local.retention.ms": "2592000000"}
+
 CONFIGS_AND_POLICY = [
     *[
         Case(f"CreateTopics: config {what}", ErrorCode.INVALID_CONFIG, operation, "topic 't'", *words)
         for what, operation, *words in (
             ("bad", create(creatable("t", configs={"retention.ms": "soon"})), "retention.ms", "'soon'"),
             ("bad", create(creatable("t", configs={"no.such": "1"})), "'no.such'"),
+            ("bad", create(creatable("t", configs=BEYOND_THE_DEFAULT)), "retention.ms=604800000 (the default)"),
             ("bad", with_twice(ConfigEntry(name="retention.ms", value="1")), "'retention.ms'"),
             ("null", create(creatable("t", configs={"retention.ms": None})), "retention.ms"),
         )

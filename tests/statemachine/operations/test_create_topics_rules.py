@@ -17,6 +17,7 @@ from statemachine.ids import UNASSIGNED_DIRECTORY
 from statemachine.limits import RECORDS_PER_BATCH_MAX
 from statemachine.operations.topics import CreateTopicPolicy, PolicyViolation, TopicToCreate, create_topics
 from statemachine.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
+from statemachine.resources import ResourceType
 from tests.statemachine.builders import BROKER, an_id, assigned, broker, config, creatable, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -48,6 +49,44 @@ def create(
 
 def partitions_of(records: list[MetadataRecord]) -> list[PartitionRecord]:
     return [record.partition for record in records if record.HasField("partition")]
+
+
+# --- configs and what a topic inherits --------------------------------------------------------------------------------
+
+
+def test_a_topic_must_go_with_the_default_of_all_brokers() -> None:
+    tiered = {"remote.storage.enable": "true"}
+    longer = creatable("clicks", configs={**tiered, "local.retention.ms": "2592000000"})
+    for state, asked, words in (
+        (cluster(), longer, "retention.ms=604800000 (the default)"),
+        (
+            cluster(config("", "log.cleanup.policy", "compact", BROKER)),
+            creatable("clicks", configs=tiered),
+            "cleanup.policy=compact (the default)",
+        ),
+    ):
+        records, response = create(state, asked)
+        assert (records, response.topics[0].error_code) == ([], ErrorCode.INVALID_CONFIG)
+        assert words in response.topics[0].error_message
+    records, response = create(cluster(config("", "log.retention.ms", "-1", BROKER)), longer)
+    assert response.topics[0].error_message == ""
+    assert [record.WhichOneof("record") for record in records] == ["topic", "config", "config", "partition"]
+
+
+def test_the_default_of_all_is_read_once_for_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = cluster(config("", "num.partitions", "2", BROKER))
+    reads = []
+    configs = state.configs
+
+    def counted(resource_type: ResourceType, name: str) -> dict[str, str]:
+        reads.append((resource_type, name))
+        return configs(resource_type, name)
+
+    monkeypatch.setattr(state, "configs", counted)
+    create(state, *(creatable(f"t{number}", -1, -1, configs={"retention.ms": "5"}) for number in range(5)))
+    assert reads == [(ResourceType.BROKER, "")]
+    create(state, creatable("plain", 1, 1))
+    assert len(reads) == 1
 
 
 # --- what is made -----------------------------------------------------------------------------------------------------
