@@ -145,6 +145,13 @@ class MetadataState:
         found = self._view.find(CONFIGS, (resource_type.value, resource_name))
         return {config.name: config.value for _, config in found}
 
+    def brokers_with_own(self, name: str) -> list[str]:
+        """The names of the brokers, registered or not, that have a value of their own of a config."""
+        found = (config for _, config in self._view.find(CONFIGS, (ResourceType.BROKER.value,)))
+        return [
+            config.resource_name for config in found if config.name == name and config.resource_name != CLUSTER_DEFAULT
+        ]
+
     def topic_config(self, topic_name: str, name: str, default: str) -> str:
         """A topic's config: its own, or the default that the cluster has for it, or else `default`."""
         for resource_type, resource_name in ((ResourceType.TOPIC, topic_name), (ResourceType.BROKER, CLUSTER_DEFAULT)):

@@ -9,8 +9,9 @@ from kraftpb.v1.admin_pb2 import AlterConfigsRequest, AlterConfigsResponse, Alte
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.config_combinations import InheritedConfigs, check_broker_configs, check_topic_configs
-from statemachine.config_definitions import check_config, config_definition
+from statemachine.config_definitions import MIN_ISR, check_config, config_definition, invalid_config
 from statemachine.config_kinds import join_elements, split_elements
+from statemachine.features import ELIGIBLE_LEADER_REPLICAS
 from statemachine.limits import check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.finding import about
@@ -129,6 +130,7 @@ def _alter_resource(
         if resource_type is ResourceType.TOPIC:
             check_topic_configs(resulting, before, inherited.of_topics)
         else:
+            _check_min_isr(state, resource_name, changes)
             check_broker_configs(resulting, inherited.of_broker(resource_name))
     return [
         _config_record(resource_type, resource_name, name, value)
@@ -136,6 +138,20 @@ def _alter_resource(
         # A broker's is written though nothing changes (CT-60).
         if value != before.get(name) or resource_type is ResourceType.BROKER
     ]
+
+
+def _check_min_isr(state: MetadataState, resource_name: str, changes: Mapping[str, str | None]) -> None:
+    """Raise ProtocolError(INVALID_CONFIG) if a broker gets a min.insync.replicas of its own while KIP-966 is in use.
+
+    By a lower one than the controller knows a smaller ISR commits what the eligible replicas lack, and one of these
+    would be elected all the same. One that is there already may go.
+    """
+    is_own = resource_name != CLUSTER_DEFAULT and changes.get(MIN_ISR) is not None
+    if is_own and state.features().get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
+        raise invalid_config(
+            f"{MIN_ISR}={changes[MIN_ISR]} cannot be one broker's own while {ELIGIBLE_LEADER_REPLICAS} is on; set it"
+            " for all brokers, or for topics"
+        )
 
 
 def _shown(resource_type: ResourceType, resource_name: str) -> str:

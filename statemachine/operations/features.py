@@ -17,6 +17,7 @@ from kraftpb.v1.admin_pb2 import (
     UpdateFeaturesResponse,
 )
 from kraftpb.v1.metadata_pb2 import (
+    ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -24,6 +25,7 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.cluster_tables import BROKERS, CONTROLLERS, FEATURES
+from statemachine.config_definitions import MIN_ISR
 from statemachine.features import (
     CONTROLLER_REGISTRATION,
     ELIGIBLE_LEADER_REPLICAS,
@@ -32,10 +34,11 @@ from statemachine.features import (
     SUPPORTED,
     FeatureRange,
 )
-from statemachine.limits import check_record_count
+from statemachine.limits import RECORDS_PER_BATCH_MAX, check_record_count
 from statemachine.names import check_name_lengths, quoted
 from statemachine.operations.topics import repeats
 from statemachine.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
+from statemachine.resources import ResourceType
 from statemachine.state import MetadataState
 
 OFF: Final = 0
@@ -62,7 +65,8 @@ def update_features(
     `partitions_in_directories` is whether any are: to be looked up before if the request `may_lose_directories`. All
     updates are made or none: one that is refused has the error INVALID_UPDATE_VERSION, and so have all others with it.
     A feature that has the level already makes no record. Raises ProtocolError(INVALID_REQUEST) if a feature is named
-    more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates for one batch.
+    more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates, or brokers with a
+    min.insync.replicas of their own, for one batch.
     """
     check_record_count(len(request.updates))
     check_name_lengths(update.name for update in request.updates)
@@ -79,13 +83,38 @@ def update_features(
         with_it = f"was not updated: {quoted(first_refused)} is refused, and all are updated or none"
         results = [_refused(name, refusal or f"{name} {with_it}") for name, refusal in refusals.items()]
         return [], UpdateFeaturesResponse(features=results)
-    records = [
+    records = _before_eligible_leaders(state, present, proposed)
+    records += [
         MetadataRecord(feature_level=FeatureLevelRecord(name=update.name, level=update.level))
         for update in request.updates
         if update.level != present.get(update.name, OFF)
     ]
     response = UpdateFeaturesResponse(features=[FeatureResult(name=update.name) for update in request.updates])
     return ([] if request.validate_only else records), response
+
+
+def _before_eligible_leaders(
+    state: MetadataState, present: Mapping[str, int], proposed: Mapping[str, int]
+) -> list[MetadataRecord]:
+    """What has to go before replicas out of the ISR may be eligible to lead: the brokers' own min.insync.replicas.
+
+    By a lower one than the controller knows a smaller ISR could commit what they lack (KIP-966). Where no default of
+    all is set Kafka's controller sets its own file's: this one goes by 1 then, and no broker by less, so it need not.
+    Raises ProtocolError(RECORD_LIST_TOO_LARGE).
+    """
+    if proposed.get(ELIGIBLE_LEADER_REPLICAS, OFF) == OFF or present.get(ELIGIBLE_LEADER_REPLICAS, OFF) != OFF:
+        return []
+    broker_names = state.brokers_with_own(MIN_ISR)
+    if len(broker_names) + len(proposed) > RECORDS_PER_BATCH_MAX:
+        raise ProtocolError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{len(broker_names)} brokers have their own {MIN_ISR}, which would be deleted with the update; at most"
+            f" {RECORDS_PER_BATCH_MAX} records fit one batch: delete some of them before",
+        )
+    removed = [
+        ConfigRecord(resource_type=ResourceType.BROKER, resource_name=name, name=MIN_ISR) for name in broker_names
+    ]
+    return [MetadataRecord(config=config) for config in removed]
 
 
 def _refused(name: str, reason: str) -> FeatureResult:

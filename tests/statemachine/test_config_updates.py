@@ -38,7 +38,7 @@ async def with_eligible(bench: Bench, count: int = 1) -> None:
         [alteration("clicks", MIN_ISR, None)],
         [alteration("", MIN_ISR, "3", BROKER)],
         [alteration("", MIN_ISR, "2", BROKER)],
-        [alteration("1", MIN_ISR, "1", BROKER)],
+        [alteration("1", MIN_ISR, None, BROKER)],
         [alteration("clicks", MIN_ISR, "2"), alteration("", MIN_ISR, "3", BROKER)],
     ],
     ids=["raised", "set as it is", "not set", "default raised", "default as it is", "a broker's own", "both"],

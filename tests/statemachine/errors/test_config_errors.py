@@ -26,7 +26,7 @@ SET, DELETE, APPEND, SUBTRACT = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """Broker 1 and the topics "clicks" and "tiered"."""
+    """Broker 1 and the topics "clicks" and "tiered"; replicas may be eligible to lead, as in any new cluster."""
     async with running_world(tmp_path_factory.mktemp("configs")) as world:
         await world.with_brokers(1)
         tiered = creatable("tiered", configs={"remote.storage.enable": "true"})
@@ -94,6 +94,13 @@ CASES = [
             altering(DELETE, "remote.storage.enable", on="tiered"),
         )
     ],
+    Case(
+        "CT-56: a broker's own min.insync.replicas",
+        E.INVALID_CONFIG,
+        altering(SET, "min.insync.replicas", "2", on="1", of=BROKER),
+        "broker 1",
+        "eligible.leader.replicas.version",
+    ),
     Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.io.threads", "0", on="1", of=BROKER), "broker 1", "'0'"),
     Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.partitions", "0", on="", of=BROKER), "default", "'0'"),
     Case(C + "unknown topic", E.UNKNOWN_TOPIC_OR_PARTITION, altering(SET, "retention.ms", "5", on="none"), "'none'"),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from kraftpb.v1.admin_pb2 import AlterConfigsRequest, ConfigAlteration
-from kraftpb.v1.metadata_pb2 import MetadataRecord
+from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
 from raft.core.errors import ErrorCode
+from statemachine.features import ELIGIBLE_LEADER_REPLICAS
 from statemachine.operations.configs import alter_configs
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
 from tests.statemachine.builders import BROKER, alteration, broker, config, topic
 from tests.statemachine.states import Metadata, metadata
 
+MIN_ISR = "min.insync.replicas"
 TIERED = config("clicks", "remote.storage.enable", "true")
+ELR = MetadataRecord(feature_level=FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, level=1))
 
 Decided = list[tuple[str, str, str | None]]
 
@@ -108,3 +111,25 @@ def test_a_broker_must_go_with_its_own_and_the_default_of_all() -> None:
         alteration("", "log.local.retention.ms", "6", BROKER),
     ]
     assert refused(cluster(), *both)[0] is ErrorCode.INVALID_CONFIG
+
+
+# --- a broker's own min.insync.replicas -------------------------------------------------------------------------------
+
+
+def test_ct56_no_broker_gets_its_own_while_others_may_be_eligible() -> None:
+    """KIP-966: by a lower one its ISR could commit what they lack."""
+    own = alteration("1", MIN_ISR, "2", BROKER)
+    assert written(cluster(), own) == [("1", MIN_ISR, "2")]
+    code, message = refused(cluster(ELR), own)
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "broker 1" in message and f"{MIN_ISR}=2" in message and ELIGIBLE_LEADER_REPLICAS in message
+    assert refused(cluster(ELR, config("1", MIN_ISR, "2", BROKER)), own)[0] is code
+
+
+def test_ct56_the_one_that_it_has_may_go_and_the_default_of_all_may_change() -> None:
+    state = cluster(ELR, config("1", MIN_ISR, "2", BROKER), config("", MIN_ISR, "2", BROKER))
+    assert written(state, alteration("1", MIN_ISR, None, BROKER)) == [("1", MIN_ISR, None)]
+    assert written(state, alteration("", MIN_ISR, "3", BROKER)) == [("", MIN_ISR, "3")]
+    assert written(state, alteration("", MIN_ISR, None, BROKER)) == [("", MIN_ISR, None)]
+    assert written(state, alteration("clicks", MIN_ISR, "3")) == [("clicks", MIN_ISR, "3")]
+    assert written(state, alteration("1", "num.io.threads", "3", BROKER)) == [("1", "num.io.threads", "3")]

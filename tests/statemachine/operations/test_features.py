@@ -27,13 +27,15 @@ from statemachine.features import (
 )
 from statemachine.ids import UNASSIGNED_DIRECTORY
 from statemachine.limits import RECORDS_PER_BATCH_MAX
+from statemachine.operations import features
 from statemachine.operations.features import describe_features, may_lose_directories, update_features
 from statemachine.record_versions import in_version
 from statemachine.topic_tables import IN_DIRECTORIES
-from tests.statemachine.builders import an_id, topic
+from tests.statemachine.builders import BROKER, an_id, config, topic
 from tests.statemachine.states import Metadata, metadata
 
 UPGRADE, SAFE, UNSAFE = FeatureUpdate.UPGRADE, FeatureUpdate.SAFE_DOWNGRADE, FeatureUpdate.UNSAFE_DOWNGRADE
+MIN_ISR = "min.insync.replicas"
 Ranges = Sequence[tuple[str, int, int]]
 
 EVERYTHING: Ranges = (
@@ -113,6 +115,46 @@ def test_an_upgrade_that_everybody_supports_is_one_record() -> None:
     state = metadata(a_broker(1), a_controller(1), version=20)
     assert written(state, update(METADATA_VERSION, 25)) == [(METADATA_VERSION, 25)]
     assert metadata(version=20).commit(level(METADATA_VERSION, 25)).metadata_version == 25
+
+
+def test_ct56_what_brokers_have_of_their_own_goes_before_replicas_may_be_eligible() -> None:
+    """KIP-966: by a lower min.insync.replicas than the controller knows, an ISR could commit what they lack."""
+    state = metadata(
+        a_broker(1),
+        config("1", MIN_ISR, "1", BROKER),
+        config("1", "num.io.threads", "3", BROKER),
+        config("7", MIN_ISR, "2", BROKER),  # left behind by one that was unregistered
+        config("", MIN_ISR, "2", BROKER),
+        config("t", MIN_ISR, "3"),
+    )
+    request = UpdateFeaturesRequest(updates=[update(ELIGIBLE_LEADER_REPLICAS, 1)])
+    records, _ = update_features(state, request)
+    assert records == [
+        config("1", MIN_ISR, None, BROKER),
+        config("7", MIN_ISR, None, BROKER),
+        level(ELIGIBLE_LEADER_REPLICAS, 1),
+    ]
+    request.validate_only = True
+    assert update_features(state, request)[0] == []
+
+
+def test_ct56_nothing_of_brokers_goes_with_another_update() -> None:
+    own = config("1", MIN_ISR, "1", BROKER)
+    is_on = metadata(a_broker(1), own, level(ELIGIBLE_LEADER_REPLICAS, 1), version=24)
+    assert written(is_on, update(ELIGIBLE_LEADER_REPLICAS, 1)) == []
+    assert written(is_on, update(METADATA_VERSION, 25)) == [(METADATA_VERSION, 25)]
+    assert written(is_on, update(ELIGIBLE_LEADER_REPLICAS, 0, SAFE)) == [(ELIGIBLE_LEADER_REPLICAS, 0)]
+    is_off = metadata(a_broker(1), own, version=24)
+    assert written(is_off, update(METADATA_VERSION, 25)) == [(METADATA_VERSION, 25)]
+
+
+def test_ct12_brokers_with_their_own_may_be_too_many_for_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "RECORDS_PER_BATCH_MAX", 4)
+    state = metadata(*(config(str(number), MIN_ISR, "1", BROKER) for number in range(3)))
+    with pytest.raises(ProtocolError) as refused:
+        update_features(state, UpdateFeaturesRequest(updates=[update(ELIGIBLE_LEADER_REPLICAS, 1)]))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert f"3 brokers have their own {MIN_ISR}" in str(refused.value)
 
 
 def test_several_features_are_updated_together() -> None:
