@@ -13,7 +13,7 @@ from statemachine.config_definitions import MIN_ISR, check_config, config_defini
 from statemachine.config_kinds import join_elements, split_elements
 from statemachine.features import ELIGIBLE_LEADER_REPLICAS
 from statemachine.limits import check_record_count
-from statemachine.names import check_name_lengths, quoted
+from statemachine.names import METADATA_TOPIC, check_name_lengths, check_topic_name, quoted
 from statemachine.operations.finding import about
 from statemachine.operations.topics import repeats
 from statemachine.resources import CLUSTER_DEFAULT, ResourceType
@@ -55,10 +55,15 @@ def alter_configs(
 
 
 def check_resource(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
-    """Raise ProtocolError unless there is such a resource, and its configs are kept here."""
+    """Raise ProtocolError unless there is such a resource, and its configs are kept here.
+
+    A name that no topic can have is INVALID_TOPIC_EXCEPTION, as in Kafka.
+    """
     known_type = check_resource_type(resource_type)
     if known_type is ResourceType.TOPIC:
         if state.topic_id(resource_name) is None:
+            if resource_name != METADATA_TOPIC:  # which Kafka has, though without configs
+                check_topic_name(resource_name)
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(resource_name)}")
     elif resource_name != CLUSTER_DEFAULT:
         broker_id = parse_broker_name(resource_name)
@@ -81,8 +86,15 @@ def _check_alterable(
     """As `check_resource`; but what a broker has left behind that was unregistered may be deleted.
 
     Its configs stay, as in Kafka, for it may come back. Unlike in Kafka, they can be got rid of if it does not.
+    A topic without a name is INVALID_REQUEST: the default of all topics is a broker's config.
     """
     resource_type = check_resource_type(type_number)
+    if resource_type is ResourceType.TOPIC and not resource_name:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            "a topic is altered by its name, and none is given; what holds for all topics is the default of all brokers"
+            f" (resource type {ResourceType.BROKER.value})",
+        )
     if resource_type is ResourceType.BROKER and all(given.kind == ConfigAlteration.DELETE for given in alterations):
         present = state.configs(resource_type, resource_name)
         if all(given.name in present for given in alterations):

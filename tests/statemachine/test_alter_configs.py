@@ -76,7 +76,12 @@ async def test_ct60_a_brokers_config_is_always_written(bench: Bench) -> None:
     ("altered", "error"),
     [
         (alteration("missing", "retention.ms", "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (alteration("", "retention.ms", "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (alteration("__cluster_metadata", "retention.ms", "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (alteration("", "retention.ms", "1"), ErrorCode.INVALID_REQUEST),
+        (alteration("", "retention.ms", None), ErrorCode.INVALID_REQUEST),
+        (alteration("no spaces", "retention.ms", "1"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (alteration("..", "retention.ms", None), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (alteration("x" * 250, "retention.ms", "1"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (alteration("9", "log.retention.ms", "1", BROKER), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (alteration("one", "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),
         (alteration("-1", "log.retention.ms", "1", BROKER), ErrorCode.INVALID_REQUEST),

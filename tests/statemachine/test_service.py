@@ -215,6 +215,8 @@ async def test_topics_are_described_in_the_order_asked_and_errors_stand_in_their
     ("resource_type", "resource_name", "error"),
     [
         (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "no spaces", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "9", ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (BROKER, "01", ErrorCode.INVALID_REQUEST),

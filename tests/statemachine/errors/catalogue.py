@@ -184,6 +184,8 @@ BEYOND: Final[Rules] = frozenset(
         ("CT-60: configs that exclude each other", E.INVALID_CONFIG),
         ("CT-60: no word about remote data", E.INVALID_CONFIG),
         ("CT-56: a broker's own min.insync.replicas", E.INVALID_CONFIG),
+        ("CT-60: topic without a name", E.INVALID_REQUEST),
+        ("CT-60: topic name illegal", E.INVALID_TOPIC_EXCEPTION),
         ("CT-60: unknown broker", E.BROKER_ID_NOT_REGISTERED),
         ("CT-60: no broker", E.INVALID_REQUEST),
         ("CT-60: resource type", E.INVALID_REQUEST),

@@ -133,3 +133,25 @@ def test_ct56_the_one_that_it_has_may_go_and_the_default_of_all_may_change() -> 
     assert written(state, alteration("", MIN_ISR, None, BROKER)) == [("", MIN_ISR, None)]
     assert written(state, alteration("clicks", MIN_ISR, "3")) == [("clicks", MIN_ISR, "3")]
     assert written(state, alteration("1", "num.io.threads", "3", BROKER)) == [("1", "num.io.threads", "3")]
+
+
+# --- names of topics --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("", ErrorCode.INVALID_REQUEST, "none is given"),
+        (".", ErrorCode.INVALID_TOPIC_EXCEPTION, "'.'"),
+        ("no spaces", ErrorCode.INVALID_TOPIC_EXCEPTION, "'no spaces' is illegal"),
+        ("x" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION, "250 characters"),
+        ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "'missing'"),
+        ("__cluster_metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "'__cluster_metadata'"),
+    ],
+)
+def test_ct60_a_topic_that_cannot_be_is_another_error_than_one_that_is_not(
+    name: str, error: ErrorCode, words: str
+) -> None:
+    code, message = refused(cluster(), alteration(name, "retention.ms", "5"))
+    assert code is error
+    assert words in message
