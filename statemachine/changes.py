@@ -18,6 +18,7 @@ from statemachine.all_tables import TABLES
 from statemachine.cluster_tables import ACLS_BY_CONTENT
 from statemachine.remote_log_tables import REMOTE_SEGMENTS
 from statemachine.replay import replay
+from statemachine.sorted_rows import SortedRows
 from statemachine.table import Condition, Key, Page, Table, key_to_sql
 from statemachine.topic_tables import (
     PARTITIONS,
@@ -32,6 +33,8 @@ R = TypeVar("R")
 
 _NEVER_LOOKED_UP: Final = (ACLS_BY_CONTENT, TOPICS_BY_COLLISION, PARTITIONS_BY_LEADER, PARTITIONS_WITH_ELR)
 """Indexes that only the controller asks."""
+
+_NOTHING: Final = SortedRows[Any]()
 
 
 class TooManyRows(Exception):
@@ -50,7 +53,7 @@ class Changes:
         """
         self._connection = connection
         self._rows_left = rows_max
-        self._rows: dict[Table[Any], dict[Key, Any]] = {}
+        self._rows: dict[Table[Any], SortedRows[Any]] = {}
         """By table and key; None: the row goes."""
         self._removed: dict[Table[Any], dict[Key, None]] = {}
         """The beginnings of keys whose stored rows all go, before anything is added."""
@@ -87,8 +90,8 @@ class Changes:
     def get(self, table: Table[R], key: Key) -> R | None:
         """The record with that key."""
         rows = self._rows.get(table)
-        if rows is not None and key in rows:
-            found: R | None = rows[key]
+        if rows is not None and key in rows.by_key:
+            found: R | None = rows.by_key[key]
             return found
         if self._is_removed(table, key) or (table is PARTITIONS and key[:1] in self._new_topics):
             return None
@@ -101,12 +104,11 @@ class Changes:
     def find(
         self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
     ) -> Iterator[tuple[Key, R]]:
-        """The records whose key begins with `prefix` and is above `after`, by key."""
-        rows = self._rows.get(table, {})
+        """The records whose key begins with `prefix` and is above `after`, by key. Nothing must change meanwhile."""
+        rows = self._rows.get(table) or _NOTHING
         stored = table.find(self._connection, prefix, after)
         kept = (entry for entry in stored if not self._is_removed(table, entry[0]))
-        own = ((key, rows[key]) for key in _behind(rows, prefix, after))
-        found = merged(kept, own, rows)
+        found = merged(kept, rows.behind(prefix, after), rows.by_key)
         if self._rows_left is not None:
             found = self._counted(found)
         return found if limit < 0 else islice(found, limit)
@@ -137,7 +139,7 @@ class Changes:
             epochs = len(record.segment_leader_epochs) if table is REMOTE_SEGMENTS else 0  # type: ignore[attr-defined]
             self._count(1 + epochs)
         key = table.key_of(record)
-        self._rows.setdefault(table, {})[key] = record
+        self._rows_of(table).put(key, record)
         if table is TOPICS:
             self._new_topics.add(key)
         if table.kind is not None:
@@ -148,16 +150,22 @@ class Changes:
         if table in _NEVER_LOOKED_UP:
             return
         self._count(1)
-        self._rows.setdefault(table, {})[key] = None
+        self._rows_of(table).put(key, None)
         self._note_removal(table, key)
 
     def remove_all(self, table: Table[R], prefix: Key) -> None:
         """Remove every record whose key begins with `prefix`."""
-        rows = self._rows.get(table, {})
-        for key in [key for key in rows if key[: len(prefix)] == prefix]:
-            del rows[key]
+        rows = self._rows.get(table)
+        if rows is not None:
+            rows.remove_all(prefix)
         self._removed.setdefault(table, {})[prefix] = None
         self._note_removal(table, prefix)
+
+    def _rows_of(self, table: Table[Any]) -> SortedRows[Any]:
+        rows = self._rows.get(table)
+        if rows is None:
+            rows = self._rows[table] = SortedRows()
+        return rows
 
     def _note_removal(self, table: Table[R], key: Key) -> None:
         if table.kind is not None:
@@ -169,7 +177,7 @@ class Changes:
 
     def differences(self, table: Table[R]) -> Iterator[tuple[R | None, R | None]]:
         """What each row of `table` that was touched is now, and what it will be after `flush`; None: not there."""
-        rows = self._rows.get(table, {})
+        rows = (self._rows.get(table) or _NOTHING).by_key
         for prefix in self._removed.get(table, ()):
             yield from ((before, None) for key, before in table.find(self._connection, prefix) if key not in rows)
         yield from ((table.get(self._connection, key), after) for key, after in rows.items())
@@ -183,8 +191,8 @@ class Changes:
                 self._connection.execute(table.delete_sql(len(prefix)), key_to_sql(prefix))
         for table in TABLES:
             rows = self._rows.get(table)
-            if rows:
-                self._write(table, rows)
+            if rows is not None and rows.by_key:
+                self._write(table, rows.by_key)
 
     def _write(self, table: Table[Any], rows: dict[Key, Any]) -> None:
         gone = [key_to_sql(key) for key, record in rows.items() if record is None]
@@ -195,13 +203,6 @@ class Changes:
             self._connection.executemany(
                 table.insert_sql, (to_row(record) for record in rows.values() if record is not None)
             )
-
-
-def _behind(keys: Iterable[Key], prefix: Key, after: Key | None) -> list[Key]:
-    """Those of `keys` that begin with `prefix` and are above `after`, in SQLite's order."""
-    size, after_sql = len(prefix), None if after is None else key_to_sql(after)
-    ordered = sorted((key_to_sql(key), key) for key in keys if key[:size] == prefix)
-    return [key for key_sql, key in ordered if after_sql is None or key_sql > after_sql]
 
 
 def _key_bytes(part: Any) -> bytes:

@@ -63,7 +63,7 @@ def test_keys_that_nobody_asks_the_order_of_do_not_pile_up() -> None:
         layer.put((number,), "record", Offset(number + 1))
         layer.drain(Offset(number))
     assert len(layer.entries) == 1
-    assert len(layer._new) < 2_000
+    assert len(layer._rows._new) < 2_000
 
 
 def test_keys_that_were_drained_leave_the_order_too() -> None:
@@ -72,4 +72,4 @@ def test_keys_that_were_drained_leave_the_order_too() -> None:
         layer.put((number,), "record", Offset(number + 1))
         layer.drain(Offset(number))
         assert next(layer.behind((), None)) == ((number,), "record")
-    assert len(layer._ordered) < 2_000
+    assert len(layer._rows._ordered) < 2_000
