@@ -102,13 +102,16 @@ class Changes:
         return cast(R | None, self._topics[key])
 
     def find(
-        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
+        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1, end: Key | None = None
     ) -> Iterator[tuple[Key, R]]:
-        """The records whose key begins with `prefix` and is above `after`, by key. Nothing must change meanwhile."""
+        """The records whose key begins with `prefix` and is above `after`, up to `end`: see `View`.
+
+        They are read as they are asked for: nothing must be changed meanwhile.
+        """
         rows = self._rows.get(table) or _NOTHING
-        stored = table.find(self._connection, prefix, after)
+        stored = table.find(self._connection, prefix, after, end=end)
         kept = (entry for entry in stored if not self._is_removed(table, entry[0]))
-        found = merged(kept, rows.behind(prefix, after), rows.by_key)
+        found = merged(kept, rows.behind(prefix, after, end), rows.by_key)
         if self._rows_left is not None:
             found = self._counted(found)
         return found if limit < 0 else islice(found, limit)

@@ -77,28 +77,30 @@ class Overlay:
         return entry is not None and entry.record is not None
 
     def find(
-        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
+        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1, end: Key | None = None
     ) -> Iterator[tuple[Key, R]]:
-        """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
-        if table in _KEPT and not prefix and after is None and limit < 0:
+        """The records whose key begins with `prefix` and is above `after`, up to `end`: see `View`."""
+        if table in _KEPT and not prefix and after is None and limit < 0 and end is None:
             return iter(list(self._all_of(table).items()))
-        return iter(self._found(table, prefix, after, limit))
+        return iter(self._found(table, prefix, after, limit, end))
 
     def _all_of(self, table: Table[R]) -> dict[Key, R]:
         kept = self._kept.get(table)
         if kept is None:
-            kept = self._kept[table] = dict(self._found(table, (), None, -1))
+            kept = self._kept[table] = dict(self._found(table, (), None, -1, None))
         return kept
 
-    def _found(self, table: Table[R], prefix: Key, after: Key | None, limit: int) -> list[tuple[Key, R]]:
+    def _found(
+        self, table: Table[R], prefix: Key, after: Key | None, limit: int, end: Key | None
+    ) -> list[tuple[Key, R]]:
         layer = self._layers.get(table) or _NOTHING
         # All at once: a statement that is not finished would keep the database from moving its write-ahead log, and the
         # layer may be changed before somebody asks for the next one.
-        stored = self._stored(table, layer, prefix, after, limit)
+        stored = self._stored(table, layer, prefix, after, limit, end)
         if limit >= 0:
             self._keep_page(table, stored)
         partitions = self._partitions_removed(table)
-        found = merged(stored, layer.behind(prefix, after), layer.entries)
+        found = merged(stored, layer.behind(prefix, after, end), layer.entries)
         left = found if partitions is None else (entry for entry in found if not partitions(entry[1]))
         return list(left if limit < 0 else islice(left, limit))
 
@@ -121,13 +123,13 @@ class Overlay:
             self._page = {(record.topic_id, record.partition_id): record for _, record in cast(_Partitions, stored)}
 
     def _stored(
-        self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int
+        self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int, end: Key | None
     ) -> list[tuple[Key, R]]:
         """The committed rows that are as they were: at least `wanted` of them, if there are so many; -1: all."""
         is_gone = self._partitions_removed(table)
         found: list[tuple[Key, R]] = []
         while True:
-            some = list(table.find(self._store.reader, prefix, after, wanted))
+            some = list(table.find(self._store.reader, prefix, after, wanted, end))
             found += [
                 (key, record)
                 for key, record in some

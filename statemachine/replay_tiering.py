@@ -121,9 +121,11 @@ def _take_place(view: View, finished: RemoteLogSegmentMetadataRecord, part: Epoc
     """Lookups in that epoch find `finished` from now on, where they found others that it covers (TS-60)."""
     partition = (finished.topic_id, finished.partition_id)
     in_epoch = (*partition, part.leader_epoch)
-    # No id is below "": these are all that start no earlier, mostly none, of the many that an epoch may have.
-    no_earlier = view.find(REMOTE_SEGMENT_EPOCHS, in_epoch, (*in_epoch, part.start_offset, ""))
-    for _, other in list(no_earlier):
+    # No id is below "": these are all that start within that part, mostly none, of the many that an epoch may have
+    # before and behind it. Who starts behind it goes further.
+    from_start, last_start = (*in_epoch, part.start_offset, ""), max(part.start_offset, part.end_offset)
+    within = view.find(REMOTE_SEGMENT_EPOCHS, in_epoch, from_start, end=(*in_epoch, last_start))
+    for _, other in list(within):
         is_covered = other.end_offset <= part.end_offset
         if not other.is_referenced or not (is_covered or other.start_offset == part.start_offset):
             continue

@@ -78,14 +78,20 @@ class Table(Generic[R]):
         return f"DELETE FROM {self.name} WHERE {self._prefix(key_length)}"  # noqa: S608 (names of our own)
 
     @lru_cache(maxsize=64)  # noqa: B019 (tables live as long as the process)
-    def select_sql(self, key_length: int, is_after: bool = False) -> str:
-        """Select the rows whose key begins with so many values, in the order of the key; maybe only those after one."""
+    def select_sql(self, key_length: int, is_after: bool = False, end_length: int = 0) -> str:
+        """Select the rows whose key begins with so many values, in the order of the key.
+
+        Maybe only those after one, or up to those that begin with `end_length` values, the first of which are the same.
+        """
         conditions = [self._prefix(key_length)] if key_length else []
         if self.where is not None:
             conditions.append(self.where)
         if is_after:  # only what is behind the prefix, so that SQLite seeks there
             behind = self.key[key_length:]
             conditions.append(f"({', '.join(behind)}) > ({_marks(len(behind))})")
+        if end_length > key_length:
+            up_to = self.key[key_length:end_length]
+            conditions.append(f"({', '.join(up_to)}) <= ({_marks(len(up_to))})")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {', '.join(self.columns)} FROM {self.name}{where} ORDER BY {', '.join(self.key)}"  # noqa: S608
 
@@ -100,14 +106,21 @@ class Table(Generic[R]):
         return None if row is None else self.from_row(row)
 
     def find(
-        self, connection: sqlite3.Connection, prefix: Key = (), after: Key | None = None, limit: int = -1
+        self,
+        connection: sqlite3.Connection,
+        prefix: Key = (),
+        after: Key | None = None,
+        limit: int = -1,
+        end: Key | None = None,
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key, at most `limit` of them.
 
-        `after` is a whole key, and begins with `prefix` too.
+        `after` is a whole key; with `end`, the beginning of one, they go up to those that begin with it. Both begin
+        with `prefix` too.
         """
-        sql = self.select_sql(len(prefix), after is not None) + (f" LIMIT {limit}" if limit >= 0 else "")
-        for row in connection.execute(sql, key_to_sql(prefix + (after or ())[len(prefix) :])):
+        sql = self.select_sql(len(prefix), after is not None, len(end or ()))
+        bounds = key_to_sql(prefix + (after or ())[len(prefix) :] + (end or ())[len(prefix) :])
+        for row in connection.execute(sql + (f" LIMIT {limit}" if limit >= 0 else ""), bounds):
             record = self.from_row(row)
             yield self.key_of(record), record
 

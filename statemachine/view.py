@@ -28,9 +28,12 @@ class View(Protocol):
         ...
 
     def find(
-        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1
+        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1, end: Key | None = None
     ) -> Iterator[tuple[Key, R]]:
-        """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all."""
+        """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all.
+
+        With `end`, the beginning of a key, they go up to those that begin with it, and nothing behind is read.
+        """
         ...
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:

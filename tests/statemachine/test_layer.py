@@ -44,15 +44,15 @@ def test_a_layer_yields_its_keys_in_the_order_of_sqlite(steps: list[tuple[object
 
 
 def look(layer: Layer, model: dict[Key, tuple[int, object]], after: Key, end: Key, size: int) -> None:
-    """Both bounds, one, and none."""
+    """Both bounds, one, and none; the end may be the beginning of a key."""
     prefix = after[:size]
-    for lower, upper in ((after, end), (after, None), (None, end), (None, None)):
+    for lower, upper in ((after, end), (after, end[:1]), (after, None), (None, end), (None, end[:1]), (None, None)):
         wanted = sorted(
             (key_to_sql(key), record)
             for key, (_, record) in model.items()
             if key[:size] == prefix
             and (lower is None or key_to_sql(key) > key_to_sql(lower))
-            and (upper is None or key_to_sql(key) <= key_to_sql(upper))
+            and (upper is None or key_to_sql(key)[: len(upper)] <= key_to_sql(upper))
         )
         assert [(key_to_sql(key), record) for key, record in layer.behind(prefix, lower, upper)] == wanted
 

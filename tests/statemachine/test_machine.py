@@ -268,10 +268,10 @@ MANY = 200
         ),
         # One takes the place of another in every epoch.
         ([*copied(with_epochs(1, MANY)), added(with_epochs(2, MANY))], [updated(2, COPY_FINISHED)]),
-        # One comes before many others, which are all looked at.
+        # One comes before many others and covers them.
         (
             [record for number in range(ROWS_ON_LOOP_MAX) for record in copied(segment(number, 9 + number, 9 + number))]
-            + [added(segment(5_000, 0, 8))],
+            + [added(segment(5_000, 0, 9 + ROWS_ON_LOOP_MAX))],
             [updated(5_000, COPY_FINISHED)],
         ),
         (
@@ -280,7 +280,7 @@ MANY = 200
             [updated(number, DELETE_FINISHED) for number in range(5)],
         ),
     ],
-    ids=["added", "finished", "replaced", "out of order", "deleted"],
+    ids=["added", "finished", "replaced", "covered", "deleted"],
 )
 async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
     store: MetadataStore, present: list[MetadataRecord], coming: list[MetadataRecord]
