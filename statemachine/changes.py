@@ -179,9 +179,14 @@ class Changes:
         return prefixes is not None and any(key[:size] in prefixes for size in range(1, len(key) + 1))
 
     def differences(self, table: Table[R]) -> Iterator[tuple[R | None, R | None]]:
-        """What each row of `table` that was touched is now, and what it will be after `flush`; None: not there."""
-        rows = (self._rows.get(table) or _NOTHING).by_key
-        for prefix in self._removed.get(table, ()):
+        """What each row of `table` that was touched is now, and what it will be after `flush`; None: not there.
+
+        Each row comes once: what goes with its partition and with its topic goes with the topic.
+        """
+        rows, removed = (self._rows.get(table) or _NOTHING).by_key, self._removed.get(table, {})
+        for prefix in removed:
+            if any(prefix[:size] in removed for size in range(1, len(prefix))):
+                continue
             yield from ((before, None) for key, before in table.find(self._connection, prefix) if key not in rows)
         yield from ((table.get(self._connection, key), after) for key, after in rows.items())
 

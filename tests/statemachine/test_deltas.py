@@ -31,6 +31,7 @@ from statemachine.tables import MetadataTables
 from statemachine.topic_tables import PARTITIONS, TOPICS
 from tests.statemachine.builders import CLUSTER_ID, an_id, batch, broker, config, log_of, no_op, partition, topic
 from tests.statemachine.builders import remove_topic as remove
+from tests.statemachine.remote_logs import FINISHED, MARKED, STARTED, copied, deleting, segment
 from tests.statemachine.sample_cluster import SAMPLE
 from tests.statemachine.test_store_model import RUNS, possible
 from tests.statemachine.test_transactions import ABORT, BEGIN, END
@@ -128,6 +129,15 @@ def test_what_goes_with_its_topic_and_comes_again_has_changed_once() -> None:
     delta = watched.run(remove(1), topic("a", 2), config("a", "retention.ms", "2"), config("a", "segment.ms", "1"))
     assert [(of.before and of.before.value, of.after and of.after.value) for of in delta.configs] == [("1", "2")]
     assert [(of.before is None, of.after is None) for of in delta.topics] == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize("topic_first", [True, False])
+def test_what_goes_with_its_partition_and_with_its_topic_goes_once(topic_first: bool) -> None:
+    watched = Watched(partitions_of(1, 1), copied(segment(1, 0, 9)), [deleting(MARKED)])
+    deletions = [deleting(STARTED), deleting(FINISHED)]
+    delta = watched.run(*([remove(1), *deletions] if topic_first else [*deletions, remove(1)]))
+    assert [(of.before and of.before.highest_offset, of.after) for of in delta.remote_epoch_ends] == [(9, None)]
+    assert (len(delta.topics), len(delta.partitions), len(delta.remote_segments)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
