@@ -272,9 +272,13 @@ class MetadataMachine(Listener):
             )
 
     def _prepare(self, batches: Sequence[CommittedBatch]) -> PreparedRun | None:
-        """What is to be written on the loop; None if the run is too large for that."""
+        """What is to be written on the loop; None if the run is too large for that.
+
+        What waits for the end of a transaction counts, for it may end here.
+        """
         share = 2 if self._watchers else 1
-        if sum(batch.size_bytes for batch in batches) > APPLY_ON_LOOP_BYTES_MAX // share:
+        size_bytes = self._store.waiting_bytes + sum(batch.size_bytes for batch in batches)
+        if size_bytes > APPLY_ON_LOOP_BYTES_MAX // share:
             return None
         return self._store.prepare(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ON_LOOP_MAX // share)
 

@@ -138,6 +138,11 @@ class MetadataStore:
         return self._tables.has_open_transaction
 
     @property
+    def waiting_bytes(self) -> int:
+        """How large those batches are."""
+        return self._tables.waiting_bytes
+
+    @property
     def state_digest(self) -> StateDigest | None:
         """What the state came to at the last offset where nodes compare it, None before the first."""
         return self._tables.state_digest

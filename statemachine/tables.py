@@ -25,7 +25,7 @@ from statemachine.changes import Changes, TooManyRows
 from statemachine.deltas import MetadataDelta, delta_of
 from statemachine.replay import ReplayError
 from statemachine.table import Table
-from statemachine.transactions import MARKERS, CommittedRun, applied_together
+from statemachine.transactions import MARKERS, CommittedRun, OpenTransaction, applied_together
 
 DIGEST_BYTES: Final = 16
 _DIGESTED_HEADER: Final = Struct(">qiI")
@@ -75,7 +75,7 @@ class PreparedRun(NamedTuple):
     restored: Restored
     size_bytes: int
     state_digests: list[StateDigest]
-    open_transaction: tuple[CommittedBatch, ...]
+    open_transaction: OpenTransaction | None
 
     @property
     def end_offset(self) -> Offset:
@@ -110,7 +110,7 @@ class MetadataTables:
         self._state_digest = None if compared is None else StateDigest(Offset(compared_at), bytes.fromhex(compared))
         self._new_state_digests: list[StateDigest] = []
         self._new_deltas: list[MetadataDelta] = []
-        self._open_transaction: tuple[CommittedBatch, ...] = ()
+        self._open_transaction: OpenTransaction | None = None
         self._opened_at = self._applied.end_offset
         self._changed_at: dict[Table[Any], Offset] = {}
 
@@ -132,7 +132,12 @@ class MetadataTables:
     @property
     def has_open_transaction(self) -> bool:
         """Whether batches have come that take effect when their metadata transaction ends, if it is not aborted."""
-        return bool(self._open_transaction)
+        return self._open_transaction is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How large those batches are: what the next ones come to, if it ends with them, is as much more."""
+        return 0 if self._open_transaction is None else self._open_transaction.size_bytes
 
     def take_state_digests(self) -> list[StateDigest]:
         """Those put by since the last call, in order; what another process has put by is not among them."""
@@ -192,7 +197,7 @@ class MetadataTables:
 
     def _prepared(self, batches: Iterable[CommittedBatch], rows_max: int | None) -> PreparedRun:
         changes = Changes(self.connection, rows_max)
-        together = applied_together([*self._open_transaction, *self._new(batches)])
+        together = applied_together(self._new(batches), self._open_transaction)
         after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, self._applied, changes)
         restored = Restored(after, timestamp_ms, state_digests[-1] if state_digests else self._state_digest)
         return PreparedRun(changes, restored, size_bytes, state_digests, together.open_transaction)
@@ -248,7 +253,7 @@ class MetadataTables:
 
     def _new(self, batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
         """Those of `batches` that are not applied, and do not wait for the end of a transaction."""
-        last = self._open_transaction[-1] if self._open_transaction else None
+        last = None if self._open_transaction is None else self._open_transaction.last_batch
         end_offset, epoch = (last.end_offset, last.epoch) if last is not None else self._applied[:2]
         for batch in batches:
             if batch.end_offset <= end_offset:

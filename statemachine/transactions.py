@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
+from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from statemachine.replay import ReplayError
 
@@ -26,47 +27,82 @@ class CommittedRun(NamedTuple):
     records: Sequence[MetadataRecord]
 
 
+class OpenTransaction(NamedTuple):
+    """What waits for the end of a transaction, decoded: each batch is looked at once, whenever the others come."""
+
+    earlier: OpenTransaction | None
+    """What waited before the last of it came."""
+    latest: tuple[CommittedRun, ...]
+    """Whole batches, at least one. The first of all is the one in which the transaction begins; where it begins in the
+    batch that ends another one, what waited for that waits on."""
+    begun: Offset
+    """Of the record that begins it."""
+    size_bytes: int
+    """Of all the batches."""
+
+    @property
+    def last_batch(self) -> CommittedBatch:
+        """What comes next follows on it."""
+        return self.latest[-1].batch
+
+    def runs(self) -> list[CommittedRun]:
+        """All that waits, in order."""
+        parts: list[tuple[CommittedRun, ...]] = []
+        part: OpenTransaction | None = self
+        while part is not None:
+            parts.append(part.latest)
+            part = part.earlier
+        return [run for latest in reversed(parts) for run in latest]
+
+
 class AppliedTogether(NamedTuple):
-    """Batches that may be applied, and those that wait for the end of their transaction."""
+    """Batches that may be applied, and those that wait for the end of their transaction, if there are any."""
 
     runs: list[CommittedRun]
-    open_transaction: tuple[CommittedBatch, ...]
+    open_transaction: OpenTransaction | None
 
 
-def applied_together(batches: Iterable[CommittedBatch]) -> AppliedTogether:
-    """Sort out `batches`, of which the first is in no transaction or begins one. Raises ReplayError."""
+def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction | None = None) -> AppliedTogether:
+    """Sort out `batches`, which follow on what waits since `before`. Raises ReplayError.
+
+    Costs a look at each of their records, not at those that wait. `before` stays as it is: the same batches may be
+    given again.
+    """
     runs: list[CommittedRun] = []
     waiting: list[CommittedRun] = []
-    is_open, begun = False, (0, 0)
+    begun = None if before is None else before.begun
     for batch in batches:
         waiting.append(CommittedRun(batch, [] if batch.is_control else _records(batch)))
-        for index, kind in enumerate([record.WhichOneof("record") for record in waiting[-1].records]):
+        for offset, record in enumerate(waiting[-1].records, batch.base_offset):
+            kind = record.WhichOneof("record")
             if kind not in MARKERS:
                 continue
-            if is_open == (kind == "begin_transaction"):
-                raise ReplayError(
-                    f"the committed record at offset {batch.base_offset + index} is a {kind} where none may be"
-                )
-            is_open = not is_open
-            if is_open:
-                begun = (len(waiting) - 1, index)
-            elif kind == "abort_transaction":
-                _forget(waiting, begun, index)
-        if not is_open:
+            if (begun is None) != (kind == "begin_transaction"):
+                raise ReplayError(f"the committed record at offset {offset} is a {kind} where none may be")
+            if begun is not None and before is not None:
+                waiting = [*before.runs(), *waiting]
+                before = None
+            if begun is not None and kind == "abort_transaction":
+                _forget(waiting, begun, Offset(offset))
+            begun = Offset(offset) if begun is None else None
+        if begun is None:
             runs += waiting
             waiting = []
-    return AppliedTogether(runs, tuple(run.batch for run in waiting))
+    if begun is None or not waiting:
+        return AppliedTogether(runs, before)
+    size_bytes = (0 if before is None else before.size_bytes) + sum(run.batch.size_bytes for run in waiting)
+    return AppliedTogether(runs, OpenTransaction(before, tuple(waiting), begun, size_bytes))
 
 
-def _forget(waiting: list[CommittedRun], begun: tuple[int, int], end: int) -> None:
-    """Let nothing take effect from the record `begun`, by run and index, to the one at `end` in the last run."""
-    first_run, first = begun
-    for number in range(first_run, len(waiting)):
-        records = list(waiting[number].records)
-        start = first if number == first_run else 0
-        stop = end if number == len(waiting) - 1 else len(records)
-        records[start:stop] = [MetadataRecord(no_op=NoOpRecord())] * (stop - start)  # the others keep their offsets
-        waiting[number] = waiting[number]._replace(records=records)
+def _forget(waiting: list[CommittedRun], begun: Offset, end: Offset) -> None:
+    """Let nothing take effect from the record at `begun` to the one before `end`, which is in the last run."""
+    for number in range(len(waiting) - 1, -1, -1):
+        batch, records = waiting[number]
+        if batch.end_offset <= begun:
+            return
+        start, stop = max(0, begun - batch.base_offset), min(len(records), end - batch.base_offset)
+        no_ops = [MetadataRecord(no_op=NoOpRecord())] * (stop - start)  # the others keep their offsets
+        waiting[number] = CommittedRun(batch, [*records[:start], *no_ops, *records[stop:]])
 
 
 def _records(batch: CommittedBatch) -> Sequence[MetadataRecord]:

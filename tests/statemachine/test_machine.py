@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kraftpb.v1.metadata_pb2 import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     MetadataRecord,
@@ -46,6 +47,7 @@ from tests.statemachine.waiting import until
 
 BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))
 END = MetadataRecord(end_transaction=EndTransactionRecord())
+ABORT = MetadataRecord(abort_transaction=AbortTransactionRecord(reason="r"))
 LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
 
 
@@ -298,6 +300,18 @@ async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
             turns += 1
         assert turns > 1
         assert machine.applied_end_offset == small.end_offset
+
+
+async def test_the_loop_runs_on_while_a_transaction_ends_that_waited(store: MetadataStore) -> None:
+    """The batch in which it ends says nothing of how much comes of it, or went with it when it is aborted."""
+    begun, aborted = log_of([[BEGIN, *[no_op()] * 10 * ROWS_ON_LOOP_MAX], [ABORT]])
+    async with running(store) as machine:
+        await deliver(machine, begun)
+        delivering = asyncio.create_task(deliver(machine, aborted))
+        await asyncio.sleep(0)
+        assert not delivering.done()
+        await delivering
+        assert machine.applied_end_offset == aborted.end_offset
 
 
 async def test_few_rows_are_applied_at_once(store: MetadataStore) -> None:

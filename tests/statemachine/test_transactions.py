@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    MetadataBatch,
     MetadataRecord,
 )
 from raft.core.types import LeaderAndEpoch, Offset
@@ -23,6 +25,7 @@ from statemachine.replay import ReplayError
 from statemachine.schema import create_in
 from statemachine.tables import MetadataTables
 from statemachine.topic_tables import TOPICS
+from statemachine.transactions import applied_together
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, register, topic
 from tests.statemachine.conftest import node_bench
 from tests.statemachine.waiting import until
@@ -145,6 +148,58 @@ def test_batches_of_an_open_transaction_that_come_twice_are_passed_over() -> Non
     made.apply(log[:2])
     made.apply(log)
     assert topics(made) == ["b", "c"]
+
+
+def test_what_waits_is_decoded_once_however_many_runs_it_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = 0
+
+    def counting(body: bytes) -> MetadataBatch:
+        nonlocal decoded
+        decoded += 1
+        return MetadataBatch.FromString(body)
+
+    monkeypatch.setattr("statemachine.transactions.MetadataBatch", SimpleNamespace(FromString=counting))
+    made = tables()
+    log = log_of([[BEGIN], *([topic(f"t{number}", number)] for number in range(100)), [END]])
+    for one in log:
+        made.apply([one])
+    assert len(topics(made)) == 100
+    assert decoded == len(log)
+
+
+def test_what_comes_is_kept_with_what_waits_and_that_is_not_gone_through() -> None:
+    log = log_of([[BEGIN], *([no_op()] for _ in range(20_000)), [ABORT]])
+    _, waiting = applied_together(log[:1])
+    assert waiting is not None
+    for one in log[1:-1]:
+        _, longer = applied_together([one], waiting)
+        assert longer is not None
+        assert longer.earlier is waiting
+        assert [run.batch for run in longer.latest] == [one]
+        waiting = longer
+    assert applied_together([], waiting).open_transaction is waiting
+    assert [run.batch for run in waiting.runs()] == log[:-1]
+    for _ in range(2):  # a run that could not be written is given again
+        runs, ended = applied_together(log[-1:], waiting)
+        assert ([run.batch for run in runs], ended) == (log, None)
+
+
+@pytest.mark.parametrize("cuts", [[], [1, 2, 3, 4], [2], [1, 3]])
+def test_one_is_aborted_and_the_next_begins_in_the_same_batch(cuts: list[int]) -> None:
+    made = tables()
+    log = log_of(
+        [
+            [topic("a", 1), BEGIN, topic("b", 2)],
+            [topic("c", 3)],
+            [topic("d", 4), ABORT, topic("e", 5), BEGIN, topic("f", 6)],
+            [topic("g", 7), ABORT, topic("h", 8), BEGIN],
+            [topic("i", 9), END],
+        ]
+    )
+    bounds = [0, *cuts, len(log)]
+    for start, end in pairwise(bounds):
+        made.apply(log[start:end])
+    assert topics(made) == ["a", "e", "h", "i"]
 
 
 @pytest.mark.parametrize(
