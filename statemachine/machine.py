@@ -18,8 +18,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from heapq import heappop, heappush
-from itertools import count
 from typing import Final
 
 import structlog
@@ -31,6 +29,7 @@ from snapshot.reader import SnapshotReader
 from statemachine.applied import Subscriber
 from statemachine.store import MetadataStore
 from statemachine.tables import PreparedRun, StoreUnavailable
+from statemachine.waiters import OffsetWaiters
 from statemachine.watching import Watcher, Watchers
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
@@ -71,8 +70,7 @@ class MetadataMachine(Listener):
         self._is_applying = False
         self._acknowledged_end_offset = Offset(0)
         self._on_committed: Callable[[Offset], bool] | None = None
-        self._waiters: list[tuple[Offset, int, asyncio.Future[None]]] = []
-        self._numbers = count()
+        self._waiters = OffsetWaiters()
         self._checkpoint: asyncio.Future[None] | None = None
         self._is_shut_down = False
         self._obstacle: str | None = None
@@ -145,7 +143,7 @@ class MetadataMachine(Listener):
         logger.critical(
             self._fence, end_offset=expected.end_offset, expected=expected.digest.hex(), own=own.digest.hex()
         )
-        self._fail_waiters(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence))
+        self._waiters.fail(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence))
         if not self._is_shut_down:
             reason = f"it differs from the quorum's at offset {expected.end_offset}"
             asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, reason)
@@ -158,8 +156,9 @@ class MetadataMachine(Listener):
     async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
         """Return when everything below `end_offset` is applied here, and what was acknowledged here.
 
-        Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, THROTTLING_QUOTA_EXCEEDED if too many wait,
-        KAFKA_STORAGE_ERROR if this state machine is fenced, or cannot apply what was acknowledged.
+        Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, or never because this node shuts down,
+        THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR if this state machine is fenced, or cannot apply
+        what was acknowledged.
         """
         self.refuse_if_fenced()
         if end_offset <= self._applied_end_offset:
@@ -171,29 +170,18 @@ class MetadataMachine(Listener):
                     f"this node cannot apply what it has acknowledged: {self._obstacle}; mend that or ask another node",
                 )
             end_offset, timeout_ms = self._acknowledged_end_offset, ACKNOWLEDGED_WAIT_MS
+        if self._is_shut_down:
+            raise _shuts_down()
         if len(self._waiters) >= WAITERS_MAX:
             raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WAITERS_MAX} reads wait here; try again later")
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (end_offset, next(self._numbers), waiter)
-        heappush(self._waiters, entry)
         try:
-            async with asyncio.timeout(max(0, timeout_ms) / 1000):
-                await waiter
+            await self._waiters.wait(end_offset, max(0, timeout_ms) / 1000)
         except TimeoutError:
             raise ProtocolError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"this node has applied offsets below {self._applied_end_offset}, in {timeout_ms} ms not {end_offset};"
                 " wait longer or ask another node",
             ) from None
-        finally:
-            if not waiter.done() or waiter.cancelled():
-                self._forget(entry)
-
-    def _forget(self, entry: tuple[Offset, int, asyncio.Future[None]]) -> None:
-        """Remove a waiter that gave up, so that those who come and go do not pile up."""
-        if entry in self._waiters:
-            self._waiters.remove(entry)
-            self._waiters.sort()
 
     # --- the listener -------------------------------------------------------------------------------------------------
 
@@ -246,14 +234,8 @@ class MetadataMachine(Listener):
         self._is_shut_down = True
         for subscriber in self._subscribers:
             subscriber.shut_down()
-        self._fail_waiters(ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another"))
+        self._waiters.fail(_shuts_down())
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
-
-    def _fail_waiters(self, error: ProtocolError) -> None:
-        for _, _, waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
-        self._waiters.clear()
 
     def _report_state_digests(self) -> None:
         digests = [*self._unreported, *self._store.take_state_digests()]
@@ -311,10 +293,7 @@ class MetadataMachine(Listener):
         self._applied_end_offset = end_offset
         for subscriber in self._subscribers:
             subscriber.applied(end_offset)
-        while self._waiters and self._waiters[0][0] <= end_offset:
-            _, _, waiter = heappop(self._waiters)
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.reach(end_offset)
 
     @contextmanager
     def _applying(self) -> Iterator[None]:
@@ -339,6 +318,10 @@ class MetadataMachine(Listener):
             self._store.checkpoint()
         except sqlite3.Error as error:
             logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=str(error))
+
+
+def _shuts_down() -> ProtocolError:
+    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another")
 
 
 async def _finished(work: asyncio.Future[None]) -> None:

@@ -408,6 +408,16 @@ async def test_a_shutdown_turns_away_who_waits_and_tells_subscribers(store: Meta
     assert told.is_shut_down
 
 
+async def test_who_comes_after_the_shutdown_began_does_not_wait_but_reads_what_is_applied(store: MetadataStore) -> None:
+    machine = MetadataMachine(store)
+    await deliver(machine, batch(0, [no_op()]))
+    await machine.begin_shutdown()
+    await machine.wait_applied(Offset(1), 1)
+    with pytest.raises(ProtocolError, match="shuts down") as refusal:
+        await machine.wait_applied(Offset(2), 1)
+    assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
 async def test_a_shutdown_lets_a_running_transaction_finish(store: MetadataStore) -> None:
     machine = MetadataMachine(store)
     delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
