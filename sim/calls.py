@@ -107,8 +107,8 @@ class Calls:
             world.complain(f"the controller answered: {result.error_message}")
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             self._leader_id = result.current_leader.leader_id if result.HasField("current_leader") else None
-        elif call.is_acknowledged and result.end_offset > 0:
-            world.acknowledged_end_offsets.append(Offset(result.end_offset))
+        elif call.is_acknowledged:
+            world.acknowledged_end_offsets.append(Offset(result.state_end_offset))
         on_result(call, applied_end_offset)
 
     def _time_out(self, call: Call) -> None:

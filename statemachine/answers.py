@@ -28,7 +28,7 @@ class Waiting:
     deadline_ms: float
     """By the runtime's clock."""
     append: PreparedAppend | None
-    """The last append that the answer rests on; None: it is still being worked off."""
+    """The last append that the answer rests on; None: what it rests on is applied, or is still being worked off."""
     is_answered: bool = False
 
 
@@ -48,11 +48,16 @@ class Answers:
         """How many wait."""
         return len(self._waiting) + len(self._promised)
 
-    def wait(self, waiting: Waiting) -> None:
-        """Answer when the append is settled, or the time is up."""
+    def settle(self, waiting: Waiting) -> None:
+        """Answer when the append that it rests on is settled, or the time is up; at once if all is applied (CT-11)."""
+        if waiting.append is None:
+            waiting.result.state_end_offset = self._machine.applied_end_offset
+            self._answer(waiting, waiting.result)
+            return
+        waiting.result.state_end_offset = waiting.append.end_offset
         self._waiting.append(waiting)
         self._set_timer(waiting.deadline_ms)
-        if waiting.append is not None and waiting.append.committed.done():
+        if waiting.append.committed.done():
             # Nothing else may come to do it: the append before may have failed.
             self.answer_settled(self._machine.applied_end_offset)
 
@@ -65,13 +70,9 @@ class Answers:
 
     def fulfil(self, waiting: Waiting, last_append: PreparedAppend | None) -> None:
         """All records of `waiting` are appended, the last of them by `last_append`; None: everything is applied."""
-        if self._promised.pop(id(waiting), None) is None:
-            return
-        if last_append is None:
-            self._answer(waiting, waiting.result)
-        else:
+        if self._promised.pop(id(waiting), None) is not None:
             waiting.append = last_append
-            self.wait(waiting)
+            self.settle(waiting)
 
     def give_up(self, waiting: Waiting, error: ProtocolError) -> None:
         """The records of `waiting` will not all come: some may have, as far as its end offset says."""

@@ -7,7 +7,8 @@
 - What was certainly not carried out (no leader, not the leader, not sent, throttled) is tried again until the timeout,
   with jitter. What may have been carried out is not: OutcomeUnknown says so, and the caller looks before trying again.
 - Reads are answered by the first of the given addresses that can be reached, from what that node has applied, at least
-  up to this client's own changes. `last_end_offset` says how far those go: others wait for that with `wait_for`.
+  up to what this client's acknowledged operations changed or found to be so already. `last_end_offset` says how far
+  that goes: others wait for that with `wait_for`.
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ class AdminClient:
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             self._follow(stream, result)
         elif result.error_code == ErrorCode.NONE:
-            self._last_end_offset = max(self._last_end_offset, result.end_offset)
+            self._last_end_offset = max(self._last_end_offset, _offset_to_see(operation, result))
         return result
 
     # --- the stream to the leader -------------------------------------------------------------------------------------
@@ -303,16 +304,16 @@ class AdminClient:
 
     @property
     def last_end_offset(self) -> int:
-        """The offset after the last record of this client's own changes, or of what it has waited for; 0: none yet."""
+        """Where what this client's acknowledged operations rest on ends, or what it has waited for; 0: none yet."""
         return self._last_end_offset
 
     async def wait_for(self, end_offset: int, *, at: Endpoint | None = None, timeout_ms: int | None = None) -> int:
         """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
 
         That is the node `at`, or whichever answers this client's reads; these are at least that new from then on. The
-        offset is an answered operation's `end_offset` (-1, nothing was written, is no wait), or another client's
-        `last_end_offset`. Raises ProtocolError: REQUEST_TIMED_OUT if the node has not come so far in time,
-        BROKER_NOT_AVAILABLE if it does not answer.
+        offset is an answered operation's `state_end_offset`, or its `end_offset` for what it wrote itself (-1, nothing,
+        is no wait), or another client's `last_end_offset`. Raises ProtocolError: REQUEST_TIMED_OUT if the node has not
+        come so far in time, BROKER_NOT_AVAILABLE if it does not answer.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         reader = self._reader if at is None else NodeReader([at])
@@ -408,6 +409,16 @@ async def _wait_at(reader: NodeReader, end_offset: int, timeout_ms: int) -> int:
             f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
             " wait longer or ask another node",
         )
+
+
+def _offset_to_see(operation: admin_pb2.Operation, result: admin_pb2.OperationResult) -> int:
+    """How much a node must have applied to show what was acknowledged.
+
+    A heartbeat counts only what it changed: it says how far the broker's node is, and if the next one had to wait until
+    that node is as far as the leader was at the last, a broker whose node lags would fall silent and be fenced.
+    """
+    is_heartbeat = operation.HasField("broker_heartbeat")
+    return result.end_offset if is_heartbeat else max(result.end_offset, result.state_end_offset)
 
 
 def _retrieve(search: asyncio.Task[OperationStream]) -> None:

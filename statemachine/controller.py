@@ -171,7 +171,7 @@ class Controller:
         result = decision.result
         result.correlation_id, result.end_offset = operation.correlation_id, end_offset
         if decision.pages is None or not decision.answer_waits_for_pages:
-            self._answer_when_settled(result, on_result, deadline_ms)
+            self._answers.settle(Waiting(result, on_result, deadline_ms, self.last_append))
             self._page_work.begin(decision)
         else:
             self._page_work.begin(decision, self._answers.promise(result, on_result, deadline_ms))
@@ -197,12 +197,6 @@ class Controller:
         decision.on_appended(self._log.next_append_offset)
         self._supervision.watch_sessions()
         return end_offset
-
-    def _answer_when_settled(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> None:
-        if self.last_append is None:
-            on_result(result)  # nothing was written, and nothing is pending that the answer could rest on (CT-11)
-        else:
-            self._answers.wait(Waiting(result, on_result, deadline_ms, self.last_append))
 
     def _decide(self, operation: Operation, deadline_ms: float) -> Decision:
         """What the operation comes to. Raises ProtocolError."""

@@ -183,6 +183,7 @@ class OperationResult(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    STATE_END_OFFSET_FIELD_NUMBER: _builtins.int
     CREATE_TOPICS_FIELD_NUMBER: _builtins.int
     DELETE_TOPICS_FIELD_NUMBER: _builtins.int
     REGISTER_BROKER_FIELD_NUMBER: _builtins.int
@@ -210,6 +211,10 @@ class OperationResult(_message.Message):
     """Wait for this applied end offset on another node to see the effect there; -1 if nothing was written. An answer
     with NOT_CONTROLLER or REQUEST_TIMED_OUT and an end offset other than -1 was handed to the log: it may be
     committed yet.
+    """
+    state_end_offset: _builtins.int
+    """Without an error: what the answer rests on ends here, somebody else's changes and those that it found made already
+    included, and all of it is committed. Never below end_offset; a node that has applied so much shows what was said.
     """
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
@@ -259,6 +264,7 @@ class OperationResult(_message.Message):
         error_message: _builtins.str = ...,
         current_leader: _common_pb2.CurrentLeader | None = ...,
         end_offset: _builtins.int = ...,
+        state_end_offset: _builtins.int = ...,
         create_topics: Global___CreateTopicsResponse | None = ...,
         delete_topics: Global___DeleteTopicsResponse | None = ...,
         register_broker: Global___RegisterBrokerResponse | None = ...,
@@ -281,7 +287,7 @@ class OperationResult(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "fence_broker", b"fence_broker", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_metadata", b"remote_log_metadata", "result", b"result", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "end_offset", b"end_offset", "error_code", b"error_code", "error_message", b"error_message", "fence_broker", b"fence_broker", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_metadata", b"remote_log_metadata", "result", b"result", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate_producer_ids", b"allocate_producer_ids", "alter_client_quotas", b"alter_client_quotas", "alter_configs", b"alter_configs", "alter_partition", b"alter_partition", "alter_partition_reassignments", b"alter_partition_reassignments", "assign_replicas_to_dirs", b"assign_replicas_to_dirs", "broker_heartbeat", b"broker_heartbeat", "correlation_id", b"correlation_id", "create_acls", b"create_acls", "create_partitions", b"create_partitions", "create_topics", b"create_topics", "current_leader", b"current_leader", "delete_acls", b"delete_acls", "delete_topics", b"delete_topics", "elect_leaders", b"elect_leaders", "end_offset", b"end_offset", "error_code", b"error_code", "error_message", b"error_message", "fence_broker", b"fence_broker", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_metadata", b"remote_log_metadata", "result", b"result", "state_end_offset", b"state_end_offset", "unregister_broker", b"unregister_broker", "update_features", b"update_features"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["create_topics", "delete_topics", "register_broker", "alter_configs", "broker_heartbeat", "unregister_broker", "fence_broker", "register_controller", "create_partitions", "alter_partition", "elect_leaders", "alter_partition_reassignments", "assign_replicas_to_dirs", "allocate_producer_ids", "update_features", "alter_client_quotas", "create_acls", "delete_acls", "remote_log_metadata"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015

@@ -95,9 +95,19 @@ async def test_ct11_an_answer_that_rests_on_what_is_not_committed_waits_for_it(h
 
 
 async def test_ct11_an_answer_that_rests_on_what_is_committed_comes_at_once(held: Bench) -> None:
-    assert [errors(result) for result in await held.submit(delete("missing"))] == [
-        [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    ]
+    results = await held.submit(delete("missing"))
+    assert [errors(result) for result in results] == [[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
+    assert [(result.end_offset, result.state_end_offset) for result in results] == [(-1, held.log.log_end_offset)]
+
+
+async def test_ct11_an_answer_says_where_what_it_rests_on_ends_also_if_it_wrote_nothing(held: Bench) -> None:
+    results = await held.submit(create("a"), create("a"), create("b"), delete("missing"))
+    held.log.commit()
+    await until(lambda: len(results) == 4)
+    first, exists, second, missing = results
+    assert (first.state_end_offset, second.state_end_offset) == (first.end_offset, second.end_offset)
+    assert (exists.end_offset, exists.state_end_offset) == (-1, first.end_offset)
+    assert (missing.end_offset, missing.state_end_offset) == (-1, second.end_offset)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import QuotaEntity
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint, Offset
 from raft.listener import CommittedBatch
@@ -56,6 +57,12 @@ async def change(client: AdminClient, broker_id: int) -> int:
     result = await client.execute(register(broker_id))
     assert result.error_code == 0
     return result.end_offset
+
+
+def limit_user() -> admin_pb2.Operation:
+    entity = [QuotaEntity(entity_type="user", entity_name="u")]
+    wanted = admin_pb2.ClientQuotaAlteration(entity=entity, key="producer_byte_rate", value=5)
+    return admin_pb2.Operation(alter_client_quotas=admin_pb2.AlterClientQuotasRequest(alterations=[wanted]))
 
 
 async def brokers_at(client: AdminClient) -> list[int]:
@@ -154,3 +161,30 @@ async def test_there_is_nothing_to_wait_for_when_nothing_was_written(
             await client.wait_for(dry_run.end_offset, at=cluster.endpoints[2])
         assert held.waits == 0
         held.goes_on.set()
+
+
+async def test_who_finds_a_change_made_already_reads_it_at_a_node_that_lags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with admin_cluster(tmp_path, voter_count=3, observer_count=1) as cluster:
+        held = Held(cluster.nodes[OBSERVER].machine, monkeypatch)
+        addresses = [cluster.endpoints[OBSERVER], cluster.endpoints[1]]
+        async with client_at(cluster, 1) as first, AdminClient(addresses, timeout_ms=20_000) as second:
+            wrote, found = await first.execute(limit_user()), await second.execute(limit_user())
+            assert (found.error_code, found.end_offset) == (ErrorCode.NONE, NOTHING_WRITTEN)
+            assert second.last_end_offset == found.state_end_offset >= wrote.end_offset > 0
+            reading = asyncio.create_task(second.query("SELECT value FROM client_quotas"))
+            await held.has_waits()
+            assert not reading.done()
+            held.goes_on.set()
+            assert [row[0] for row in (await reading).rows] == [5.0]
+
+
+async def test_a_broker_whose_node_lags_is_heard_all_the_same(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster, client_at(cluster, 1) as changing, client_at(cluster, 1) as broker:
+        epoch = await broker.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+        await broker.broker_heartbeat(7, epoch, epoch + 1)
+        unfenced_at = broker.last_end_offset
+        assert await change(changing, 8) > unfenced_at > epoch
+        await broker.broker_heartbeat(7, epoch, epoch + 1)
+        assert broker.last_end_offset == unfenced_at  # it changed nothing, and its next one needs no newer node
