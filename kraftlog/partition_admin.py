@@ -73,15 +73,16 @@ class PartitionFilter:
     unavailable: bool = False
     """Nobody leads it."""
     under_min_isr: bool = False
-    """Fewer are in sync than min.insync.replicas says."""
+    """Fewer are in sync than min.insync.replicas says, and not all."""
     leader: int | None = None
     """This broker leads it."""
     at_min_isr: bool = False
-    """Just as many are in sync as min.insync.replicas says."""
+    """Just as many are in sync as min.insync.replicas says, or all if they are fewer."""
 
     def takes(self, partition: PartitionDescription, min_isr: int) -> bool:
         """Whether that partition, of a topic with that min.insync.replicas, is meant."""
         expected = set(partition.replicas) - set(partition.adding_replicas)
+        min_isr = min(min_isr, len(partition.replicas))  # as brokers count (DB-22)
         return not (
             (self.under_replicated and expected <= set(partition.isr))
             or (self.unavailable and partition.leader != NO_LEADER)

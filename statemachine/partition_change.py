@@ -67,8 +67,9 @@ class Conditions:
     """Whether a broker is active and has the directory of its replica online (CT-50)."""
     metadata_version: int
     min_isr: int = 1
-    """The topic's min.insync.replicas. A partition with fewer replicas needs only all of them: if they are in sync,
-    nobody is left to be eligible, so it makes no difference here."""
+    """The topic's min.insync.replicas. A partition with fewer replicas needs only all of them (DB-22): if they are in
+    sync, nobody is left to be eligible, so it makes no difference here. Kafka's getTopicEffectiveMinIsr counts the
+    replicas of the topic's partition 0, whichever partition it is about."""
     elr_enabled: bool = False
     directory_of_new: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
     """The directory that a replica which is new on a broker gets."""

@@ -70,7 +70,10 @@ VIEW_STATEMENTS: Final = (
             partition_id,
             leader,
             isr,
-            CAST(coalesce(of_topic.value, of_cluster.value, '1') AS INTEGER) AS min_isr
+            min(
+                CAST(coalesce(of_topic.value, of_cluster.value, '1') AS INTEGER),
+                json_array_length(replicas)
+            ) AS min_isr
         FROM partitions JOIN topics USING (topic_id)
         LEFT JOIN configs AS of_topic ON of_topic.resource_type = {ResourceType.TOPIC.value}
             AND of_topic.resource_name = topics.name AND of_topic.name = '{MIN_ISR_CONFIG}'

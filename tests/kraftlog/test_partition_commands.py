@@ -160,6 +160,12 @@ def test_each_filter_takes_the_partitions_that_it_is_about() -> None:
     assert partition_ids(PartitionFilter(under_replicated=True, leader=1), *partitions) == [1]
 
 
+def test_db22_no_more_have_to_be_in_sync_than_there_are_replicas() -> None:
+    partitions = (a_partition(0, replicas=[1], isr=[1]), a_partition(1, replicas=[1, 2], isr=[1]), a_partition(2))
+    assert partition_ids(PartitionFilter(under_min_isr=True), *partitions, min_isr="3") == [1]
+    assert partition_ids(PartitionFilter(at_min_isr=True), *partitions, min_isr="3") == [0, 2]
+
+
 def test_the_status_goes_by_replicas_their_order_and_what_is_under_way() -> None:
     at = TopicPartition("t", 0)
     moving = a_partition(replicas=[2, 3, 1], adding=[3], removing=[1])
