@@ -69,7 +69,7 @@ class PartitionFilter:
     """Which partitions are meant: those to which all that is asked for applies."""
 
     under_replicated: bool = False
-    """A replica that is not just being added is not in sync."""
+    """A replica that is neither being added nor being removed is not in sync."""
     unavailable: bool = False
     """Nobody leads it."""
     under_min_isr: bool = False
@@ -81,7 +81,7 @@ class PartitionFilter:
 
     def takes(self, partition: PartitionDescription, min_isr: int) -> bool:
         """Whether that partition, of a topic with that min.insync.replicas, is meant."""
-        expected = set(partition.replicas) - set(partition.adding_replicas)
+        expected = set(partition.replicas) - set(partition.adding_replicas) - set(partition.removing_replicas)
         min_isr = min(min_isr, len(partition.replicas))  # as brokers count (DB-22)
         return not (
             (self.under_replicated and expected <= set(partition.isr))

@@ -16,8 +16,10 @@ MIN_ISR_CONFIG: Final = "min.insync.replicas"
 _MISSING: Final = """
         SELECT json_group_array(replica.value) FROM json_each(replicas) AS replica
         WHERE replica.value NOT IN (SELECT value FROM json_each(isr))
-        AND replica.value NOT IN (SELECT value FROM json_each(adding_replicas))"""
-"""Brokers that should be in sync and are not; one that is being added has not had the time yet."""
+        AND replica.value NOT IN (SELECT value FROM json_each(adding_replicas))
+        AND replica.value NOT IN (SELECT value FROM json_each(removing_replicas))"""
+"""Brokers that should be in sync and are not; one that is being added has not had the time yet, one that is being
+removed need not be any more."""
 
 _IS_FINISHED: Final = f"remote_segments.state = {SegmentState.COPY_FINISHED.value}"
 

@@ -33,7 +33,7 @@ def describe(
     bootstrap_server: BootstrapServer,
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Of this topic; none: of all.")] = None,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only where a replica that is not being added is not in sync.")
+        bool, typer.Option("--under-replicated", help="Only where a replica that is to stay is not in sync.")
     ] = False,
     unavailable: Annotated[bool, typer.Option("--unavailable", help="Only where nobody leads.")] = False,
     under_min_isr: Annotated[

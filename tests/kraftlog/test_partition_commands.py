@@ -150,8 +150,9 @@ def test_each_filter_takes_the_partitions_that_it_is_about() -> None:
         a_partition(2, leader=-1, isr=[]),
         a_partition(3, replicas=[1, 2, 3], adding=[3]),
         a_partition(4, leader=2, replicas=[2, 1], isr=[2]),
+        a_partition(5, replicas=[1, 2, 3], removing=[3]),
     )
-    assert partition_ids(PartitionFilter(), *partitions) == [0, 1, 2, 3, 4]
+    assert partition_ids(PartitionFilter(), *partitions) == [0, 1, 2, 3, 4, 5]
     assert partition_ids(PartitionFilter(under_replicated=True), *partitions) == [1, 2, 4]
     assert partition_ids(PartitionFilter(unavailable=True), *partitions) == [2]
     assert partition_ids(PartitionFilter(under_min_isr=True), *partitions) == [1, 2, 4]

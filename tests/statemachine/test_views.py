@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.ids import id_to_text
 from statemachine.schema import UnusableDatabase, check_tables
 from statemachine.store import MetadataStore
@@ -65,7 +66,17 @@ def test_in_sync_replicas_are_shown_one_by_one(connection: sqlite3.Connection) -
     ]
 
 
-def test_a_partition_is_under_replicated_by_those_that_are_not_just_being_added(connection: sqlite3.Connection) -> None:
+def test_a_partition_is_under_replicated_by_those_that_are_to_stay() -> None:
+    fallen_behind = PartitionRecord(
+        topic_id=an_id(1),
+        partition_id=3,
+        replicas=[1, 3, 2],
+        isr=[1],
+        leader=1,
+        adding_replicas=[3],
+        removing_replicas=[2],
+    )
+    connection = metadata(*SAMPLE, MetadataRecord(partition=fallen_behind)).connection
     assert rows(connection, "SELECT * FROM under_replicated_partitions ORDER BY partition_id") == [
         ("orders", 0, 1, [1, 2, 3], [1, 2], [3]),
         ("orders", 1, -1, [3, 2], [3], [2]),
