@@ -43,10 +43,11 @@ LEADER_EPOCHS_MAX: Final = 500
 def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -> list[MetadataRecord]:
     """The record that says that the copy of a segment has begun.
 
-    A partition that is being deleted takes segments still, so that a late copy is found and deleted. Raises
-    ProtocolError: INVALID_REQUEST for a state other than COPY_STARTED, for offsets, epochs, sizes or ids that cannot
-    be, and for another segment under the id of one; UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION if there is no such
-    partition.
+    A partition that is being deleted takes segments still, so that a late copy is found and deleted. Nothing is kept of
+    a segment whose deletion is finished: an attempt to add it that arrives only then adds it anew, as a copy that
+    hangs, and whoever deletes those has to delete it once more. Raises ProtocolError: INVALID_REQUEST for a state other
+    than COPY_STARTED, for offsets, epochs, sizes or ids that cannot be, and for another segment under the id of one;
+    UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION if there is no such partition.
     """
     what = _segment_name(request)
     if request.state != SegmentState.COPY_STARTED:
@@ -74,8 +75,9 @@ def update_segment(state: MetadataState, request: RemoteLogSegmentMetadataUpdate
     """The record that brings a segment into another state, or gives it other custom metadata in the same state.
 
     Without custom metadata it keeps what it has. Raises ProtocolError: RESOURCE_NOT_FOUND (Kafka's
-    RemoteResourceNotFoundException) for an unknown segment, INVALID_REQUEST for COPY_STARTED, for a state that cannot
-    follow its present one, and for ids or custom metadata that cannot be.
+    RemoteResourceNotFoundException) for an unknown segment, as it is when its deletion is finished, so also if that is
+    said again; INVALID_REQUEST for COPY_STARTED, for a state that cannot follow its present one, and for ids or custom
+    metadata that cannot be.
     """
     what = _segment_name(request)
     if request.state == SegmentState.COPY_STARTED:
@@ -155,13 +157,16 @@ def _segment_name(request: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMeta
 def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMetadataRecord) -> list[MetadataRecord]:
     """The record that brings the deletion of a partition's remote data one state further.
 
-    A partition is marked when its topic is deleted (TS-71): one that exists cannot be. Raises ProtocolError:
-    INVALID_REQUEST for that, for a state that cannot follow the present one and for an id that cannot be;
-    RESOURCE_NOT_FOUND if a partition is to be marked of which nothing is in remote storage.
+    A partition is marked when its topic is deleted (TS-71): one that exists cannot be. That a deletion is finished may
+    be said again (7.6); nothing is left of the first time, so it holds of any partition of which nothing is known.
+    Raises ProtocolError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one
+    and for an id that cannot be; RESOURCE_NOT_FOUND if one is to be marked of which nothing is in remote storage.
     """
     what = f"the deletion of {_partition_name(request.topic_id, request.partition_id)}"
     before = state.remote_partition_delete(request.topic_id, request.partition_id)
     current = None if before is None else before.state
+    if current is None and request.state == PartitionDeleteState.DELETE_PARTITION_FINISHED and _is_gone(state, request):
+        return []
     if not partition_may_become(current, request.state):
         raise _illegal_transition(what, partition_state_name(current), partition_state_name(request.state))
     if current == request.state:
@@ -169,6 +174,13 @@ def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMet
     if current is None:
         _check_may_be_marked(state, request)
     return [MetadataRecord(remote_partition_delete_metadata=request)]
+
+
+def _is_gone(state: MetadataState, request: RemotePartitionDeleteMetadataRecord) -> bool:
+    """Whether neither the topic nor anything that the partition had in remote storage is left."""
+    return state.topic_name(request.topic_id) is None and not state.remote_segments(
+        request.topic_id, request.partition_id, limit=1
+    )
 
 
 def _check_may_be_marked(state: MetadataState, request: RemotePartitionDeleteMetadataRecord) -> None:

@@ -216,8 +216,7 @@ def test_the_deletion_of_a_partition_goes_on_step_by_step() -> None:
         records = put_partition_delete(state, partition_delete(step))
         assert records == [deleting(step)]
         state.append(records)
-        if step is not FINISHED:
-            assert put_partition_delete(state, partition_delete(step)) == []
+        assert put_partition_delete(state, partition_delete(step)) == []  # its answer was lost
     assert state.remote_segments(segment(1, 0, 9).topic_id, 0) == []
 
 
@@ -235,6 +234,12 @@ def test_the_deletion_of_a_partition_goes_on_step_by_step() -> None:
 def test_illegal_steps_are_refused(states: list[PartitionDeleteState], after: int, words: str) -> None:
     with pytest.raises(ProtocolError, match=words) as refused:
         put_partition_delete(marked(*states), partition_delete(after))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_deletion_is_not_finished_while_the_topic_is_there() -> None:
+    with pytest.raises(ProtocolError, match="from none to DELETE_PARTITION_FINISHED") as refused:
+        put_partition_delete(tiered(), partition_delete(FINISHED))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
