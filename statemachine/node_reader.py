@@ -13,6 +13,7 @@ from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from raft.rpc import codec
+from raft.rpc.options import MESSAGE_BYTES_MAX
 from statemachine.channels import open_channel
 from statemachine.operation_stream import NotSent
 from statemachine.retries import retrying
@@ -31,6 +32,12 @@ WAIT_SHARE: Final = 0.9
 """The part of the time of a read which the node may spend waiting for the wanted offset."""
 
 _NEXT_NODE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+TOO_LARGE: Final = "larger than max"
+"""What gRPC says with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""
+
+REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
+"""How large a request may be, before it is said how long a node may wait."""
 
 Request = TypeVar(
     "Request",
@@ -96,8 +103,14 @@ class NodeReader:
         """The answer to `request`.
 
         Raises ProtocolError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers;
-        REQUEST_TIMED_OUT if a query takes too long.
+        REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or answer fits no message.
         """
+        if request.ByteSize() > REQUEST_BYTES_MAX:
+            raise ProtocolError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the request has {request.ByteSize()} bytes, at most {REQUEST_BYTES_MAX} can be sent: ask for less"
+                " at a time",
+            )
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
         return response
@@ -122,6 +135,12 @@ class NodeReader:
                 if is_query and error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                     self._turn = turn + 1  # a node that hangs looks the same: the next query goes elsewhere
                     raise _took_too_long(endpoint, seconds) from None
+                if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
+                    raise ProtocolError(
+                        ErrorCode.RECORD_LIST_TOO_LARGE,
+                        f"the answer of {endpoint} fits no message ({error.details()}), and no other node's would: ask"
+                        " for less at a time",
+                    ) from None
                 if error.code() not in _NEXT_NODE:
                     raise ProtocolError(
                         ErrorCode.UNKNOWN_SERVER_ERROR,

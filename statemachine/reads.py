@@ -9,6 +9,7 @@ from typing import Final
 from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine import queries, remote_log_queries
+from statemachine.answer_sizes import check_answer_bytes, fitting
 from statemachine.changes import Changes
 from statemachine.cluster_tables import CLIENT_QUOTAS
 from statemachine.config_descriptions import describe_configs
@@ -26,6 +27,9 @@ DESCRIBED_TOPICS_MAX: Final = 2_000
 REFERENCES_MAX: Final = 10 * DESCRIBED_TOPICS_MAX
 """So many references are looked at for those that are given more than once."""
 
+PARTITIONS_INSTEAD: Final = "name topics, fewer at a time, or ask in SQL for what you need of them"
+"""What to ask for when descriptions of topics are too large for a message."""
+
 
 def state_of(connection: sqlite3.Connection) -> MetadataState:
     """The committed metadata with the questions that decisions ask."""
@@ -34,25 +38,28 @@ def state_of(connection: sqlite3.Connection) -> MetadataState:
 
 def list_topics(connection: sqlite3.Connection, request: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:
     """All topics by name."""
-    return admin_pb2.ListTopicsResponse(topics=map(topic_listing_to_proto, queries.list_topics(connection)))
+    topics = (topic_listing_to_proto(topic) for topic in queries.list_topics(connection))
+    return admin_pb2.ListTopicsResponse(topics=fitting(topics, "ask in SQL, for names above the last that you have"))
 
 
 def describe_topics(
     connection: sqlite3.Connection, request: admin_pb2.DescribeTopicsRequest
 ) -> admin_pb2.DescribeTopicsResponse:
     """Topics with everything, each once, in the order of the request; a topic that is not there has an error."""
-    if not request.topics:
-        topics = map(topic_to_proto, queries.describe_all_topics(connection))
-        return admin_pb2.DescribeTopicsResponse(topics=topics)
-    references = _distinct(request.topics)
-    return admin_pb2.DescribeTopicsResponse(topics=[_describe(connection, topic) for topic in references])
+    if request.topics:
+        described = (_describe(connection, reference) for reference in _distinct(request.topics))
+    else:
+        check_answer_bytes(queries.partitions_bytes_min(connection), PARTITIONS_INSTEAD)
+        described = (topic_to_proto(topic) for topic in queries.describe_all_topics(connection))
+    return admin_pb2.DescribeTopicsResponse(topics=fitting(described, PARTITIONS_INSTEAD))
 
 
 def list_brokers(
     connection: sqlite3.Connection, request: admin_pb2.ListBrokersRequest
 ) -> admin_pb2.ListBrokersResponse:
     """All registered brokers by id."""
-    return admin_pb2.ListBrokersResponse(brokers=map(broker_to_record, queries.list_brokers(connection)))
+    brokers = (broker_to_record(broker) for broker in queries.list_brokers(connection))
+    return admin_pb2.ListBrokersResponse(brokers=fitting(brokers, "ask in SQL, for some brokers at a time"))
 
 
 def describe_resource_configs(
@@ -60,7 +67,8 @@ def describe_resource_configs(
 ) -> admin_pb2.DescribeConfigsResponse:
     """The configs of one resource, by name; also what a broker has left behind that is not registered any more."""
     resource_type = check_describable(state_of(connection), request.resource_type, request.resource_name)
-    configs = describe_configs(connection, resource_type, request.resource_name, request.include_defaults)
+    found = describe_configs(connection, resource_type, request.resource_name, request.include_defaults)
+    configs = fitting((config for config in found), "ask in SQL, for single configs")
     return admin_pb2.DescribeConfigsResponse(configs=configs)
 
 
@@ -75,22 +83,25 @@ def describe_client_quotas(
     connection: sqlite3.Connection, request: admin_pb2.DescribeClientQuotasRequest
 ) -> admin_pb2.DescribeClientQuotasResponse:
     """All quotas."""
-    return admin_pb2.DescribeClientQuotasResponse(quotas=[quota for _, quota in CLIENT_QUOTAS.find(connection)])
+    quotas = (quota for _, quota in CLIENT_QUOTAS.find(connection))
+    return admin_pb2.DescribeClientQuotasResponse(quotas=fitting(quotas, "ask in SQL, for some entities at a time"))
 
 
 def describe_acls(
     connection: sqlite3.Connection, request: admin_pb2.DescribeAclsRequest
 ) -> admin_pb2.DescribeAclsResponse:
     """The access control entries that a filter matches."""
-    return admin_pb2.DescribeAclsResponse(entries=acls.describe_acls(connection, request.filter))
+    entries = acls.describe_acls(connection, request.filter)
+    return admin_pb2.DescribeAclsResponse(entries=fitting(entries, "give a filter that fewer entries match"))
 
 
 def list_partition_reassignments(
     connection: sqlite3.Connection, request: admin_pb2.ListPartitionReassignmentsRequest
 ) -> admin_pb2.ListPartitionReassignmentsResponse:
     """The reassignments that are under way."""
-    found = list_reassignments(state_of(connection))
-    return admin_pb2.ListPartitionReassignmentsResponse(reassignments=found)
+    found = (reassignment for reassignment in list_reassignments(state_of(connection)))
+    reassignments = fitting(found, "ask in SQL, for those of some topics")
+    return admin_pb2.ListPartitionReassignmentsResponse(reassignments=reassignments)
 
 
 def find_remote_log_segment(
@@ -118,7 +129,10 @@ def list_remote_log_segments(
     epoch = request.leader_epoch if request.HasField("leader_epoch") else None
     partition = (request.topic_id, request.partition_id)
     return admin_pb2.ListRemoteLogSegmentsResponse(
-        segments=remote_log_queries.list_segments(connection, *partition, epoch),
+        segments=fitting(
+            remote_log_queries.list_segments(connection, *partition, epoch),
+            "name a leader epoch, or ask in SQL for the segments of some offsets",
+        ),
         size_bytes=remote_log_queries.size_bytes(connection, *partition, epoch),
     )
 

@@ -7,6 +7,7 @@ another has taken is found by no lookup in that epoch, but listed (TS-60).
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Generator
 from typing import Final
 
 from kraftpb.v1.metadata_pb2 import RemoteLogSegmentMetadataRecord
@@ -48,7 +49,7 @@ def highest_offset(connection: sqlite3.Connection, topic_id: bytes, partition_id
 
 def list_segments(
     connection: sqlite3.Connection, topic_id: bytes, partition_id: int, leader_epoch: int | None = None
-) -> list[RemoteLogSegmentMetadataRecord]:
+) -> Generator[RemoteLogSegmentMetadataRecord, None, None]:
     """The segments of a partition, or those with offsets of one leader epoch, by start offset, then by id (TS-62).
 
     They are in any state but DELETE_FINISHED, referenced or not, so several may hold the same offsets.
@@ -59,7 +60,8 @@ def list_segments(
         " ORDER BY start_offset, segment_id",
         parameters,
     )
-    return [REMOTE_SEGMENTS.from_row(row) for row in rows]
+    for row in rows:
+        yield REMOTE_SEGMENTS.from_row(row)
 
 
 def size_bytes(

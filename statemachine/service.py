@@ -16,7 +16,6 @@ import structlog
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
-from raft.rpc.options import MESSAGE_BYTES_MAX
 from statemachine import queries, reads
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
@@ -160,11 +159,6 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             await self._wait(request.consistency)
             response = await self._store.query(read_with_offset)
             self._machine.refuse_if_fenced()  # the fence may have come while the query waited for its turn
-            if response.ByteSize() > MESSAGE_BYTES_MAX:
-                raise ProtocolError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"the answer has {response.ByteSize()} bytes, more than fit one message; ask for fewer topics",
-                )
             return response
         except ProtocolError as error:
             code, message = error.code, error.args[0]

@@ -1939,7 +1939,8 @@ Global___AlteredResource: _TypeAlias = AlteredResource  # noqa: Y015
 @_typing.final
 class ReadConsistency(_message.Message):
     """Reads wait until the node has applied everything below min_applied_end_offset, at most wait_ms; and what the node
-    itself has acknowledged, which it applies next, whatever they ask for.
+    itself has acknowledged, which it applies next, whatever they ask for. An answer that fits no message is
+    RECORD_LIST_TOO_LARGE, at any node: its text says what to ask for instead.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

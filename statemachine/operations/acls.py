@@ -8,7 +8,7 @@ Numbers are Kafka's (AclOperation, AclPermissionType, PatternType, and its Resou
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import takewhile
 from random import Random
 from typing import Any, Final
@@ -118,22 +118,34 @@ def _new_id(state: MetadataState, random: Random) -> bytes:
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 
-def describe_acls(connection: sqlite3.Connection, acl_filter: AclFilter) -> list[AccessControlEntryRecord]:
-    """The committed entries that the filter matches, by id; raises ProtocolError(INVALID_REQUEST) if it is none."""
-    return matching_acls([entry for _, entry in ACLS.find(connection)], acl_filter)
+def describe_acls(
+    connection: sqlite3.Connection, acl_filter: AclFilter
+) -> Generator[AccessControlEntryRecord, None, None]:
+    """The committed entries that the filter matches, by id, one after the other.
+
+    Raises ProtocolError(INVALID_REQUEST) if it is none.
+    """
+    matches = _matcher(acl_filter)
+    return (entry for _, entry in ACLS.find(connection) if matches(entry))
 
 
 def matching_acls(entries: Iterable[AccessControlEntryRecord], acl_filter: AclFilter) -> list[AccessControlEntryRecord]:
     """The entries that the filter matches, in their order; raises ProtocolError(INVALID_REQUEST) if it is none."""
+    return list(filter(_matcher(acl_filter), entries))
+
+
+def _matcher(acl_filter: AclFilter) -> Callable[[AccessControlEntryRecord], bool]:
+    """Whether an entry is one that the filter matches."""
     wanted = _wanted(acl_filter)
     pattern_type: int = wanted.pop("pattern_type", ANY)
     resource_name: str | None = wanted.pop("resource_name", None)
-    return [
-        entry
-        for entry in entries
-        if all(getattr(entry, field) == value for field, value in wanted.items())
-        and _pattern_matches(entry, pattern_type, resource_name)
-    ]
+
+    def matches(entry: AccessControlEntryRecord) -> bool:
+        return all(getattr(entry, field) == value for field, value in wanted.items()) and _pattern_matches(
+            entry, pattern_type, resource_name
+        )
+
+    return matches
 
 
 def content_prefix(acl_filter: AclFilter) -> Key:

@@ -43,6 +43,9 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self.script: list[object] = [carried_out()]
         self.received: list[admin_pb2.Operation] = []
         self.messages = 0
+        self.reads = 0
+        self.listing: admin_pb2.ListTopicsResponse | None = None
+        """What it answers who lists topics; None: none, as new as was asked for."""
         self.leader: Endpoint | None = None
         self.leader_epoch = 1
         self.node_id = 0
@@ -79,6 +82,9 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, context: grpc.aio.ServicerContext[object, object]
     ) -> admin_pb2.ListTopicsResponse:
+        self.reads += 1
+        if self.listing is not None:
+            return self.listing
         return admin_pb2.ListTopicsResponse(applied_end_offset=request.consistency.min_applied_end_offset)
 
     async def DescribeNode(

@@ -268,6 +268,34 @@ async def test_reads_ask_for_at_least_the_clients_own_changes(nodes: Sequence[Sc
         assert (await client.list_topics(min_applied_end_offset=50)).applied_end_offset == 50
 
 
+async def test_a_request_that_fits_no_message_is_not_sent(nodes: Sequence[ScriptedNode]) -> None:
+    async with client_of(*nodes) as client:
+        with pytest.raises(ProtocolError, match=r"the request has 170000.* bytes, at most .*: ask for less") as refused:
+            await client.describe_topics(["x" * 17_000_000])
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        admin_pb2.ListTopicsResponse(error_code=ErrorCode.RECORD_LIST_TOO_LARGE, error_message="the node's own words"),
+        admin_pb2.ListTopicsResponse(error_message="x" * 17_000_000),
+    ],
+)
+async def test_no_other_node_is_asked_for_what_fits_no_message(
+    nodes: Sequence[ScriptedNode], answer: admin_pb2.ListTopicsResponse
+) -> None:
+    for node in nodes:
+        node.listing = answer
+    async with client_of(*nodes) as client:
+        with pytest.raises(
+            ProtocolError, match=r"the node's own words|fits no message \(.* larger than max"
+        ) as refused:
+            await client.list_topics()
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert [node.reads for node in nodes] == [1, 0, 0]
+
+
 async def test_reads_go_to_the_first_address_that_answers(nodes: Sequence[ScriptedNode]) -> None:
     async with AdminClient([nobody(), nodes[1].endpoint]) as client:
         await asyncio.gather(*(client.list_topics() for _ in range(5)))

@@ -28,7 +28,7 @@ def filled(store: MetadataStore) -> MetadataStore:
 
 
 def test_topics_are_listed_by_name_with_their_sizes(store: MetadataStore) -> None:
-    assert queries.list_topics(filled(store).reader) == [
+    assert list(queries.list_topics(filled(store).reader)) == [
         TopicListing("a", id_to_text(an_id(1)), 1, 1),
         TopicListing("b", id_to_text(an_id(2)), 2, 2),
         TopicListing("empty", id_to_text(an_id(3)), 0, 0),
@@ -45,7 +45,7 @@ def test_one_topic_is_described_by_name_or_id_and_all_of_them_alike(store: Metad
         (1, 2, (2, 1)),
     ]
     assert described.configs == (ConfigValue("retention.ms", "1"), ConfigValue("segment.ms", "2"))
-    everything = queries.describe_all_topics(reader)
+    everything = list(queries.describe_all_topics(reader))
     assert [found.name for found in everything] == ["a", "b", "empty"]
     assert everything == [queries.describe_topic(reader, name=found.name) for found in everything]
     assert queries.describe_topic(reader, name="missing") is None

@@ -99,7 +99,7 @@ def test_lookups_read_no_more_than_they_need(connection: sqlite3.Connection) -> 
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
     find_segment(connection, TOPIC_ID, 0, 2, 15)
-    list_segments(connection, TOPIC_ID, 0, 2)
+    list(list_segments(connection, TOPIC_ID, 0, 2))
     connection.set_trace_callback(None)
     for sql in statements:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]

@@ -263,10 +263,11 @@ async def test_an_answer_that_fits_no_message_is_an_error_that_says_what_to_do(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await served.bench.done(create("a"))
-    monkeypatch.setattr("statemachine.service.MESSAGE_BYTES_MAX", 10)
+    monkeypatch.setattr("statemachine.answer_sizes.ANSWER_BYTES_MAX", 10)
     response = await served.stub.ListTopics(admin_pb2.ListTopicsRequest())
-    assert response.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
-    assert "ask for fewer" in response.error_message
+    assert (response.error_code, len(response.topics)) == (ErrorCode.RECORD_LIST_TOO_LARGE, 0)
+    assert "ask in SQL" in response.error_message
+    assert response.applied_end_offset == served.bench.store.applied_end_offset
 
 
 async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -334,7 +334,7 @@ def test_the_operation_all_is_matched_by_its_number_only() -> None:
 def test_entries_are_described_by_id() -> None:
     state = committed(an_entry(3), an_entry(1, host="192.0.2.1"), an_entry(2, operation=WRITE))
     assert [entry.id for entry in describe_acls(state.connection, AclFilter())] == [an_id(1), an_id(2), an_id(3)]
-    assert describe_acls(state.connection, AclFilter(operation=WRITE)) == [an_entry(2, operation=WRITE)]
+    assert list(describe_acls(state.connection, AclFilter(operation=WRITE))) == [an_entry(2, operation=WRITE)]
 
 
 names = st.sampled_from(["a", "ab", "abc", "b", "*"])
