@@ -30,7 +30,7 @@ from statemachine.client import AdminClient
 WARM_UP_OPERATIONS: Final = 20
 PAUSE_SECONDS: Final = (0.001, 0.005)
 """Between operations, at random within these, so that no timer of the nodes keeps step."""
-MEASURES: Final = ("submit_to_ack_ms", "ack_to_visible_ms", "submit_to_visible_ms")
+MEASURES: Final = ("submit_to_ack_ms", "ack_to_visible_ms", "submit_to_visible_ms", "submit_to_applied_ms")
 
 Progress = Callable[[int, int], None]
 """Told after each operation: how many are done, and of how many."""
@@ -43,6 +43,8 @@ class Measured:
     submit_to_ack_ms: list[float] = field(default_factory=list)
     ack_to_visible_ms: list[float] = field(default_factory=list)
     submit_to_visible_ms: list[float] = field(default_factory=list)
+    submit_to_applied_ms: list[float] = field(default_factory=list)
+    """Only where it was asked for."""
     errors: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
@@ -67,7 +69,7 @@ async def measure(
                 directory,
                 f"fetch-{fetch_version}",
                 settings={"fetch.version": fetch_version},
-                command=probe_command(visibility.path),
+                command=probe_command(visibility),
             ) as cluster,
             AdminClient(cluster.bootstrap_servers) as client,
             prepared(client),
@@ -77,9 +79,18 @@ async def measure(
 
 
 async def time_operations(
-    client: AdminClient, visibility: Visibility, prefix: str, operations: int, progress: Progress | None = None
+    client: AdminClient,
+    visibility: Visibility,
+    prefix: str,
+    operations: int,
+    progress: Progress | None = None,
+    *,
+    applied: Visibility | None = None,
 ) -> Measured:
-    """One operation after the other, each when the one before is visible; `prefix` is for the names of the topics."""
+    """One operation after the other, each when the one before is visible, and `applied` if that is asked for.
+
+    `prefix` is for the names of the topics.
+    """
     measured = Measured()
     for number in range(operations):
         operation = create_topic_operation(f"{prefix}-{number}")
@@ -89,6 +100,7 @@ async def time_operations(
             result = await execute_once(client, operation)
             acknowledged_ns = time.monotonic_ns()
             visible_ns = await visibility.wait_for(result.end_offset)
+            applied_ns = None if applied is None else await applied.wait_for(result.end_offset)
         except ProtocolError as error:
             measured.errors.append(str(error))
             continue
@@ -96,6 +108,8 @@ async def time_operations(
         # A listener may see the commit before the client has read its acknowledgement: then nobody waited.
         measured.ack_to_visible_ms.append(max(0, visible_ns - acknowledged_ns) / 1e6)
         measured.submit_to_visible_ms.append((max(visible_ns, acknowledged_ns) - submitted_ns) / 1e6)
+        if applied_ns is not None:
+            measured.submit_to_applied_ms.append((applied_ns - submitted_ns) / 1e6)
         if progress is not None:
             progress(number + 1, operations)
     return measured

@@ -28,6 +28,7 @@ from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
+from statemachine.applied import Subscriber
 from statemachine.controller import Controller
 from statemachine.controller_registration import ControllerRegistration, registration_of
 from statemachine.fetch_version import FetchVersionGate, allowed_fetch_version
@@ -54,19 +55,21 @@ async def serve(
     *,
     extra_listeners: Sequence[Listener] = (),
     watchers: Sequence[Watcher] = (),
+    subscribers: Sequence[Subscriber] = (),
     ready: Callable[[], None] | None = None,
 ) -> None:
     """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
-    `watchers` are told what each commit changes in the metadata. `ready` is called when the node answers. Raises
-    DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
+    `watchers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
+    called when the node answers. Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing
+    is half-started then.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running_node(config, watchers) as node:
+    async with running_node(config, watchers, subscribers) as node:
         for listener in extra_listeners:
             RaftClient(node).register(listener)
         if ready is not None:
@@ -86,13 +89,17 @@ class _Metadata:
 
 
 @contextlib.asynccontextmanager
-async def running_node(config: NodeConfig, watchers: Sequence[Watcher] = ()) -> AsyncIterator[Node]:
+async def running_node(
+    config: NodeConfig, watchers: Sequence[Watcher] = (), subscribers: Sequence[Subscriber] = ()
+) -> AsyncIterator[Node]:
     """A whole node, serving, for as long as the context lasts."""
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(
             contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
         )
         metadata = resources.enter_context(_opened_metadata(config, directory))
+        for subscriber in subscribers:
+            metadata.machine.subscribe(subscriber)
         async with hosted_node(
             directory,
             endpoint=config.advertised_endpoint,

@@ -86,8 +86,9 @@ class Runner:
 
     async def _run_with_large_store(self, only: Collection[str]) -> None:
         sizes = self._sizes
-        with Visibility.listening(frozenset(range(VOTERS + 1, VOTERS + OBSERVERS + 1))) as visibility:
-            command = probe_command(visibility.path)
+        observer_ids = frozenset(range(VOTERS + 1, VOTERS + OBSERVERS + 1))
+        with Visibility.listening(observer_ids) as visibility, Visibility.listening(observer_ids) as applied:
+            command = probe_command(visibility, applied)
             async with set_stage(self._directory, "large", settings=NO_SNAPSHOTS, command=command) as stage:
                 await fill_store(stage, sizes.partitions, self._console)
                 parts: dict[str, Part] = {
@@ -95,6 +96,7 @@ class Runner:
                     LATENCY: partial(
                         time_single_operations,
                         visibility=visibility,
+                        applied=applied,
                         count=sizes.operations,
                         partitions=sizes.partitions,
                     ),
