@@ -30,6 +30,9 @@ LARGE_TOPIC_PARTITIONS: Final = 1_000
 _JSON_NAMES: Final = {"ack_to_visible_ms": "ack_to_listener_ms", "submit_to_visible_ms": "submit_to_listener_ms"}
 """Of what `bench latency` calls visible."""
 
+_CONDITIONS: Final = {"nodes_take_snapshots": False}
+"""Under which the figures are taken, for programs."""
+
 LISTINGS_SHARE: Final = 10
 """All topics are listed once for so many reads of one."""
 
@@ -66,6 +69,7 @@ async def time_reads(stage: Stage, count: int, partitions: int) -> Measured:
     return Measured(
         {
             "partitions": partitions,
+            **_CONDITIONS,
             "topics": topics,
             "reads": count,
             **{name: of for name, (_, of) in zip(names, times, strict=True)},
@@ -99,7 +103,7 @@ async def time_single_operations(
             figures, f"{len(found.errors)} operations failed, the first: {found.errors[0]}", errors=found.errors
         )
     return Measured(
-        {"partitions": partitions, **figures},
+        {"partitions": partitions, **_CONDITIONS, **figures},
         f"{count:,} operations, one at a time, with {partitions:,} partitions in the store.",
         [Target("submit to ack in the full store, p50", figures["submit_to_ack_ms"]["p50"], LATENCY_MS_MAX, "ms")],
         [

@@ -104,6 +104,7 @@ def test_metadata_measures_every_part_beside_its_target(tmp_path: Path) -> None:
     assert max(failover["led_again_seconds"].values()) <= failover["out_of_every_isr_applied_seconds"]
     assert (alter["acknowledged"], alter["failed"], alter["due_to_ack_ms"].keys()) == (10, 0, FIGURES)
     assert (reads["partitions"], reads["topics"], reads["describe_large_topic_ms"].keys()) == (300, 5, FIGURES)
+    assert reads["nodes_take_snapshots"] is latency["nodes_take_snapshots"] is False
     assert (latency["operations"], latency["failed"], latency["submit_to_applied_ms"].keys()) == (3, 0, FIGURES)
     assert latency["submit_to_listener_ms"].keys() == FIGURES
     assert "submit_to_visible_ms" not in latency  # with two meanings it would have none
