@@ -49,15 +49,19 @@ class Answers:
         return len(self._waiting) + len(self._promised)
 
     def settle(self, waiting: Waiting) -> None:
-        """Answer when the append that it rests on is settled, or the time is up; at once if all is applied (CT-11)."""
+        """Answer when the append that it rests on is settled; at once if all is applied (CT-11)."""
         if waiting.append is None:
             waiting.result.state_end_offset = self._machine.applied_end_offset
             self._answer(waiting, waiting.result)
-            return
-        waiting.result.state_end_offset = waiting.append.end_offset
+        else:
+            waiting.result.state_end_offset = waiting.append.end_offset
+            self.wait(waiting)
+
+    def wait(self, waiting: Waiting) -> None:
+        """Answer when the append is settled, or the time is up."""
         self._waiting.append(waiting)
         self._set_timer(waiting.deadline_ms)
-        if waiting.append.committed.done():
+        if waiting.append is not None and waiting.append.committed.done():
             # Nothing else may come to do it: the append before may have failed.
             self.answer_settled(self._machine.applied_end_offset)
 
