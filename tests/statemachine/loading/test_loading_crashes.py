@@ -171,7 +171,7 @@ def test_the_old_one_is_closed_before_the_new_one_has_its_name(
 ) -> None:
     """Not every SQLite sees, when the last connection is closed, that the write-ahead log is another one's by then."""
     with closing(filled(old, LOG[:1])) as store, newest(whole) as reader:
-        connections = (store.reader, *(lane._connection for lane in store._lanes), store._tables.connection)
+        connections = (store.reader, store._queries._connection, store._tables.connection)
 
         def checked_install(*paths: Path) -> None:
             for connection in connections:
