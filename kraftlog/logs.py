@@ -1,23 +1,164 @@
-"""What processes of this project write about themselves: lines of key=value on standard error."""
+"""What processes of this project write about themselves: lines of key=value on standard error.
+
+Whoever reads standard error may stand still or go away, and its disk may be full. A node must not notice: lines are
+written by a thread of their own, from a queue with a bound, and what cannot be written is left out and counted.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import queue
 import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TextIO
 
 import structlog
 
+WAITING_LINES_MAX: Final = 2_000
+"""So many lines may wait to be written; while they do, what comes after them is left out."""
+
+FLUSH_SECONDS: Final = 1.0
+"""How long the end of a process waits for what is not written yet."""
+
+_timestamp: Final = structlog.processors.TimeStamper(fmt="iso", utc=True)
+_render: Final = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
+
 
 def configure_logging(level: str) -> None:
-    """Log at `level` (debug, info, warning, error or critical) and above."""
+    """Log at `level` (debug, info, warning, error or critical) and above.
+
+    Warnings and errors of the standard library's loggers, such as asyncio's and gRPC's, take the same way. The end of
+    the process waits a second for what is still to be written, and so does `logging.shutdown`.
+    """
+    lines = BackgroundLines(_writer_to(sys.stderr))
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _timestamp,
             structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True),
+            _render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: lines,
     )
+    logging.lastResort = _LastResort(lines)
+
+
+class BackgroundLines:
+    """A logger of finished lines for structlog. It never waits and never raises: see the module."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        """`write` is called in a thread, with whole lines; it may wait for ever, and raise OSError or ValueError."""
+        self._write = write
+        # Unlike `queue.Queue` it may be put to by who was interrupted in it, such as a destructor that logs.
+        self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._left_out = 0
+        self._thread: threading.Thread | None = None
+
+    def msg(self, line: str) -> None:
+        """Have one line written, as soon as may be; at once if nothing is in the way."""
+        if self._waiting.qsize() >= WAITING_LINES_MAX or not self._is_started():
+            self._leave_out(1)
+        else:
+            self._waiting.put(f"{line}\n".encode(errors="backslashreplace"))
+
+    log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Wait until what was logged before is written, but no longer than that."""
+        if self._thread is not None:
+            written = threading.Event()
+            self._waiting.put(written)
+            written.wait(timeout_seconds)
+
+    def _is_started(self) -> bool:
+        """The thread comes with the first line: most commands log nothing."""
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="kraftlog-log-lines", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no room for one, or the interpreter is ending
+                    return False
+                self._thread = thread
+            return True
+
+    def _run(self) -> None:
+        while True:
+            waiting = self._waiting.get()
+            if isinstance(waiting, threading.Event):
+                self._say_left_out()
+                waiting.set()
+            elif self._is_written(waiting):
+                self._say_left_out()
+
+    def _is_written(self, lines: bytes) -> bool:
+        try:
+            self._write(lines)
+        except (OSError, ValueError):  # its reader is gone, its disk full; it is closed
+            self._leave_out(1)
+            return False
+        return True
+
+    def _say_left_out(self) -> None:
+        """Say it when nothing waits: it came to this behind all that did."""
+        if self._waiting.qsize() > 0:
+            return
+        with self._lock:
+            count, self._left_out = self._left_out, 0
+        if count:
+            event: dict[str, Any] = {"event": "log lines could not be written", "level": "warning", "count": count}
+            line = f"{_render(None, '', _timestamp(None, '', event))}\n"
+            try:
+                self._write(line.encode())
+            except (OSError, ValueError):
+                self._leave_out(count)
+
+    def _leave_out(self, count: int) -> None:
+        with self._lock:
+            self._left_out += count
+
+
+class _LastResort(logging.Handler):
+    """Takes what the standard library's loggers have nobody else for: warnings and worse."""
+
+    def __init__(self, lines: BackgroundLines) -> None:
+        super().__init__(logging.WARNING)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record as it would be without this handler, but in the background."""
+        with contextlib.suppress(Exception):  # arguments that do not fit the message; no reason to end anything
+            self._lines.msg(self.format(record))
+
+    def flush(self) -> None:
+        """Called by `logging.shutdown`: at the end of the process, and before it is ended at once."""
+        self._lines.flush(FLUSH_SECONDS)
+
+
+def _writer_to(stream: TextIO | None) -> Callable[[bytes], None]:
+    """Writes whole lines to `stream`; nowhere if that is None, as where standard error was closed."""
+    if stream is None:
+        return lambda lines: None
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # it is not a file, or it is closed
+
+        def write_text(lines: bytes) -> None:
+            stream.write(lines.decode())
+            stream.flush()
+
+        return write_text
+
+    def write(lines: bytes) -> None:
+        # Past the stream's buffer: its lock, held by a thread that waits for a reader, would hold up the process's end.
+        rest = memoryview(lines)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+    return write

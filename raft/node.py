@@ -7,8 +7,10 @@ state, which run in a thread of their own and come back as events (`raft.shell` 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -40,13 +42,30 @@ from snapshot.writer import SnapshotWriter
 
 STOPPED: Final = "this node was stopped; ask another"
 
+EXIT_CANNOT_GO_ON: Final = 70
+
+LAST_WORDS_SECONDS: Final = 2.0
+"""How long a process that must end may take to say why."""
+
 logger = structlog.get_logger(__name__)
 
 
 def end_process(error: BaseException) -> None:
-    """Say why and end the process at once, without flushing or unwinding: nothing that is in memory can be trusted."""
+    """Say why and end the process at once, without flushing or unwinding: nothing that is in memory can be trusted.
+
+    It ends whatever becomes of the words: a log that cannot be written, or that nobody reads, must not keep it alive.
+    """
+    try:
+        last_words = threading.Thread(target=_say_last_words, args=(error,), daemon=True)
+        last_words.start()
+        last_words.join(LAST_WORDS_SECONDS)
+    finally:
+        os._exit(EXIT_CANNOT_GO_ON)
+
+
+def _say_last_words(error: BaseException) -> None:
     logger.critical("the node cannot go on", error=repr(error), exc_info=error)
-    os._exit(70)
+    logging.shutdown()  # handlers that write in the background are waited for
 
 
 def log_listener_fault(listener: Listener, error: Exception) -> None:

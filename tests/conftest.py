@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,9 +23,10 @@ NEVER_RAISED: Final = {
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """A command run in the test's process sets up logging; the next one would log to a closed capture."""
-    before = structlog.get_config()
+    before, last_resort = structlog.get_config(), logging.lastResort
     yield
     structlog.configure(**before)
+    logging.lastResort = last_resort
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
