@@ -10,9 +10,12 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 _COMMON: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    # A dead peer is noticed although nothing is sent.
+    # A dead peer is noticed although nothing is sent: a connection that was silent for ten seconds is pinged, and ends
+    # five seconds later. By its documentation the keepalive timeout decides that. In fact the one of all pings does,
+    # which is a minute otherwise.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     # gRPC's probe of the bandwidth sends a ping for what arrives, which a small message feels; a window for a large one
     # is there from the start instead.
