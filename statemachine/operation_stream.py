@@ -17,6 +17,7 @@ import grpc.aio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
+from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
 CONNECT_TIMEOUT_SECONDS: Final = 2.0
@@ -56,6 +57,8 @@ class OperationStream:
         self._pending: dict[int, asyncio.Future[admin_pb2.OperationResult]] = {}
         self._sent: set[int] = set()
         self._is_retired = False
+        self._refusal: NotSent | None = None
+        """The node has no room for this stream, and has read nothing from it."""
         self._quiet_since = 0.0
         """Since when, by the clock of the event loop, answers are pending and none has come."""
         self._is_hung = False
@@ -75,10 +78,10 @@ class OperationStream:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await call.wait_for_connection()
-        except (grpc.aio.AioRpcError, TimeoutError):
+        except (grpc.aio.AioRpcError, TimeoutError) as error:
             call.cancel()
             await channel.close()
-            raise NotSent(
+            raise _refusal(endpoint, error) or NotSent(
                 ErrorCode.LEADER_NOT_AVAILABLE,
                 f"the leader was at {endpoint}, where nobody answers; for another a majority of the voters must run:"
                 " start those that do not",
@@ -177,7 +180,7 @@ class OperationStream:
                 batch = self._take_unsent()
                 if batch:
                     await self._call.write(admin_pb2.OperationBatch(operations=batch))
-        except grpc.aio.AioRpcError:
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the receiver gets it too, and tells who waits
         finally:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -212,6 +215,7 @@ class OperationStream:
             reason = "the node ended the connection"
         except grpc.aio.AioRpcError as error:
             reason = "the connection broke"
+            self._refusal = _refusal(self.endpoint, error)
             if error.code() is not grpc.StatusCode.UNAVAILABLE:
                 reason += f" with {error.code().name}: {error.details()}"
         finally:
@@ -223,9 +227,21 @@ class OperationStream:
             await self._channel.close()
 
     def _no_answer(self, correlation_id: int, reason: str) -> ProtocolError:
+        if self._refusal is not None:
+            return NotSent(self._refusal.code, self._refusal.args[0])
         if correlation_id in self._sent:
             return OutcomeUnknown(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"sent to {self.endpoint}, but {reason}; it may or may not be carried out: look before trying again",
             )
         return NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"not sent to {self.endpoint}: {reason}")
+
+
+def _refusal(endpoint: Endpoint, error: BaseException) -> NotSent | None:
+    """What the node said that had no room for one more stream; None if something else happened."""
+    if not isinstance(error, grpc.aio.AioRpcError):
+        return None
+    named = (ERROR_KEY, str(int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)))
+    if named not in tuple(error.trailing_metadata() or ()):
+        return None
+    return NotSent(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{endpoint} says: {error.details()}")

@@ -16,6 +16,7 @@ import structlog
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
+from raft.rpc.log_service import abort
 from statemachine import queries, reads
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
@@ -25,6 +26,9 @@ from statemachine.store import MetadataStore
 
 WAIT_MS_MAX: Final = 60_000
 """The longest that a read may wait for an offset."""
+
+OPERATION_STREAMS_MAX: Final = 2_000
+"""So many clients may have their stream open; votes and fetches share the server's calls with them."""
 
 
 class ReadRequest(Protocol):
@@ -51,6 +55,11 @@ Response = TypeVar(
 )
 Context = grpc.aio.ServicerContext[object, object]
 
+_NO_ROOM_FOR_A_STREAM: Final = ProtocolError(
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    "too many clients send this node operations already; close streams that nobody uses, or try again later",
+)
+
 logger = structlog.get_logger(__name__)
 
 
@@ -61,11 +70,18 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self._controller = controller
         self._store = store
         self._machine = machine
+        self._operation_streams = 0
 
     async def Execute(
         self, request_iterator: AsyncIterator[admin_pb2.OperationBatch], context: Context
     ) -> AsyncIterator[admin_pb2.OperationResultBatch]:
-        """Operations in, results out as they come, until the client has no more and all are answered."""
+        """Operations in, results out as they come, until the client has no more and all are answered.
+
+        A stream too many ends with THROTTLING_QUOTA_EXCEEDED before an operation is read from it.
+        """
+        if self._operation_streams >= OPERATION_STREAMS_MAX:
+            await abort(context, _NO_ROOM_FOR_A_STREAM)
+        self._operation_streams += 1
         operations = ServedOperations(self._controller)
         reading = asyncio.create_task(operations.read(request_iterator))
         try:
@@ -73,6 +89,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
                 yield admin_pb2.OperationResultBatch(results=results)
             await reading
         finally:
+            self._operation_streams -= 1
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 

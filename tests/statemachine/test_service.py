@@ -14,7 +14,11 @@ import pytest_asyncio
 
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
+from raft.core.types import Endpoint
+from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
+from statemachine.channels import open_channel
+from statemachine.operation_stream import NotSent, OperationStream
 from statemachine.query_process import QueryProcess
 from statemachine.served_operations import ServedOperations
 from statemachine.service import AdminServicer
@@ -36,8 +40,9 @@ from tests.statemachine.waiting import turns, until
 class Served:
     """A bench behind a server, and a stub connected to it."""
 
-    def __init__(self, bench: Bench, channel: grpc.aio.Channel) -> None:
+    def __init__(self, bench: Bench, channel: grpc.aio.Channel, port: int) -> None:
         self.bench = bench
+        self.endpoint = Endpoint("127.0.0.1", port)
         self.channel = channel
         self.stub = admin_pb2_grpc.AdminServiceStub(channel)
 
@@ -54,7 +59,7 @@ async def served(database: Path) -> AsyncIterator[Served]:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
-            yield Served(bench, channel)
+            yield Served(bench, channel, port)
         await server.stop(None)
 
 
@@ -125,6 +130,38 @@ async def test_a_client_that_goes_away_leaves_its_operations_to_be_carried_out(s
     )
     assert [topic.name for topic in listed.topics] == ["a"]
     assert errors(await served.bench.run(create("b"))) == []
+
+
+async def test_streams_too_many_are_refused_until_another_one_ends(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.service.OPERATION_STREAMS_MAX", 2)
+    kept = [served.stub.Execute() for _ in range(2)]
+    for call in kept:
+        await call.write(numbered(admin_pb2.Operation()))
+        await read(call)
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await served.stub.Execute().read()
+    assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (ERROR_KEY, str(int(ErrorCode.THROTTLING_QUOTA_EXCEEDED))) in tuple(refusal.value.trailing_metadata() or ())
+
+    with pytest.raises(NotSent, match="too many clients") as told:
+        await execute(served, create("a"))
+    assert told.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+    await kept[0].done_writing()
+    assert await kept[0].read() is grpc.aio.EOF
+    assert errors(await execute(served, create("a"))) == []
+    kept[1].cancel()
+
+
+async def execute(served: Served, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
+    """As a client does, over a stream of its own."""
+    stream = await OperationStream.open(served.endpoint, open_channel(served.endpoint))
+    try:
+        return await stream.execute(operation, timeout_ms=20_000)
+    finally:
+        await stream.close()
 
 
 async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
