@@ -60,10 +60,12 @@ def start_node(
     from kraftlog.child import stop_at_end_of_input
     from kraftlog.config import load_config
     from kraftlog.logs import configure_logging
+    from kraftlog.open_files import allow_open_files
     from kraftlog.server import serve
 
     loaded = load_config(config)
     configure_logging(loaded.log_level)
+    allow_open_files()
     if stop_at_eof:
         stop_at_end_of_input()
     role = "voter" if loaded.is_voter else "observer"
