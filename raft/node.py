@@ -44,7 +44,7 @@ STOPPED: Final = "this node was stopped; ask another"
 
 EXIT_CANNOT_GO_ON: Final = 70
 
-LAST_WORDS_SECONDS: Final = 2.0
+LAST_WORDS_SECONDS: Final = 5.0
 """How long a process that must end may take to say why."""
 
 logger = structlog.get_logger(__name__)
@@ -64,7 +64,8 @@ def end_process(error: BaseException) -> None:
 
 
 def _say_last_words(error: BaseException) -> None:
-    logger.critical("the node cannot go on", error=repr(error), exc_info=error)
+    logger.critical("the node cannot go on", error=repr(error))
+    logger.critical("so it ends here", exc_info=error)  # some programs' loggers take seconds over a traceback
     logging.shutdown()  # handlers that write in the background are waited for
 
 
