@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from raft.commits import CommitFeed
-from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.errors import ErrorCode, ProtocolError, StorageError
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
 from raft.log_start import ListenerPosition
@@ -55,7 +55,7 @@ class Delivery:
         on_fault: Callable[[Listener, Exception], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_fatal` gets what must end the process, such as a violated invariant, wherever it was raised."""
+        """`on_fatal` gets what must end the process: a violated invariant, wherever it was raised, or a failed read."""
         self._log = log
         self._snapshots = snapshots
         self._feed = feed
@@ -104,6 +104,8 @@ class Delivery:
             await _ListenerLoop(self._snapshots, self._feed, listener, cursor).run()
         except asyncio.CancelledError:
             raise
+        except _LogUnreadable as failure:  # no fault of the listener's
+            self._on_fatal(failure.reason)
         except Exception as error:
             self._entries.pop(id(listener), None)
             self._on_fault(listener, error)
@@ -160,6 +162,14 @@ class ListenerCursor:
         return leader
 
 
+class _LogUnreadable(Exception):
+    """What is committed cannot be read from this node's disk."""
+
+    def __init__(self, reason: StorageError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class _Registration:
     listener: Listener
@@ -193,7 +203,10 @@ class _ListenerLoop:
             if snapshot is not None:
                 await self._load(snapshot)
             return True  # if there was none, damaged ones are gone now: look again
-        batches = self._cursor.next_batches(committed_end_offset)
+        try:
+            batches = self._cursor.next_batches(committed_end_offset)
+        except StorageError as error:
+            raise _LogUnreadable(error) from error
         if batches:
             await self._deliver(batches)
         return bool(batches)

@@ -201,6 +201,7 @@ def _add_raft_services(
         key=identity.key,
         voters=identity.voters,
         applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
+        on_fatal=node.fatal,
     )
     log_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)
     return (

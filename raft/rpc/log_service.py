@@ -12,7 +12,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.replica import Replica
-from raft.core.types import Offset, ReplicaKey
+from raft.core.types import Batch, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.storage.segmented_log import SegmentedLog
@@ -50,8 +50,9 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         key: ReplicaKey,
         voters: VoterSet,
         applied_end_offset: Callable[[], Offset],
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`applied_end_offset` tells how far this node's state machine is."""
+        """`applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log."""
         self._log = log
         self._feed = feed
         self._replica = replica
@@ -59,6 +60,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._key = key
         self._voters = voters
         self._applied_end_offset = applied_end_offset
+        self._on_fatal = on_fatal
         self._watches = 0
 
     async def Watch(
@@ -108,10 +110,19 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                     yield self._response(b"")
                 await self._feed.wait(version)
                 continue
-            batches = self._log.read_batches(next_offset, RESPONSE_BYTES_MAX, committed)
+            batches = self._read_batches(next_offset, committed)
             next_offset = batches[-1].end_offset
             told = (self._feed.leader, self._feed.leader_endpoint, next_offset)
             yield self._response(b"".join(batch.data for batch in batches))
+
+    def _read_batches(self, start_offset: Offset, end_offset: Offset) -> tuple[Batch, ...]:
+        try:
+            return self._log.read_batches(start_offset, RESPONSE_BYTES_MAX, end_offset)
+        except ProtocolError:  # the offset is gone, which is no fault of the log's
+            raise
+        except BaseException as error:  # gRPC would tell the reader, and nobody else
+            self._on_fatal(error)
+            raise
 
     def _response(self, records: bytes) -> log_pb2.WatchResponse:
         return log_pb2.WatchResponse(

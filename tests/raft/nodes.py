@@ -14,7 +14,7 @@ from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import BatchReader, Listener
-from raft.node import Node
+from raft.node import Node, end_process
 from raft.storage.directory import DataDirectory
 from raft.storage.files import FileSystem
 from raft.storage.identifiers import random_cluster_id
@@ -109,6 +109,7 @@ class Cluster:
         log_config: LogConfig | None = None,
         files: FileSystem | None = None,
         minimum_durable_offset: Offset = Offset(0),
+        on_fatal: Callable[[BaseException], None] = end_process,
     ) -> RaftClient:
         files = files or PosixFileSystem()
         path = str(self.base / f"node-{node_id}")
@@ -125,6 +126,7 @@ class Cluster:
                 log_config=log_config,
                 log_start=self.log_start,
                 state=HostedState(minimum_durable_offset=minimum_durable_offset),
+                on_fatal=on_fatal,
             )
         )
         self.nodes[node_id] = node

@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
+from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import NodeId, Offset
 from raft.storage.memory import MemoryFileSystem
@@ -68,6 +70,21 @@ async def test_a_damaged_sole_voter_does_not_start_and_changes_nothing(tmp_path:
             await cluster.start(NodeId(1))
         assert {path: path.read_bytes() for path in directory.iterdir()} == before
         del cluster._stacks[1]
+
+
+async def test_a_node_that_cannot_read_its_log_for_who_follows_it_does_not_go_on(tmp_path: Path) -> None:
+    fatal: list[BaseException] = []
+    async with running_cluster(tmp_path, voter_count=1) as cluster:
+        await append_all(cluster)
+        await cluster.stop(1)
+        await cluster.start(1, on_fatal=fatal.append)  # what it wrote before is not in memory any more
+        await cluster.recorders[1].has_records(len(RECORDS))
+        flip_a_byte(cluster, 1)
+        async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
+            watch = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=0), timeout=20)
+            with pytest.raises(grpc.aio.AioRpcError, match="CorruptLog"):
+                await watch.read()
+    assert [type(error) for error in fatal] == [CorruptLog]
 
 
 @contextlib.asynccontextmanager

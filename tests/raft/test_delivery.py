@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from raft.commits import CommitFeed
-from raft.core.errors import InvariantViolation
+from raft.core.errors import InvariantViolation, StorageError
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
@@ -72,11 +72,15 @@ class World:
     """A log, its feed and its listeners, without a replica."""
 
     def __init__(self) -> None:
-        self.log = SegmentedLog.open(MemoryFileSystem(), "log")
+        self.files = MemoryFileSystem()
+        self.log = SegmentedLog.open(self.files, "log")
         self.feed = CommitFeed(NOBODY)
         self.faults: list[tuple[Listener, Exception]] = []
         self.fatal: list[BaseException] = []
-        self.delivery = Delivery(
+        self.delivery = self.make_delivery()
+
+    def make_delivery(self) -> Delivery:
+        return Delivery(
             self.log,
             NoSnapshots(),
             self.feed,
@@ -257,6 +261,20 @@ async def test_a_violated_invariant_in_a_listener_is_fatal(world: World) -> None
     await listener.has_records(1)
     await settled()
     assert [str(error) for error in world.fatal] == ["cannot be"]
+
+
+async def test_a_log_that_cannot_be_read_is_fatal_and_no_fault_of_the_listeners(world: World) -> None:
+    world.append(b"a")
+    world.commit()
+    world.log.close()
+    world.log = SegmentedLog.open(world.files, "log")  # nothing of it is in memory any more
+    world.delivery = world.make_delivery()
+    (segment,) = (path for path in world.files.list_directory("log") if path.endswith(".log"))
+    world.files.failing_reads.add(f"log/{segment}")
+    world.delivery.register(Recorder(), Offset(0))
+    await settled()
+    assert [type(error) for error in world.fatal] == [StorageError]
+    assert world.faults == []
 
 
 async def test_a_listener_that_remembers_its_offset_gets_only_what_follows(world: World) -> None:
