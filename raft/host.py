@@ -24,13 +24,13 @@ from grpc_reflection.v1alpha import reflection
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault, log_state_divergence
 from raft.opening import open_log
 from raft.outlet import Identity
+from raft.rpc.listening import listen
 from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
@@ -173,7 +173,7 @@ async def _serving(
         names = [*_add_raft_services(server, node, applied_end_offset)]
         names += add_services(server, node) if add_services is not None else ()
         health = _add_health_and_reflection(server, names)
-        _bind(server, listen_on)
+        await listen(server, listen_on)
         node.start()
         await server.start()
         for name in ("", *names):
@@ -216,13 +216,3 @@ def _add_health_and_reflection(server: grpc.aio.Server, names: Sequence[str]) ->
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
     reflection.enable_server_reflection([*names, health_name, reflection.SERVICE_NAME], server)
     return health
-
-
-def _bind(server: grpc.aio.Server, endpoint: Endpoint) -> None:
-    try:
-        server.add_insecure_port(str(endpoint))
-    except RuntimeError:
-        raise ConfigurationError(
-            f"cannot listen on {endpoint}: the port is in use or the address is not this machine's; "
-            "stop what listens there or choose another"
-        ) from None
