@@ -39,6 +39,14 @@ FetchCall: TypeAlias = grpc.aio.StreamStreamCall[quorum_pb2.FetchRequest, quorum
 CHANNELS_MAX: Final = 64
 """Channels kept open. Peers are few; addresses that peers named and that led nowhere must not pile up."""
 
+FAILURES_MAX: Final = 5
+FAILING_SECONDS_MAX: Final = 3.0
+"""A channel on which so many requests in a row, over so long a time, came to nobody is made anew for the next one.
+
+gRPC asks for the addresses of a name that did not resolve again after up to two minutes, and no option changes that; a
+new channel asks at once. In that time a channel has tried to connect at least once more by itself.
+"""
+
 
 class PeerTransport:
     """Carries requests to peers. Lives on one event loop; `deliver` is called there."""
@@ -46,7 +54,7 @@ class PeerTransport:
     def __init__(self, deliver: Callable[[Outcome], None], *, request_timeout_ms: int) -> None:
         self._deliver = deliver
         self._timeout_seconds = request_timeout_ms / 1000
-        self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+        self._peers: dict[Endpoint, _Peer] = {}
         self._fetch_stream: _FetchStream | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -55,25 +63,26 @@ class PeerTransport:
         """Send one request; its outcome is delivered later, never from within this call."""
         if self._closed:
             return
-        stub = quorum_pb2_grpc.QuorumServiceStub(self._channel(send.destination))
+        peer = self._peer(send.destination)
+        stub = quorum_pb2_grpc.QuorumServiceStub(peer.channel)
         match send.request:
             case FetchRequest():
-                self._fetch(stub, send)
+                self._fetch(stub, peer, send)
             case FetchSnapshotRequest():
                 snapshot_message = codec.fetch_snapshot_request_to_proto(send.request)
                 fetch_snapshot = stub.FetchSnapshot(snapshot_message, timeout=self._timeout_seconds)
-                self._start(self._finish(send, fetch_snapshot, codec.fetch_snapshot_response_from_proto))
+                self._start(self._finish(send, peer, fetch_snapshot, codec.fetch_snapshot_response_from_proto))
             case VoteRequest():
                 call = stub.Vote(codec.vote_request_to_proto(send.request), timeout=self._timeout_seconds)
-                self._start(self._finish(send, call, codec.vote_response_from_proto))
+                self._start(self._finish(send, peer, call, codec.vote_response_from_proto))
             case BeginQuorumEpochRequest():
                 message = codec.begin_quorum_epoch_request_to_proto(send.request)
                 begin = stub.BeginQuorumEpoch(message, timeout=self._timeout_seconds)
-                self._start(self._finish(send, begin, codec.begin_quorum_epoch_response_from_proto))
+                self._start(self._finish(send, peer, begin, codec.begin_quorum_epoch_response_from_proto))
             case EndQuorumEpochRequest():
                 end_message = codec.end_quorum_epoch_request_to_proto(send.request)
                 end = stub.EndQuorumEpoch(end_message, timeout=self._timeout_seconds)
-                self._start(self._finish(send, end, codec.end_quorum_epoch_response_from_proto))
+                self._start(self._finish(send, peer, end, codec.end_quorum_epoch_response_from_proto))
             case _:
                 raise TypeError(f"a replica does not send {type(send.request).__name__}")
 
@@ -85,18 +94,24 @@ class PeerTransport:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for channel in self._channels.values():
-            await channel.close()
+        for peer in self._peers.values():
+            await peer.channel.close()
 
-    def _channel(self, destination: Endpoint) -> grpc.aio.Channel:
-        channel = self._channels.get(destination)
-        if channel is None:
-            if len(self._channels) >= CHANNELS_MAX:
-                oldest = next(iter(self._channels))
-                self._start(self._channels.pop(oldest).close())
-            channel = grpc.aio.insecure_channel(str(destination), options=CHANNEL_OPTIONS)
-            self._channels[destination] = channel
-        return channel
+    def _peer(self, destination: Endpoint) -> _Peer:
+        peer = self._peers.get(destination)
+        if peer is not None and peer.is_out_of_reach:
+            self._forget(destination)
+            peer = None
+        if peer is None:
+            if len(self._peers) >= CHANNELS_MAX:
+                self._forget(next(iter(self._peers)))
+            peer = self._peers[destination] = _Peer(
+                grpc.aio.insecure_channel(str(destination), options=CHANNEL_OPTIONS)
+            )
+        return peer
+
+    def _forget(self, destination: Endpoint) -> None:
+        self._start(self._peers.pop(destination).channel.close())
 
     def _start(self, work: Awaitable[None]) -> None:
         async def run() -> None:
@@ -106,29 +121,59 @@ class PeerTransport:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, send: Send, call: Awaitable[Message], decode: Callable[[Message], Response]) -> None:
+    async def _finish(
+        self, send: Send, peer: _Peer, call: Awaitable[Message], decode: Callable[[Message], Response]
+    ) -> None:
         try:
             response = decode(await call)
-        except (grpc.RpcError, ProtocolError):
+        except (grpc.RpcError, ProtocolError) as error:
+            peer.failed(error)
             self._deliver(RequestFailed(send.correlation_id))
         else:
+            peer.answered()
             self._deliver(ResponseReceived(send.correlation_id, response))
 
-    def _fetch(self, stub: quorum_pb2_grpc.QuorumServiceAsyncStub, send: Send) -> None:
+    def _fetch(self, stub: quorum_pb2_grpc.QuorumServiceAsyncStub, peer: _Peer, send: Send) -> None:
         stream = self._fetch_stream
-        if stream is None or not stream.is_idle or stream.destination != send.destination:
+        if stream is None or not stream.is_idle or stream.peer is not peer:
             if stream is not None:
                 stream.close()
-            stream = self._fetch_stream = _FetchStream(send.destination, stub.Fetch(), self._deliver)
+            stream = self._fetch_stream = _FetchStream(peer, stub.Fetch(), self._deliver)
             self._start(stream.run())
         stream.send(send.correlation_id, send.request)  # type: ignore[arg-type]
+
+
+class _Peer:
+    """A channel, and for how long nobody was reached over it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self._failures = 0
+        self._failing_since = 0.0
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether it is time for another channel."""
+        failing_seconds = asyncio.get_running_loop().time() - self._failing_since
+        return self._failures >= FAILURES_MAX and failing_seconds >= FAILING_SECONDS_MAX
+
+    def answered(self) -> None:
+        """The peer is there."""
+        self._failures = 0
+
+    def failed(self, error: Exception) -> None:
+        """A request failed. What is late or refused does not count: somebody is there, or is still being looked for."""
+        if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
+            if self._failures == 0:
+                self._failing_since = asyncio.get_running_loop().time()
+            self._failures += 1
 
 
 class _FetchStream:
     """One Fetch stream: at most one fetch is unanswered."""
 
-    def __init__(self, destination: Endpoint, call: FetchCall, deliver: Callable[[Outcome], None]) -> None:
-        self.destination = destination
+    def __init__(self, peer: _Peer, call: FetchCall, deliver: Callable[[Outcome], None]) -> None:
+        self.peer = peer
         self._call = call
         self._deliver = deliver
         self._unanswered: int | None = None
@@ -149,8 +194,8 @@ class _FetchStream:
     async def _write_one(self, message: quorum_pb2.FetchRequest) -> None:
         try:
             await self._call.write(message)
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            self._fail()  # the reader sees the stream's end as well, but maybe later
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            self._fail(error)  # the reader sees the stream's end as well, but maybe later
 
     async def run(self) -> None:
         """Read answers until the stream ends, then fail what is unanswered."""
@@ -160,8 +205,8 @@ class _FetchStream:
                 if message is grpc.aio.EOF:
                     return
                 self._answer(message)  # type: ignore[arg-type]
-        except (grpc.RpcError, ProtocolError):
-            return
+        except (grpc.RpcError, ProtocolError) as error:
+            self._fail(error)
         finally:
             self._fail()
             self.close()
@@ -177,10 +222,13 @@ class _FetchStream:
             return
         response = codec.fetch_response_from_proto(message)
         self._unanswered = None
+        self.peer.answered()
         self._deliver(ResponseReceived(message.correlation_id, response))
 
-    def _fail(self) -> None:
+    def _fail(self, error: Exception | None = None) -> None:
         self._ended = True
         if self._unanswered is not None:
+            if error is not None:
+                self.peer.failed(error)
             correlation_id, self._unanswered = self._unanswered, None
             self._deliver(RequestFailed(correlation_id))

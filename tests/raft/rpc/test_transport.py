@@ -1,0 +1,132 @@
+"""A peer that cannot be reached over a channel any more is looked for over a new one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+
+import grpc.aio
+import pytest
+
+from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
+from raft.core.actions import Send
+from raft.core.events import RequestFailed, ResponseReceived
+from raft.core.messages import FetchRequest, Request, VoteRequest
+from raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from raft.rpc import transport
+from raft.rpc.transport import FAILURES_MAX, Outcome, PeerTransport
+from tests.raft.nodes import free_port
+
+PEER = Endpoint("peer.test", 9093)
+VOTE = VoteRequest(
+    cluster_id=None,
+    voter_key=None,
+    replica_key=ReplicaKey(NodeId(1)),
+    replica_epoch=Epoch(1),
+    last_epoch=Epoch(0),
+    last_offset=Offset(0),
+    pre_vote=True,
+)
+FETCH = FetchRequest(
+    cluster_id=None,
+    replica_key=ReplicaKey(NodeId(1)),
+    current_leader_epoch=Epoch(1),
+    fetch_offset=Offset(0),
+    last_fetched_epoch=Epoch(0),
+    max_wait_ms=0,
+    max_bytes=1024,
+    high_watermark=Offset(0),
+)
+REQUESTS = pytest.mark.parametrize("request_", [VOTE, FETCH], ids=["unary calls", "the stream of fetches"])
+
+
+class Answering(quorum_pb2_grpc.QuorumServiceServicer):
+    async def Vote(self, request: quorum_pb2.VoteRequest, context: object) -> quorum_pb2.VoteResponse:
+        return quorum_pb2.VoteResponse()
+
+    async def Fetch(
+        self, request_iterator: AsyncIterator[quorum_pb2.FetchRequest], context: object
+    ) -> AsyncIterator[quorum_pb2.FetchResponse]:
+        async for request in request_iterator:
+            yield quorum_pb2.FetchResponse(correlation_id=request.correlation_id)
+
+
+class Names:
+    """What PEER's name stands for; a channel asks once, as gRPC does not ask again for a long time."""
+
+    def __init__(self) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self.asked = 0
+        self._open = grpc.aio.insecure_channel
+
+    def channel(self, target: str, options: tuple[tuple[str, int], ...]) -> grpc.aio.Channel:
+        assert target == str(PEER)
+        self.asked += 1
+        return self._open(self.address, options=options)
+
+
+class Sender:
+    """Sends requests to PEER, one after the other."""
+
+    def __init__(self) -> None:
+        self._outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+        self._ids: Iterator[int] = count(1)
+        self.transport = PeerTransport(self._outcomes.put_nowait, request_timeout_ms=20_000)
+
+    async def is_answered(self, request: Request) -> bool:
+        correlation_id = next(self._ids)
+        self.transport.send(Send(correlation_id, PEER, request))
+        outcome = await self._outcomes.get()
+        assert isinstance(outcome, ResponseReceived | RequestFailed)
+        assert outcome.correlation_id == correlation_id
+        return isinstance(outcome, ResponseReceived)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    names = Names()
+    monkeypatch.setattr(grpc.aio, "insecure_channel", names.channel)
+    return names
+
+
+@pytest.fixture
+async def sender() -> AsyncIterator[Sender]:
+    sender = Sender()
+    yield sender
+    await sender.transport.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    quorum_pb2_grpc.add_QuorumServiceServicer_to_server(Answering(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+@REQUESTS
+async def test_a_name_that_stands_for_something_again_is_asked_for_again(
+    request_: Request, names: Names, sender: Sender, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "FAILING_SECONDS_MAX", 0.0)
+    for _ in range(FAILURES_MAX):
+        assert not await sender.is_answered(request_)
+    assert names.asked == 1
+    names.address = server
+    assert await sender.is_answered(request_)
+    for _ in range(2 * FAILURES_MAX):
+        assert await sender.is_answered(request_)
+    assert names.asked == 2
+
+
+@REQUESTS
+async def test_a_peer_is_not_looked_for_all_the_time(
+    request_: Request, names: Names, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "FAILING_SECONDS_MAX", 3_600.0)
+    for _ in range(4 * FAILURES_MAX):
+        assert not await sender.is_answered(request_)
+    assert names.asked == 1
