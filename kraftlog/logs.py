@@ -48,6 +48,12 @@ def configure_logging(level: str) -> None:
     logging.lastResort = _LastResort(lines)
 
 
+def flush_logging() -> None:
+    """Wait, for a second at most, until everything that was logged is written."""
+    if logging.lastResort is not None:
+        logging.lastResort.flush()
+
+
 class BackgroundLines:
     """A logger of finished lines for structlog. It never waits and never raises: see the module."""
 

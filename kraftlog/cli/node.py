@@ -59,7 +59,7 @@ def start_node(
 
     from kraftlog.child import stop_at_end_of_input
     from kraftlog.config import load_config
-    from kraftlog.logs import configure_logging
+    from kraftlog.logs import configure_logging, flush_logging
     from kraftlog.open_files import allow_open_files
     from kraftlog.server import serve
 
@@ -74,7 +74,10 @@ def start_node(
         say(f"node {loaded.node_id} ({role}) listens on {loaded.listener}, its data is in {loaded.directory}")
         sys.stdout.flush()
 
-    uvloop.run(serve(loaded, ready=ready))
+    try:
+        uvloop.run(serve(loaded, ready=ready))
+    finally:
+        flush_logging()  # the error that ended it is told after what led to it
 
 
 def random_uuid() -> None:

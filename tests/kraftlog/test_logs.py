@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import re
 import subprocess
@@ -16,7 +15,7 @@ from typing import BinaryIO, TextIO
 import pytest
 import structlog
 
-from kraftlog.logs import WAITING_LINES_MAX, configure_logging
+from kraftlog.logs import WAITING_LINES_MAX, configure_logging, flush_logging
 from raft.node import EXIT_CANNOT_GO_ON
 from tests.kraftlog.commands import environment
 
@@ -82,12 +81,10 @@ def test_what_the_disk_has_no_room_for_is_counted(monkeypatch: pytest.MonkeyPatc
         configure_logging("info")
         for number in range(3):
             structlog.get_logger().info("lost", number=number)
-        last_resort = logging.lastResort
-        assert last_resort is not None
-        last_resort.flush()
+        flush_logging()
         os.dup2(log.fileno(), full.fileno())  # there is room again
         structlog.get_logger().info("kept")
-        last_resort.flush()
+        flush_logging()
     kept, told = (tmp_path / "log").read_text().splitlines()
     assert kept.endswith(" event='kept'")
     assert count_of(told) == 3
@@ -99,9 +96,7 @@ def test_a_reader_that_is_gone_stops_nobody(pipe: tuple[BinaryIO, TextIO], monke
     monkeypatch.setattr(sys, "stderr", writer)
     configure_logging("info")
     structlog.get_logger().info("to nobody")
-    last_resort = logging.lastResort
-    assert last_resort is not None
-    last_resort.flush()
+    flush_logging()
 
 
 def test_standard_error_that_was_closed_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +124,16 @@ def test_all_of_it_is_written_when_a_process_ends() -> None:
     program = LAST_WORDS.replace('end_process(RuntimeError("fsync failed"))', "")
     ended = subprocess.run([sys.executable, "-c", program], env=environment(), stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1000)
+
+
+def test_what_was_logged_can_be_waited_for() -> None:
+    program = LAST_WORDS.replace("end_process(", "flush_logging()\nsys.stderr.write(").replace(
+        'RuntimeError("fsync failed")', '"error: told last"'
+    )
+    program = "import sys\nfrom kraftlog.logs import flush_logging\n" + program
+    ended = subprocess.run([sys.executable, "-c", program], env=environment(), stderr=subprocess.PIPE, text=True)
+    lines = ended.stderr.splitlines()
+    assert (ended.returncode, len(lines), lines[-1]) == (0, 1001, "error: told last")
 
 
 def test_a_process_that_must_end_says_why_behind_what_it_said_before() -> None:
