@@ -104,6 +104,8 @@ class Administrator:
                 name="unclean.leader.election.enable", value=random.choice(["false", "false", "true"])
             ),
         ]
+        if random.random() < 0.3:  # segments of others are copied as well: those were tiered once
+            configs.append(admin_pb2.ConfigEntry(name="remote.storage.enable", value="true"))
         topic = admin_pb2.CreatableTopic(
             name=f"topic-{random.randrange(2 * self._parameters.topics_max)}",
             num_partitions=random.choice([1, 2, 5]),

@@ -27,7 +27,8 @@ from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from raft.core.errors import ErrorCode
 from sim.agenda import MICROSECONDS_PER_MS
 from sim.calls import Call, Calls
-from sim.plain_metadata import Key, Partition, PlainMetadata
+from sim.plain_metadata import Partition, PlainMetadata
+from sim.plain_terms import Key
 from sim.tiering import Tiering
 from statemachine.features import SUPPORTED
 

@@ -13,22 +13,15 @@ from typing import Any, Final, NamedTuple
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionChangeRecord, PartitionRecord
 from raft.core.types import Batch
 from raft.storage.batch import batch_body
+from sim.plain_registrations import Broker, Controller, registered_broker, registered_controller
+from sim.plain_terms import Contradiction, Key
+from sim.plain_tiering import PlainTiering
 
 NOBODY: Final = -1
 """The leader of a partition that nobody leads."""
 
 TOPIC, BROKER = 2, 4
 """Kinds of resources that have configs, by Kafka's numbers."""
-
-STARTED, FINISHED, DELETING, DELETED = 0, 1, 2, 3
-"""States of the copy of a segment in remote storage."""
-
-Key = tuple[bytes, int]
-"""A partition: its topic's id and its own."""
-
-
-class Contradiction(Exception):
-    """A committed record that cannot be, after those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +42,26 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
-    """One registration."""
+class DeletedTopic:
+    """What a topic had when it was deleted."""
 
-    epoch: int
-    incarnation_id: bytes
-    fenced: bool
-    shutting_down: bool
-    log_dirs: tuple[bytes, ...]
-    unclean_shutdown: bool
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it may lead and be in sync."""
-        return not self.fenced and not self.shutting_down
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A segment in remote storage."""
-
-    start_offset: int
-    end_offset: int
-    """Inclusive."""
-    state: int
-    leader_epochs: tuple[tuple[int, int], ...]
-    """Each with its first offset."""
+    partitions: frozenset[Key]
+    with_segments: frozenset[Key]
+    """Those of which something is in remote storage, in whatever state."""
+    is_tiered: bool
+    """Whether its segments are to go to remote storage (remote.storage.enable)."""
+    being_removed: frozenset[Key]
+    """Those whose remote data is being deleted already, since a record before."""
 
 
 class Change(NamedTuple):
     """What a committed record changed, and what its effect must be judged by."""
 
     offset: int
+    unit: int
+    """What took effect together, as one batch or one transaction, has the same."""
     kind: str
-    """`partition`, `broker`, `topic` or `segment`."""
+    """`partition`, `broker`, `topic`, `deleted topic`, `segment` or `removal` (of a partition's remote data)."""
     key: Any
     before: Any
     after: Any
@@ -111,21 +90,19 @@ class PlainMetadata:
         self.brokers: dict[int, Broker] = {}
         self.configs: dict[tuple[int, str, str], str] = {}
         self.features: dict[str, int] = {}
-        self.controllers: set[int] = set()
+        self.controllers: dict[int, Controller] = {}
         """Those that have registered."""
-        self.segments: dict[tuple[bytes, int, bytes], Segment] = {}
-        self.copied_ends: dict[Key, int] = {}
-        """Up to where partitions were ever copied: exclusive."""
-        self.partition_deletes: dict[Key, int] = {}
+        self.tiering = PlainTiering()
         self._waiting: list[tuple[int, MetadataRecord]] = []
         """Of a transaction that has not ended, each with its offset."""
         self._changes: list[Change] = []
+        self._unit = 0
 
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def apply(self, batch: TakenBatch) -> list[Change]:
         """Take in a committed batch and tell what it changed. Raises Contradiction."""
-        self._changes = []
+        self._changes, self._unit = [], batch.end_offset
         for offset, record in enumerate(batch.records, batch.base_offset):
             kind = record.WhichOneof("record") or ""
             if kind == "begin_transaction":
@@ -159,7 +136,7 @@ class PlainMetadata:
     def _note(self, offset: int, kind: str, key: Any, before: Any, after: Any) -> None:
         active = frozenset(broker_id for broker_id, broker in self.brokers.items() if broker.is_active)
         min_isr = self.min_isr(key[0]) if kind == "partition" else 0
-        self._changes.append(Change(offset, kind, key, before, after, active, min_isr))
+        self._changes.append(Change(offset, self._unit, kind, key, before, after, active, min_isr))
 
     # --- topics and partitions ----------------------------------------------------------------------------------------
 
@@ -170,10 +147,19 @@ class PlainMetadata:
         self._note(offset, "topic", record.topic_id, None, record.name)
 
     def _take_remove_topic(self, offset: int, record: Any) -> None:
-        name = self.topics.pop(record.topic_id)
-        self.partitions = {key: value for key, value in self.partitions.items() if key[0] != record.topic_id}
+        topic_id = record.topic_id
+        deleted = DeletedTopic(
+            partitions=frozenset(key for key in self.partitions if key[0] == topic_id),
+            with_segments=frozenset(place[:2] for place in self.tiering.segments if place[0] == topic_id),
+            is_tiered=self.topic_config(topic_id, "remote.storage.enable", "false").lower() == "true",
+            being_removed=frozenset(key for key in self.tiering.removals if key[0] == topic_id),
+        )
+        name = self.topics.pop(topic_id)
+        self.partitions = {key: value for key, value in self.partitions.items() if key[0] != topic_id}
         self.configs = {key: value for key, value in self.configs.items() if key[:2] != (TOPIC, name)}
-        self._note(offset, "topic", record.topic_id, name, None)
+        self.tiering.remove_topic(topic_id)
+        self._note(offset, "topic", topic_id, name, None)
+        self._note(offset, "deleted topic", topic_id, deleted, None)
 
     def _take_partition(self, offset: int, record: PartitionRecord) -> None:
         key = (record.topic_id, record.partition_id)
@@ -215,14 +201,7 @@ class PlainMetadata:
 
     def _take_register_broker(self, offset: int, record: Any) -> None:
         before = self.brokers.get(record.broker_id)
-        after = self.brokers[record.broker_id] = Broker(
-            epoch=record.broker_epoch,
-            incarnation_id=record.incarnation_id,
-            fenced=record.fenced,
-            shutting_down=record.in_controlled_shutdown,
-            log_dirs=tuple(record.log_dirs),
-            unclean_shutdown=record.unclean_shutdown,
-        )
+        after = self.brokers[record.broker_id] = registered_broker(record)
         self._note(offset, "broker", record.broker_id, before, after)
 
     def _take_unregister_broker(self, offset: int, record: Any) -> None:
@@ -268,7 +247,7 @@ class PlainMetadata:
             self.features[record.name] = record.level
 
     def _take_register_controller(self, offset: int, record: Any) -> None:
-        self.controllers.add(record.controller_id)
+        self.controllers[record.controller_id] = registered_controller(record)
 
     def topic_config(self, topic_id: bytes, name: str, default: str) -> str:
         """What a topic's config is: its own, or the cluster's, or `default`."""
@@ -291,37 +270,13 @@ class PlainMetadata:
     # --- remote storage -----------------------------------------------------------------------------------------------
 
     def _take_remote_log_segment_metadata(self, offset: int, record: Any) -> None:
-        key = (record.topic_id, record.partition_id, record.segment_id)
-        before = self.segments.get(key)
-        epochs = tuple((entry.leader_epoch, entry.start_offset) for entry in record.segment_leader_epochs)
-        after = Segment(record.start_offset, record.end_offset, record.state, epochs)
-        if record.state != STARTED or before not in (None, after):
-            raise Contradiction(f"the segment at offset {offset} is {before}, and begins as {after}")
-        self.segments[key] = after
-        self._note(offset, "segment", key, before, after)
+        self._note(offset, "segment", *self.tiering.begin_copy(offset, record))
 
     def _take_remote_log_segment_metadata_update(self, offset: int, record: Any) -> None:
-        key = (record.topic_id, record.partition_id, record.segment_id)
-        before = self.segments[key]
-        if record.state not in _FOLLOWS[before.state]:
-            raise Contradiction(f"the segment at offset {offset} goes from state {before.state} to {record.state}")
-        after = self.segments[key] = replace(before, state=record.state)
-        if record.state == FINISHED:
-            self.copied_ends[key[:2]] = max(self.copied_ends.get(key[:2], 0), after.end_offset + 1)
-        if record.state == DELETED:
-            del self.segments[key]
-        self._note(offset, "segment", key, before, after)
+        self._note(offset, "segment", *self.tiering.update_copy(offset, record))
 
     def _take_remote_partition_delete_metadata(self, offset: int, record: Any) -> None:
-        key = (record.topic_id, record.partition_id)
-        if record.state not in (self.partition_deletes.get(key, -1), self.partition_deletes.get(key, -1) + 1):
-            raise Contradiction(
-                f"the deletion of a partition at offset {offset} comes too soon to state {record.state}"
-            )
-        self.partition_deletes[key] = record.state
-        if record.state == 2:
-            del self.partition_deletes[key]
-            self.segments = {place: found for place, found in self.segments.items() if place[:2] != key}
+        self._note(offset, "removal", *self.tiering.remove_partition(offset, record))
 
 
 _WITHOUT_EFFECT: Final = ("no_op", "begin_transaction")
@@ -335,8 +290,6 @@ _CHANGED_LISTS: Final = {
     "removing_replicas": "removing",
     "directories": "directories",
 }
-
-_FOLLOWS: Final = {STARTED: (FINISHED, DELETING), FINISHED: (FINISHED, DELETING), DELETING: (DELETING, DELETED)}
 
 
 def taken(batch: Batch) -> TakenBatch:

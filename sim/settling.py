@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sim.brokers import Broker
-from sim.plain_metadata import NOBODY, Key, Partition, PlainMetadata
+from sim.plain_metadata import NOBODY, Partition, PlainMetadata
+from sim.plain_terms import Key
 
 
 def unsettled(metadata: PlainMetadata, brokers: Sequence[Broker]) -> str | None:

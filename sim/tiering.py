@@ -1,8 +1,9 @@
 """Remote storage, and what leaders do with it: copy segments, forget them here, delete the oldest (KIP-405).
 
-A partition's log consists of segments of ten offsets. Its leader copies the next one that is not copied as far as it
-knows: the metadata first, then the object, then the metadata again; only when that is acknowledged does the log here
-begin behind it. What is deleted goes the other way around. Leaders that know little copy what is copied already.
+A partition's log consists of segments of ten offsets, with every other broker of twenty. Its leader copies the next one
+that is not copied as far as it knows: the metadata first, then the object, then the metadata again; only when that is
+acknowledged does the log here begin behind it. What is deleted goes the other way around. Leaders that know little copy
+what is copied already, and those with long segments what others have copied in short ones, or the other way around.
 """
 
 from __future__ import annotations
@@ -17,23 +18,26 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
-    SegmentLeaderEpoch,
 )
 from sim.calls import Call
-from sim.plain_metadata import DELETED, DELETING, FINISHED, Key
+from sim.lineages import Lineages
+from sim.plain_terms import Key, SegmentKey
+from sim.plain_tiering import DELETED, DELETING, FINISHED, REMOVAL_FINISHED, REMOVAL_STARTED
 
 if TYPE_CHECKING:
     from sim.brokers import Broker
 
 SEGMENT_OFFSETS: Final = 10
+"""In the segments of brokers with even ids; others have twice as many, so that segments lie within one another."""
 
 SEGMENTS_KEPT: Final = 1
 """A leader deletes the oldest segments in remote storage beyond so many."""
 
-REMOVAL_STARTED, REMOVAL_FINISHED = 1, 2
-"""States of the deletion of a partition's remote data."""
+COPY_FAILS_RATE: Final = 0.15
+"""How often the object cannot be written; what there is of it is deleted (TS-43)."""
 
-SegmentKey = tuple[bytes, int, bytes]
+TIMESTAMP_MS_MAX: Final = 1 << 41
+"""Brokers' clocks say anything up to this: nothing rests on what they say."""
 
 
 class RemoteStorage:
@@ -45,6 +49,7 @@ class RemoteStorage:
         """Since somebody looked last."""
         self.local_starts: dict[tuple[int, Key], int] = {}
         """By broker and partition: where the log on its own disk begins."""
+        self.lineages = Lineages()
 
     def remove(self, key: SegmentKey) -> None:
         """Delete an object; twice changes nothing."""
@@ -60,26 +65,34 @@ class Tiering:
         self._broker = broker
         self._storage = storage
         self._random = random
+        self._segment_offsets = SEGMENT_OFFSETS * (1 + broker.broker_id % 2)
         self._updates: deque[Operation] = deque(maxlen=4)
         """The last ones: one whose answer was lost is sent again."""
 
     def act(self) -> None:
         """Do one thing."""
+        tiering = self._broker.metadata.tiering
+        if tiering.replaced:
+            self._broker.mark("a copy took another's place")
         if self._updates and self._random.random() < 0.2:
             self._ask(self._random.choice(self._updates), lambda: None)
         elif self._broker.led and self._random.random() < 0.8:
             key = self._random.choice(sorted(self._broker.led))
-            if len(self._finished(key)) > SEGMENTS_KEPT:
-                self._delete_oldest(key)
+            finished = self._finished(key)
+            if finished and self._random.random() < 0.1:
+                self._describe_anew(self._random.choice(finished))
+            elif len(finished) > SEGMENTS_KEPT:
+                self._delete(finished[0], "a segment was deleted")
             else:
                 self._copy(key)
-        elif self._broker.metadata.partition_deletes:
-            self._remove_partition(self._random.choice(sorted(self._broker.metadata.partition_deletes)))
+        elif tiering.removals:
+            self._remove_partition(self._random.choice(sorted(tiering.removals)))
 
     def _finished(self, key: Key) -> list[SegmentKey]:
-        segments = self._broker.metadata.segments
+        """Those that end first come first: what lies within another is deleted before it."""
+        segments = self._broker.metadata.tiering.segments
         found = [place for place, one in segments.items() if place[:2] == key and one.state == FINISHED]
-        return sorted(found, key=lambda place: (segments[place].start_offset, place))
+        return sorted(found, key=lambda place: (segments[place].end_offset, place))
 
     def _ask(self, operation: Operation, then: Callable[[], None]) -> None:
         """Ask the controller, and go on when it has acknowledged."""
@@ -91,9 +104,13 @@ class Tiering:
         self._broker.ask(operation, answered)
 
     def _copy(self, key: Key) -> None:
-        start_offset = self._broker.metadata.copied_ends.get(key, 0)
-        end_offset = start_offset + SEGMENT_OFFSETS
+        copied_end = self._broker.metadata.tiering.copied_ends.get(key, 0)
+        start_offset = copied_end - copied_end % self._segment_offsets
+        end_offset = start_offset + self._segment_offsets
         place = (*key, self._random.randbytes(16))
+        epochs = self._storage.lineages.epochs(
+            key, self._broker.led[key].leader_epoch, start_offset, end_offset - 1, self._random
+        )
         begun = RemoteLogSegmentMetadataRecord(
             topic_id=key[0],
             partition_id=key[1],
@@ -101,29 +118,43 @@ class Tiering:
             start_offset=start_offset,
             end_offset=end_offset - 1,
             broker_id=self._broker.broker_id,
-            segment_leader_epochs=[
-                SegmentLeaderEpoch(leader_epoch=self._broker.led[key].leader_epoch, start_offset=start_offset)
-            ],
+            max_timestamp_ms=self._random.randrange(TIMESTAMP_MS_MAX),
+            event_timestamp_ms=self._random.randrange(TIMESTAMP_MS_MAX),
+            segment_leader_epochs=epochs,
+            segment_size_bytes=self._random.randrange(1 << 30),
+            custom_metadata=self._custom_metadata(),
+            txn_index_empty=self._random.random() < 0.5,
         )
 
         def copy() -> None:
             self._storage.objects.add(place)
-            self._ask(self._update(place, FINISHED), forget_here)
+            if self._random.random() < COPY_FAILS_RATE:
+                self._delete(place, "a copy that failed was deleted")
+            else:
+                self._ask(self._update(place, FINISHED), forget_here)
 
         def forget_here() -> None:
             starts = self._storage.local_starts
             local = (self._broker.broker_id, key)
             starts[local] = max(starts.get(local, 0), end_offset)
             self._broker.mark("a segment was copied")
+            if len(epochs) > 1:
+                self._broker.mark("a segment of several leader epochs was copied")
 
         self._ask(Operation(add_remote_log_segment=begun), copy)
 
-    def _delete_oldest(self, key: Key) -> None:
-        place = self._finished(key)[0]
+    def _custom_metadata(self) -> bytes | None:
+        """What the storage wants to be told again: None is not the same as nothing."""
+        return self._random.choice([None, None, b"", self._random.randbytes(8)])
 
+    def _describe_anew(self, place: SegmentKey) -> None:
+        """Other custom metadata for a copy that is finished."""
+        self._ask(self._update(place, FINISHED), lambda: self._broker.mark("a finished copy was described anew"))
+
+    def _delete(self, place: SegmentKey, mark: str) -> None:
         def delete() -> None:
             self._storage.remove(place)
-            self._ask(self._update(place, DELETED), lambda: self._broker.mark("a segment was deleted"))
+            self._ask(self._update(place, DELETED), lambda: self._broker.mark(mark))
 
         self._ask(self._update(place, DELETING), delete)
 
@@ -133,6 +164,8 @@ class Tiering:
             partition_id=place[1],
             segment_id=place[2],
             broker_id=self._broker.broker_id,
+            event_timestamp_ms=self._random.randrange(TIMESTAMP_MS_MAX),
+            custom_metadata=self._custom_metadata(),
             state=state,
         )
         operation = Operation(update_remote_log_segment=update)
@@ -154,4 +187,5 @@ class Tiering:
         removal = RemotePartitionDeleteMetadataRecord(
             topic_id=key[0], partition_id=key[1], broker_id=self._broker.broker_id, state=state
         )
+        removal.event_timestamp_ms = self._random.randrange(TIMESTAMP_MS_MAX)
         return Operation(put_remote_partition_delete=removal)

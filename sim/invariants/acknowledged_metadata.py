@@ -9,7 +9,8 @@ from sim.administrator import CREATED_BY
 from sim.calls import Call
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step
-from sim.plain_metadata import TOPIC, Key, Partition
+from sim.plain_metadata import TOPIC, Partition
+from sim.plain_terms import Key
 
 _Found = dict[Any, list[int]]
 """The offsets of records, by what they say."""

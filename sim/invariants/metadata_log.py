@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sim.invariants.invariant import Invariant
 from sim.observation import Step
-from sim.plain_metadata import Contradiction, taken
+from sim.plain_metadata import taken
+from sim.plain_terms import Contradiction
 
 
 class MetadataMakesSense(Invariant):

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sim.invariants.invariant import Invariant
 from sim.observation import Observed, Step
-from sim.plain_metadata import PlainMetadata
+from sim.plain_metadata import Partition, PlainMetadata
+from sim.plain_registrations import Broker, Listener, SupportedLevels
+from sim.plain_terms import SegmentKey
+from sim.plain_tiering import PlainTiering, Segment
 from statemachine.ids import id_to_text
 
 STEPS_BETWEEN_LOOKS: Final = 6
 """Reading all rows takes as long as a step: one in so many applies is looked at, and the end of the run."""
+
+Row = tuple[Any, ...]
+"""Of a table, or what of it comes after the key."""
 
 
 class RowsAreTheLog(Invariant):
@@ -68,48 +75,84 @@ def rows_in(tables: sqlite3.Connection) -> dict[str, set[Any]]:
 
 def rows_of(metadata: PlainMetadata) -> dict[str, set[Any]]:
     """The rows that there must be."""
-    partitions = {
-        (id_to_text(topic_id), partition_id): partition
-        for (topic_id, partition_id), partition in metadata.partitions.items()
-    }
     return {
         "topics": {(id_to_text(topic_id), name) for topic_id, name in metadata.topics.items()},
-        "partitions": {
-            (
-                *key,
-                one.leader,
-                one.leader_epoch,
-                one.partition_epoch,
-                one.recovery_state,
-                _listed(one.replicas),
-                _listed(one.isr),
-                _listed(one.elr),
-                _listed(one.last_known_elr),
-                _listed(one.adding),
-                _listed(one.removing),
-                _listed(map(id_to_text, one.directories)),
-            )
-            for key, one in partitions.items()
-        },
-        "brokers": {
-            (
-                broker_id,
-                one.epoch,
-                id_to_text(one.incarnation_id),
-                int(one.fenced),
-                int(one.shutting_down),
-                _listed(map(id_to_text, one.log_dirs)),
-                int(one.unclean_shutdown),
-            )
-            for broker_id, one in metadata.brokers.items()
+        "partitions": {(*_shown(key), *_of_partition(one)) for key, one in metadata.partitions.items()},
+        "brokers": {(broker_id, *_of_broker(one)) for broker_id, one in metadata.brokers.items()},
+        "controllers": {
+            (controller_id, id_to_text(one.incarnation_id), _objects(one.listeners), _objects(one.features))
+            for controller_id, one in metadata.controllers.items()
         },
         "configs": {(*key, value) for key, value in metadata.configs.items()},
         "features": set(metadata.features.items()),
-        "remote_segments": {
-            (id_to_text(key[0]), key[1], id_to_text(key[2]), one.start_offset, one.end_offset, one.state)
-            for key, one in metadata.segments.items()
-        },
+        **tiering_rows(metadata.tiering),
     }
+
+
+def tiering_rows(tiering: PlainTiering) -> dict[str, set[Any]]:
+    """Those of tiered storage."""
+    return {
+        "remote_segments": {
+            (*_shown(place), *_of_segment(place, one, tiering)) for place, one in tiering.segments.items()
+        },
+        "remote_segment_epochs": {
+            (*_shown(place[:2]), *part, id_to_text(place[2]), int(tiering.is_found(place, part)))
+            for place, one in tiering.segments.items()
+            for part in one.parts()
+        },
+        "remote_epoch_ends": {
+            (*_shown(epoch), index.highest_offset)
+            for epoch, index in tiering.indexes.items()
+            if index.highest_offset is not None
+        },
+        "remote_partition_deletes": {(*_shown(key), *removal) for key, removal in tiering.removals.items()},
+    }
+
+
+def _of_partition(partition: Partition) -> Row:
+    return (
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.recovery_state,
+        _listed(partition.replicas),
+        _listed(partition.isr),
+        _listed(partition.elr),
+        _listed(partition.last_known_elr),
+        _listed(partition.adding),
+        _listed(partition.removing),
+        _listed(map(id_to_text, partition.directories)),
+    )
+
+
+def _of_broker(broker: Broker) -> Row:
+    return (
+        broker.epoch,
+        id_to_text(broker.incarnation_id),
+        broker.rack,
+        int(broker.fenced),
+        int(broker.shutting_down),
+        _objects(broker.listeners),
+        _listed(map(id_to_text, broker.log_dirs)),
+        _objects(broker.features),
+        int(broker.unclean_shutdown),
+    )
+
+
+def _of_segment(place: SegmentKey, segment: Segment, tiering: PlainTiering) -> Row:
+    epochs = [(*entry, int((place, entry[0]) in tiering.replaced)) for entry in segment.leader_epochs]
+    return (
+        segment.start_offset,
+        segment.end_offset,
+        segment.state,
+        segment.broker_id,
+        segment.max_timestamp_ms,
+        segment.event_timestamp_ms,
+        segment.size_bytes,
+        _listed(epochs),
+        segment.custom_metadata,
+        int(segment.txn_index_empty),
+    )
 
 
 _QUERIES: Final = {
@@ -117,14 +160,30 @@ _QUERIES: Final = {
     "partitions": "SELECT topic_id, partition_id, leader, leader_epoch, partition_epoch, leader_recovery_state,"
     " replicas, isr, eligible_leader_replicas, last_known_elr, adding_replicas, removing_replicas, directories"
     " FROM partitions",
-    "brokers": "SELECT broker_id, broker_epoch, incarnation_id, fenced, in_controlled_shutdown, log_dirs,"
-    " unclean_shutdown FROM brokers",
+    "brokers": "SELECT broker_id, broker_epoch, incarnation_id, rack, fenced, in_controlled_shutdown, listeners,"
+    " log_dirs, features, unclean_shutdown FROM brokers",
+    "controllers": "SELECT controller_id, incarnation_id, listeners, features FROM controllers",
     "configs": "SELECT resource_type, resource_name, name, value FROM configs",
     "features": "SELECT name, level FROM features",
-    "remote_segments": "SELECT topic_id, partition_id, segment_id, start_offset, end_offset, state"
+    "remote_segments": "SELECT topic_id, partition_id, segment_id, start_offset, end_offset, state, broker_id,"
+    " max_timestamp_ms, event_timestamp_ms, size_bytes, leader_epochs, custom_metadata, txn_index_empty"
     " FROM remote_segments",
+    "remote_segment_epochs": "SELECT topic_id, partition_id, leader_epoch, start_offset, end_offset, segment_id,"
+    " is_referenced FROM remote_segment_epochs",
+    "remote_epoch_ends": "SELECT topic_id, partition_id, leader_epoch, highest_offset FROM remote_epoch_ends",
+    "remote_partition_deletes": "SELECT topic_id, partition_id, state, broker_id, event_timestamp_ms"
+    " FROM remote_partition_deletes",
 }
 
 
-def _listed(values: Any) -> str:
+def _shown(key: Sequence[Any]) -> Row:
+    """A key with its ids as text."""
+    return tuple(id_to_text(part) if isinstance(part, bytes) else part for part in key)
+
+
+def _listed(values: Iterable[Any]) -> str:
     return json.dumps(list(values))
+
+
+def _objects(values: Iterable[Listener | SupportedLevels]) -> str:
+    return json.dumps([value._asdict() for value in values])

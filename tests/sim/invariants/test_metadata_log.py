@@ -12,6 +12,7 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemoveTopicRecord,
+    SegmentLeaderEpoch,
 )
 from sim.plain_metadata import Partition
 from tests.sim.invariants.builders import violates
@@ -87,7 +88,9 @@ def test_segments_go_from_state_to_state() -> None:
         return MetadataRecord(remote_log_segment_metadata_update=update)
 
     cluster = MetadataCluster()
-    begun = RemoteLogSegmentMetadataRecord(topic_id=TOPIC_ID, segment_id=b"s" * 16, end_offset=9)
+    begun = RemoteLogSegmentMetadataRecord(
+        topic_id=TOPIC_ID, segment_id=b"s" * 16, end_offset=9, segment_leader_epochs=[SegmentLeaderEpoch()]
+    )
     cluster.records(topic(), MetadataRecord(remote_log_segment_metadata=begun))
     cluster.records(segment(1))
     cluster.records(segment(2))

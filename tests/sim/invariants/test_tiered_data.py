@@ -8,9 +8,10 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
     RemoveTopicRecord,
+    SegmentLeaderEpoch,
 )
 from sim.invariants.tiered_data import TieredData
-from sim.plain_metadata import DELETED, DELETING, FINISHED
+from sim.plain_tiering import DELETED, DELETING, FINISHED
 from tests.sim.invariants.builders import violates
 from tests.sim.invariants.metadata import KEY, TOPIC_ID, MetadataCluster, partition
 
@@ -26,7 +27,11 @@ class Story:
 
     def begin(self, number: int, start_offset: int, end_offset: int) -> None:
         begun = RemoteLogSegmentMetadataRecord(
-            topic_id=TOPIC_ID, segment_id=_id(number), start_offset=start_offset, end_offset=end_offset
+            topic_id=TOPIC_ID,
+            segment_id=_id(number),
+            start_offset=start_offset,
+            end_offset=end_offset,
+            segment_leader_epochs=[SegmentLeaderEpoch(leader_epoch=0, start_offset=start_offset)],
         )
         self.commit(MetadataRecord(remote_log_segment_metadata=begun))
         self.storage.objects.add((*KEY, _id(number)))

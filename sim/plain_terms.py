@@ -1,0 +1,13 @@
+"""What the plain models of the committed log have in common."""
+
+from __future__ import annotations
+
+Key = tuple[bytes, int]
+"""A partition: its topic's id and its own."""
+
+SegmentKey = tuple[bytes, int, bytes]
+"""A segment in remote storage: its partition and its id."""
+
+
+class Contradiction(Exception):
+    """A committed record that cannot be, after those before it."""
