@@ -41,6 +41,7 @@ from sim.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
 from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
 from sim.invariants.state_ordering import StateOrdering
 from sim.invariants.tiered_data import TieredData
+from sim.invariants.tiered_topics import TopicsTakeTheirRemoteData
 from sim.invariants.timers import Timers
 from sim.invariants.transfers import TransfersGoOn
 from sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
@@ -91,6 +92,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     RowsAreTheLog,
     AcknowledgedMetadata,
     TieredData,
+    TopicsTakeTheirRemoteData,
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import statemachine.replay
 import statemachine.replay_tiering
@@ -18,7 +19,7 @@ from statemachine.answers import Answers
 from statemachine.changes import Changes
 from statemachine.layer import Layer
 from statemachine.limits import RECORDS_PER_BATCH_MAX
-from statemachine.operations import alter_partition, brokers, remote_log
+from statemachine.operations import alter_partition, brokers, remote_log, topics
 from statemachine.page_work import PageWork
 from statemachine.partition_change import Conditions
 from statemachine.state import MetadataState
@@ -166,6 +167,31 @@ def segment_comes_back() -> list[Any]:
         instead(remote_log, "segment_may_become", lambda before, after: before is not None or after == 0),
         instead(statemachine.replay_tiering, "segment_may_become", lambda before, after: before is not None),
     ]
+
+
+@mutation("a deleted topic's remote data is not marked", "TS-71", brokers=BROKERS)
+def remote_data_not_marked() -> list[Any]:
+    """It stays forever: nobody knows any more of whom to ask for it."""
+    return [instead(topics, "_may_have_remote_data", lambda state, topic: False)]
+
+
+@mutation("a finished copy takes no place in its epochs", "TS-60", brokers=BROKERS)
+def no_place_taken() -> list[Any]:
+    """How far an epoch was copied is not known, so that a new leader copies everything again, and overlaps stay."""
+    return [instead(statemachine.replay_tiering, "_take_place", lambda view, finished, part: None)]
+
+
+@mutation("a copy is found where another took its place", "TS-60", brokers=BROKERS)
+def place_not_lost() -> list[Any]:
+    """Lookups find the one or the other. How far an epoch was copied is right."""
+    take_place = statemachine.replay_tiering._take_place
+
+    def tolerant(view: Any, finished: Any, part: Any) -> None:
+        blind = Mock(wraps=view)
+        blind.find = lambda *place: ()
+        take_place(blind, finished, part)
+
+    return [instead(statemachine.replay_tiering, "_take_place", tolerant)]
 
 
 @mutation("a change of a row is not written, and the offset is", "KAFKA-14275", brokers=BROKERS)
