@@ -1,9 +1,9 @@
 """Remote storage, and what leaders do with it: copy segments, forget them here, delete the oldest (KIP-405).
 
-A partition's log consists of segments of ten offsets, with every other broker of twenty. Its leader copies the next one
+A partition's log consists of segments of ten offsets or twenty, here so and there so. Its leader copies the next one
 that is not copied as far as it knows: the metadata first, then the object, then the metadata again; only when that is
 acknowledged does the log here begin behind it. What is deleted goes the other way around. Leaders that know little copy
-what is copied already, and those with long segments what others have copied in short ones, or the other way around.
+what is copied already, in one segment what others have copied in two, or the other way around.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ from sim.plain_tiering import DELETED, DELETING, FINISHED, REMOVAL_FINISHED, REM
 if TYPE_CHECKING:
     from sim.brokers import Broker
 
-SEGMENT_OFFSETS: Final = 10
-"""In the segments of brokers with even ids; others have twice as many, so that segments lie within one another."""
+SEGMENT_OFFSETS: Final = (10, 20)
+"""So many offsets has a segment, and it begins at a multiple: of two that overlap, one lies within the other."""
 
-SEGMENTS_KEPT: Final = 1
+STEPS_BACK: Final = (0, 0, 0, 10, 20)
+"""How many offsets a leader copies again that were copied as it knows: in the place of those that know less."""
+
+SEGMENTS_KEPT: Final = 2
 """A leader deletes the oldest segments in remote storage beyond so many."""
 
 COPY_FAILS_RATE: Final = 0.15
@@ -65,7 +68,6 @@ class Tiering:
         self._broker = broker
         self._storage = storage
         self._random = random
-        self._segment_offsets = SEGMENT_OFFSETS * (1 + broker.broker_id % 2)
         self._updates: deque[Operation] = deque(maxlen=4)
         """The last ones: one whose answer was lost is sent again."""
 
@@ -79,7 +81,7 @@ class Tiering:
         elif self._broker.led and self._random.random() < 0.8:
             key = self._random.choice(sorted(self._broker.led))
             finished = self._finished(key)
-            if finished and self._random.random() < 0.1:
+            if finished and self._random.random() < 0.15:
                 self._describe_anew(self._random.choice(finished))
             elif len(finished) > SEGMENTS_KEPT:
                 self._delete(finished[0], "a segment was deleted")
@@ -105,8 +107,10 @@ class Tiering:
 
     def _copy(self, key: Key) -> None:
         copied_end = self._broker.metadata.tiering.copied_ends.get(key, 0)
-        start_offset = copied_end - copied_end % self._segment_offsets
-        end_offset = start_offset + self._segment_offsets
+        copied_end = max(0, copied_end - self._random.choice(STEPS_BACK))
+        segment_offsets = self._random.choice(SEGMENT_OFFSETS)
+        start_offset = copied_end - copied_end % segment_offsets
+        end_offset = start_offset + segment_offsets
         place = (*key, self._random.randbytes(16))
         epochs = self._storage.lineages.epochs(
             key, self._broker.led[key].leader_epoch, start_offset, end_offset - 1, self._random

@@ -8,6 +8,14 @@ from contextlib import closing
 
 import pytest
 
+from kraftpb.v1.metadata_pb2 import (
+    MetadataRecord,
+    RegisterControllerRecord,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+    SegmentLeaderEpoch,
+)
 from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from sim.invariants.metadata_rows import STEPS_BETWEEN_LOOKS, RowsAreTheLog
@@ -15,15 +23,38 @@ from sim.observation import AppliedState, Delivery, Step
 from statemachine.schema import create_in
 from statemachine.tables import MetadataTables
 from tests.sim.invariants.builders import violates
-from tests.sim.invariants.metadata import MetadataCluster, change, partition
+from tests.sim.invariants.metadata import TOPIC_ID, MetadataCluster, change, partition
 from tests.statemachine.builders import CLUSTER_ID
+
+SEGMENT_ID = b"s" * 16
+
+OTHERS = [
+    MetadataRecord(register_controller=RegisterControllerRecord(controller_id=1, incarnation_id=b"i" * 16)),
+    MetadataRecord(
+        remote_log_segment_metadata=RemoteLogSegmentMetadataRecord(
+            topic_id=TOPIC_ID,
+            segment_id=SEGMENT_ID,
+            end_offset=9,
+            segment_leader_epochs=[SegmentLeaderEpoch(), SegmentLeaderEpoch(leader_epoch=1, start_offset=5)],
+            segment_size_bytes=100,
+        )
+    ),
+    MetadataRecord(
+        remote_log_segment_metadata_update=RemoteLogSegmentMetadataUpdateRecord(
+            topic_id=TOPIC_ID, segment_id=SEGMENT_ID, state=1, custom_metadata=b""
+        )
+    ),
+    MetadataRecord(
+        remote_partition_delete_metadata=RemotePartitionDeleteMetadataRecord(topic_id=TOPIC_ID, partition_id=7)
+    ),
+]
 
 
 @pytest.fixture
 def cluster() -> Iterator[MetadataCluster]:
     """Node 1 has applied everything that is committed."""
     cluster = MetadataCluster().with_brokers()
-    cluster.records(partition(), change(isr=[1, 2], leader=2))
+    cluster.records(partition(), change(isr=[1, 2], leader=2), *OTHERS)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         create_in(connection, CLUSTER_ID)
         MetadataTables(connection).apply([CommittedBatch(batch) for batch in cluster.committed])
@@ -48,6 +79,15 @@ def test_tables_that_say_the_same_are_in_order(cluster: MetadataCluster) -> None
         "DELETE FROM topics",
         "INSERT INTO features VALUES ('x', 1)",
         "INSERT INTO configs VALUES (2, 'clicks', 'x', 'y')",
+        "UPDATE brokers SET listeners = '[{}]' WHERE broker_id = 2",
+        "UPDATE brokers SET rack = 'a' WHERE broker_id = 2",
+        "UPDATE controllers SET features = '[{}]'",
+        "UPDATE remote_segments SET size_bytes = 99",
+        "UPDATE remote_segments SET custom_metadata = NULL",
+        "UPDATE remote_segments SET leader_epochs = '[[0, 0, 0], [1, 5, 1]]'",
+        "UPDATE remote_segment_epochs SET is_referenced = 0 WHERE leader_epoch = 1",
+        "UPDATE remote_epoch_ends SET highest_offset = 8 WHERE leader_epoch = 1",
+        "DELETE FROM remote_partition_deletes",
     ],
 )
 def test_a_row_that_differs_is_found(cluster: MetadataCluster, statement: str) -> None:

@@ -64,6 +64,24 @@ def test_segments_come_and_go_in_order() -> None:
     story.invariant.at_end()
 
 
+def test_short_segments_and_long_ones_lie_within_one_another() -> None:
+    story = Story()
+    for number, (start_offset, end_offset) in enumerate([(0, 9), (10, 19), (0, 19), (20, 39), (20, 29), (30, 39)]):
+        story.begin(number, start_offset, end_offset)
+        story.update(number, FINISHED)
+    for number in (0, 2):
+        story.update(number, DELETING)
+    story.begin(9, 0, 9)
+    story.update(9, FINISHED)  # nothing below 20 is counted on any more
+
+
+def test_a_log_that_begins_behind_what_is_deleted_is_found() -> None:
+    story = Story()
+    story.begin(1, 10, 19)
+    with violates(story.invariant):
+        story.update(1, FINISHED)
+
+
 def test_a_gap_and_an_overlap_are_found() -> None:
     for start_offset in (11, 9):
         story = Story()
