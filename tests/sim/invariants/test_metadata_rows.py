@@ -18,7 +18,7 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from raft.core.types import Offset
 from raft.listener import CommittedBatch
-from sim.invariants.metadata_rows import STEPS_BETWEEN_LOOKS, RowsAreTheLog
+from sim.invariants.metadata_rows import STEPS_BETWEEN_LOOKS, RowsAreTheLog, rows_in
 from sim.observation import AppliedState, Delivery, Step
 from statemachine.schema import create_in
 from statemachine.tables import MetadataTables
@@ -69,6 +69,17 @@ def delivery(cluster: MetadataCluster) -> Step:
 
 def test_tables_that_say_the_same_are_in_order(cluster: MetadataCluster) -> None:
     RowsAreTheLog(cluster).at_end()
+
+
+def test_every_column_is_compared_of_all_tables_that_simulated_brokers_write(cluster: MetadataCluster) -> None:
+    tables = cluster.nodes[1].tables
+    assert tables is not None
+    for table, rows in rows_in(tables).items():
+        columns = tables.execute(f"SELECT * FROM {table}").description
+        assert {len(row) for row in rows} <= {len(columns)}
+    names = {name for (name,) in tables.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    not_asked_for = {"client_quotas", "producer_ids", "acls"}
+    assert names - set(rows_in(tables)) == {"applied", "_sqlite_migrations", *not_asked_for}
 
 
 @pytest.mark.parametrize(
