@@ -16,6 +16,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -33,6 +34,15 @@ HEARTBEAT_INTERVAL_MS: Final = 2_000
 
 RETRY_MS: Final = 200
 """How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
+
+REQUEST_TIMEOUT_MS: Final = 4_500
+"""How long one heartbeat or registration may take before it is sent anew, to whoever leads then: half a session, as in
+Kafka. It would sit on a leader that hangs until the next leader takes the broker for dead."""
+
+OFFSET_READ_TIMEOUT_MS: Final = 1_000
+OFFSET_TIMEOUT_MS: Final = 1_500
+"""How long a heartbeat waits to hear what the broker has applied: from a node, and from the broker itself. After that
+it says what it said last: it is more urgent than exact."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 10_000
 
@@ -76,7 +86,8 @@ class BrokerLifecycle:
         self._rack = rack
         self._log_dirs = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
         self._heartbeat_interval_ms = heartbeat_interval_ms
-        self._metadata_offset = metadata_offset or client.applied_end_offset
+        self._metadata_offset = metadata_offset or partial(client.applied_end_offset, timeout_ms=OFFSET_READ_TIMEOUT_MS)
+        self._known_metadata_offset = 0
         self._data_dir = data_dir
         self._tell = tell or (lambda _: None)
         self._incarnation_id = uuid_to_text(random_uuid())
@@ -106,6 +117,7 @@ class BrokerLifecycle:
             self._previous_broker_epoch = self._directory.clean_epoch
         self._incarnation_id = uuid_to_text(random_uuid())
         self.broker_epoch = -1
+        self._known_metadata_offset = 0
         self._is_leaving = self._waits_for_another = False
         for event in (self._is_unfenced, self._may_go, self._wakes):
             event.clear()
@@ -200,6 +212,7 @@ class BrokerLifecycle:
             incarnation_id=self._incarnation_id,
             log_dirs=self._log_dirs,
             previous_broker_epoch=self._previous_broker_epoch,
+            timeout_ms=REQUEST_TIMEOUT_MS,
         )
         self._was_registered = True
         self._previous_broker_epoch = None
@@ -218,12 +231,29 @@ class BrokerLifecycle:
 
     async def _heartbeat(self) -> None:
         answer = await self._client.broker_heartbeat(
-            self.broker_id, self.broker_epoch, await self._metadata_offset(), want_shut_down=self._is_leaving
+            self.broker_id,
+            self.broker_epoch,
+            await self._applied_metadata(),
+            want_shut_down=self._is_leaving,
+            timeout_ms=REQUEST_TIMEOUT_MS,
         )
         self.is_fenced = answer.is_fenced
         (self._is_unfenced.clear if answer.is_fenced else self._is_unfenced.set)()
         if answer.should_shut_down:
             self._may_go.set()
+
+    async def _applied_metadata(self) -> int:
+        """The end offset of the metadata that the broker has applied; what it was before if that is not heard now."""
+        try:
+            async with asyncio.timeout(OFFSET_TIMEOUT_MS / 1000):
+                self._known_metadata_offset = await self._metadata_offset()
+        except TimeoutError:
+            logger.info("what the broker has applied was not heard in time", broker_id=self.broker_id)
+        except ProtocolError as error:
+            if not _is_passing(error, was_registered=True):
+                raise
+            logger.info("what the broker has applied was not heard", broker_id=self.broker_id, reason=str(error))
+        return self._known_metadata_offset
 
     async def _pause(self) -> None:
         """Wait for the next heartbeat: less long while something is to change."""

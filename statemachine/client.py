@@ -138,11 +138,13 @@ class AdminClient:
         incarnation_id: str | None = None,
         log_dirs: Sequence[str] | None = None,
         previous_broker_epoch: int | None = None,
+        timeout_ms: int | None = None,
     ) -> int:
         """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ProtocolError.
 
-        Ids that are not given are made up. `previous_broker_epoch` is what a broker that was shut down cleanly found on
-        its disk; without it, one that was there before may have lost what it had (KIP-966).
+        It may take `timeout_ms` if that is less than the client's. Ids that are not given are made up.
+        `previous_broker_epoch` is what a broker that was shut down cleanly found on its disk; without it, one that was
+        there before may have lost what it had (KIP-966).
         """
         request = admin_pb2.RegisterBrokerRequest(
             broker_id=broker_id,
@@ -160,7 +162,7 @@ class AdminClient:
             ],
             previous_broker_epoch=previous_broker_epoch,
         )
-        result = await self._change(admin_pb2.Operation(register_broker=request))
+        result = await self._change(admin_pb2.Operation(register_broker=request), timeout_ms)
         return result.register_broker.broker_epoch
 
     async def broker_heartbeat(
@@ -171,10 +173,12 @@ class AdminClient:
         *,
         want_fence: bool = False,
         want_shut_down: bool = False,
+        timeout_ms: int | None = None,
     ) -> admin_pb2.BrokerHeartbeatResponse:
         """Tell the controller that a broker is there, has applied the metadata below that offset, and what it wants.
 
-        Raises ProtocolError; doing it twice does no harm.
+        It may take `timeout_ms` if that is less than the client's: one that waits for a node that hangs keeps the next
+        one from another. Raises ProtocolError; doing it twice does no harm.
         """
         request = admin_pb2.BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -183,7 +187,7 @@ class AdminClient:
             want_fence=want_fence,
             want_shut_down=want_shut_down,
         )
-        result = await self._change(admin_pb2.Operation(broker_heartbeat=request))
+        result = await self._change(admin_pb2.Operation(broker_heartbeat=request), timeout_ms)
         return result.broker_heartbeat
 
     async def fence_broker(self, broker_id: int) -> None:
@@ -206,8 +210,8 @@ class AdminClient:
         result = await self._change(admin_pb2.Operation(alter_configs=request))
         _raise_first(result.alter_configs.resources)
 
-    async def _change(self, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-        result = await self.execute(operation)
+    async def _change(self, operation: admin_pb2.Operation, timeout_ms: int | None = None) -> admin_pb2.OperationResult:
+        result = await self.execute(operation, timeout_ms=self._at_most(timeout_ms))
         if result.error_code:
             raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
         return result
@@ -374,11 +378,19 @@ class AdminClient:
         request.consistency.CopyFrom(self._consistency(min_applied_end_offset))
         return await self._reader.read(select, request, self._timeout_ms)
 
-    async def applied_end_offset(self) -> int:
-        """How much of the metadata the node that answers reads has applied. Raises ProtocolError."""
+    async def applied_end_offset(self, *, timeout_ms: int | None = None) -> int:
+        """How much of the metadata the node that answers reads has applied. Raises ProtocolError.
+
+        It may take `timeout_ms` if that is less than the client's.
+        """
         request = admin_pb2.DescribeFeaturesRequest(consistency=self._consistency(0))
-        response = await self._reader.read(lambda stub: stub.DescribeFeatures, request, self._timeout_ms)
+        remaining_ms = self._at_most(timeout_ms)
+        response = await self._reader.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)
         return response.applied_end_offset
+
+    def _at_most(self, timeout_ms: int | None) -> int:
+        """How long a call may take that is given so long; None: as long as any of this client."""
+        return self._timeout_ms if timeout_ms is None else min(timeout_ms, self._timeout_ms)
 
     def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
         return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))

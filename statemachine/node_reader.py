@@ -124,7 +124,8 @@ class NodeReader:
     async def _read_from_any(self, select: Select[Response], request: Request, deadline: float) -> Response:
         is_query = isinstance(request, admin_pb2.QueryRequest)
         refusal: ProtocolError | None = None
-        for turn in range(self._turn, self._turn + len(self._endpoints)):
+        first_turn = self._turn
+        for turn in range(first_turn, first_turn + len(self._endpoints)):
             endpoint = self._endpoints[turn % len(self._endpoints)]
             remaining_seconds = deadline - asyncio.get_running_loop().time()
             seconds = max(0.001, min(remaining_seconds, QUERY_SECONDS_MAX if is_query else READ_SECONDS_MAX))
@@ -146,6 +147,9 @@ class NodeReader:
                         ErrorCode.UNKNOWN_SERVER_ERROR,
                         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
                     ) from None
+                if turn == first_turn:
+                    # If it hangs, a read that has no time left for another node must not begin with it again.
+                    self._turn = turn + 1
             else:
                 if codec.error_from_proto(response.error_code) is not ErrorCode.KAFKA_STORAGE_ERROR:
                     self._turn = turn

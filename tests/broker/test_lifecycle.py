@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from broker.lifecycle import BrokerLifecycle, living_brokers
+from broker.lifecycle import REQUEST_TIMEOUT_MS, BrokerLifecycle, living_brokers
+from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from statemachine.client import AdminClient, NewTopic
 from statemachine.descriptions import BrokerDescription
 from tests.raft.nodes import free_port
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
+from tests.statemachine.scripted_node import carried_out, scripted_nodes
 from tests.statemachine.waiting import until
 
 LISTENERS = [("PLAINTEXT", "localhost", 9092)]
@@ -125,3 +128,38 @@ async def test_a_wrong_address_ends_it(tmp_path: Path) -> None:
             await life.unfenced()
         await life.stop()
     assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def registered() -> admin_pb2.OperationResult:
+    return admin_pb2.OperationResult(register_broker=admin_pb2.RegisterBrokerResponse(broker_epoch=5), end_offset=6)
+
+
+async def six() -> int:
+    return 6
+
+
+async def test_registrations_and_heartbeats_leave_a_leader_that_hangs_before_their_session_is_over() -> None:
+    """However long the client may wait for anything else."""
+    async with scripted_nodes() as (node,), AdminClient([node.endpoint], timeout_ms=60_000) as client:
+        node.script = [registered(), None]
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, metadata_offset=six)
+        life.start()
+        await until(lambda: len(node.received) == 2)
+        await life.stop()
+    assert [operation.WhichOneof("operation") for operation in node.received] == ["register_broker", "broker_heartbeat"]
+    assert all(operation.timeout_ms <= REQUEST_TIMEOUT_MS for operation in node.received)
+
+
+async def test_a_heartbeat_does_not_wait_for_what_the_broker_has_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.lifecycle.OFFSET_TIMEOUT_MS", 50)
+    offsets: asyncio.Queue[int] = asyncio.Queue()
+    offsets.put_nowait(6)
+    async with scripted_nodes() as (node,), AdminClient([node.endpoint]) as client:
+        node.script = [registered(), carried_out()]
+        life = BrokerLifecycle(
+            client, broker_id=1, listeners=LISTENERS, metadata_offset=offsets.get, heartbeat_interval_ms=10
+        )
+        life.start()
+        await until(lambda: len(node.received) == 3)
+        await life.stop()
+    assert [heartbeat.broker_heartbeat.current_metadata_offset for heartbeat in node.received[1:]] == [6, 6]

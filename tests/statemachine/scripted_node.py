@@ -53,6 +53,9 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self.endpoint = Endpoint("", 0)
         self.hold: asyncio.Event | None = None
         """Before the first answer of each message, wait for this."""
+        self.hold_reads: asyncio.Event | None = None
+        """Before the answer to a read, wait for this."""
+        self.reads = 0
         self.on_receive: Callable[[], None] = lambda: None
 
     async def Execute(
@@ -83,6 +86,8 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self, request: admin_pb2.ListTopicsRequest, context: grpc.aio.ServicerContext[object, object]
     ) -> admin_pb2.ListTopicsResponse:
         self.reads += 1
+        if self.hold_reads is not None:
+            await self.hold_reads.wait()
         if self.listing is not None:
             return self.listing
         return admin_pb2.ListTopicsResponse(applied_end_offset=request.consistency.min_applied_end_offset)

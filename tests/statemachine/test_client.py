@@ -299,3 +299,15 @@ async def test_no_other_node_is_asked_for_what_fits_no_message(
 async def test_reads_go_to_the_first_address_that_answers(nodes: Sequence[ScriptedNode]) -> None:
     async with AdminClient([nobody(), nodes[1].endpoint]) as client:
         await asyncio.gather(*(client.list_topics() for _ in range(5)))
+
+
+async def test_a_read_does_not_begin_again_with_a_node_that_hangs(nodes: Sequence[ScriptedNode]) -> None:
+    """Also when the first read had no time left to hear another."""
+    for node in nodes[:2]:
+        node.hold_reads = asyncio.Event()
+    async with client_of(*nodes[:2], timeout_ms=1_000) as client:
+        with pytest.raises(NotSent):
+            await client.list_topics()
+        nodes[1].hold_reads = None
+        await client.list_topics()
+    assert nodes[0].reads == 1

@@ -1,0 +1,55 @@
+"""A leader that hangs, and takes what is sent to it: the brokers' heartbeats go to the next one in time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import pytest
+
+from broker.lifecycle import living_brokers
+from kraftlog.cluster import LocalCluster
+from statemachine.client import AdminClient
+
+pytestmark = pytest.mark.process
+
+BROKER_IDS = (11, 12, 13)
+
+
+class Counting(AdminClient):
+    """Counts the heartbeats that are answered, by broker."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.answered = dict.fromkeys(BROKER_IDS, 0)
+
+    async def broker_heartbeat(self, broker_id: int, *arguments: Any, **options: Any) -> Any:
+        answer = await super().broker_heartbeat(broker_id, *arguments, **options)
+        self.answered[broker_id] += 1
+        return answer
+
+
+async def test_a_leader_that_hangs_fences_nobody(cluster: LocalCluster) -> None:
+    leader = await cluster.wait_for_leader()
+    others = [cluster.endpoint(node_id) for node_id in cluster.voter_ids if node_id != leader]
+    async with (
+        Counting([cluster.endpoint(leader), *others]) as client,
+        AdminClient(others) as onlooker,
+        living_brokers(client, BROKER_IDS),
+    ):
+        cluster.send_signal(leader, signal.SIGSTOP)
+        try:
+            assert await cluster.wait_for_leader() != leader
+            before = dict(client.answered)
+            # A heartbeat that is not sent anew in time is so when the session has been over for long.
+            while any(client.answered[broker_id] == before[broker_id] for broker_id in BROKER_IDS):
+                brokers = (await onlooker.list_brokers()).brokers
+                assert {broker.broker_id: broker.fenced for broker in brokers if broker.broker_id in BROKER_IDS} == (
+                    dict.fromkeys(BROKER_IDS, False)
+                )
+                await asyncio.sleep(0.2)
+        finally:
+            cluster.send_signal(leader, signal.SIGCONT)
+        for broker_id in BROKER_IDS:
+            await client.unregister_broker(broker_id)
