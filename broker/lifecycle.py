@@ -288,9 +288,10 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
 def _is_passing(error: ProtocolError, *, was_registered: bool) -> bool:
     """Whether another attempt may go better: there is no controller now, or another incarnation still has a session.
 
-    That nobody is there at all means a wrong address before it has registered, and that all are down after it.
+    That nobody is there at all means a wrong address before it has registered, and that all are down after it. What a
+    node fails with unexpectedly is its own trouble once it has let the broker in: another one may lead soon.
     """
-    if error.code is ErrorCode.BROKER_NOT_AVAILABLE:
+    if error.code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
         return was_registered
     return error.code in (
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,

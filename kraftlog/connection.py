@@ -53,6 +53,10 @@ def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> Protoco
         return ProtocolError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"nobody can be reached at {endpoint}; start the node or check the address"
         )
+    if error.code() == grpc.StatusCode.CANCELLED:  # a call that is given up here is a CancelledError
+        return ProtocolError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"{endpoint} stopped while it was asked; try again, or ask another node"
+        )
     if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
         return ProtocolError(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{endpoint} has no room: {error.details()}; try again later"

@@ -31,7 +31,12 @@ QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + NODE_TIMEOUT_SECONDS
 WAIT_SHARE: Final = 0.9
 """The part of the time of a read which the node may spend waiting for the wanted offset."""
 
-_NEXT_NODE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+_NEXT_NODE: Final = (
+    grpc.StatusCode.CANCELLED,  # the node stops while it is asked; a read that is given up here is a CancelledError
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
 
 TOO_LARGE: Final = "larger than max"
 """What gRPC says with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""

@@ -16,7 +16,7 @@ from statemachine.client import AdminClient, NewTopic
 from statemachine.descriptions import BrokerDescription
 from tests.raft.nodes import free_port
 from tests.statemachine.admin_nodes import AdminCluster, admin_cluster
-from tests.statemachine.scripted_node import carried_out, scripted_nodes
+from tests.statemachine.scripted_node import carried_out, refused, scripted_nodes
 from tests.statemachine.waiting import until
 
 LISTENERS = [("PLAINTEXT", "localhost", 9092)]
@@ -163,3 +163,23 @@ async def test_a_heartbeat_does_not_wait_for_what_the_broker_has_applied(monkeyp
         await until(lambda: len(node.received) == 3)
         await life.stop()
     assert [heartbeat.broker_heartbeat.current_metadata_offset for heartbeat in node.received[1:]] == [6, 6]
+
+
+async def test_a_node_that_fails_does_not_end_a_broker_that_was_let_in() -> None:
+    async with scripted_nodes() as (node,), AdminClient([node.endpoint]) as client:
+        node.script = [registered(), refused(ErrorCode.UNKNOWN_SERVER_ERROR), carried_out()]
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, metadata_offset=six)
+        life.start()
+        await life.unfenced()
+        await life.stop()
+    assert len(node.received) == 3
+
+
+async def test_a_node_that_fails_ends_a_broker_that_was_never_let_in() -> None:
+    async with scripted_nodes() as (node,), AdminClient([node.endpoint]) as client:
+        node.script = [refused(ErrorCode.UNKNOWN_SERVER_ERROR)]
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, metadata_offset=six)
+        life.start()
+        with pytest.raises(ProtocolError):
+            await life.unfenced()
+        await life.stop()

@@ -56,6 +56,8 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self.hold_reads: asyncio.Event | None = None
         """Before the answer to a read, wait for this."""
         self.reads = 0
+        self.cancels_reads = False
+        """As a node does now and then which stops while it is asked."""
         self.on_receive: Callable[[], None] = lambda: None
 
     async def Execute(
@@ -85,12 +87,23 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, context: grpc.aio.ServicerContext[object, object]
     ) -> admin_pb2.ListTopicsResponse:
-        self.reads += 1
-        if self.hold_reads is not None:
-            await self.hold_reads.wait()
+        await self._read(context)
         if self.listing is not None:
             return self.listing
         return admin_pb2.ListTopicsResponse(applied_end_offset=request.consistency.min_applied_end_offset)
+
+    async def Query(
+        self, request: admin_pb2.QueryRequest, context: grpc.aio.ServicerContext[object, object]
+    ) -> AsyncIterator[admin_pb2.QueryResponse]:
+        await self._read(context)
+        yield admin_pb2.QueryResponse(columns=["node_id"])
+
+    async def _read(self, context: grpc.aio.ServicerContext[object, object]) -> None:
+        self.reads += 1
+        if self.cancels_reads:
+            await context.abort(grpc.StatusCode.CANCELLED, "CANCELLED")
+        if self.hold_reads is not None:
+            await self.hold_reads.wait()
 
     async def DescribeNode(
         self, request: log_pb2.DescribeNodeRequest, context: grpc.aio.ServicerContext[object, object]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 import pytest_asyncio
@@ -311,3 +311,13 @@ async def test_a_read_does_not_begin_again_with_a_node_that_hangs(nodes: Sequenc
         nodes[1].hold_reads = None
         await client.list_topics()
     assert nodes[0].reads == 1
+
+
+@pytest.mark.parametrize("read", [AdminClient.list_topics, lambda client: client.query("SELECT 1")])
+async def test_a_read_goes_on_at_another_node_when_the_one_that_it_asks_stops(
+    nodes: Sequence[ScriptedNode], read: Callable[[AdminClient], Awaitable[object]]
+) -> None:
+    nodes[0].cancels_reads = True
+    async with client_of(*nodes[:2]) as client:
+        await read(client)
+    assert [node.reads for node in nodes] == [1, 1, 0]
