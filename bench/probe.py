@@ -135,7 +135,8 @@ def probe_command(visible: Visibility, applied: Visibility | None = None) -> Cal
     Hand it to LocalCluster.
     """
     to = ["--to", visible.path, *([] if applied is None else ["--applied-to", applied.path])]
-    return lambda config: [sys.executable, "-m", "bench.probe", "--config", str(config), *to]
+    command = [sys.executable, "-P", "-m", "bench.probe"]  # -P: not with the modules of the working directory
+    return lambda config: [*command, "--config", str(config), *to]
 
 
 def main() -> None:

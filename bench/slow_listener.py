@@ -113,7 +113,8 @@ class Tally:
 
 def slow_listener_command(socket_path: str) -> Callable[[Path], list[str]]:
     """Runs a node with a slow listener: hand it to LocalCluster."""
-    return lambda config: [sys.executable, "-m", "bench.slow_listener", "--config", str(config), "--to", socket_path]
+    command = [sys.executable, "-P", "-m", "bench.slow_listener"]  # -P: not with the modules of the working directory
+    return lambda config: [*command, "--config", str(config), "--to", socket_path]
 
 
 def main() -> None:

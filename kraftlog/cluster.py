@@ -40,7 +40,8 @@ class NodeDied(ProtocolError):
 
 def start_command(config_path: Path) -> list[str]:
     """Runs a node in this Python until it is told to stop or its parent dies."""
-    return [sys.executable, "-m", "kraftlog", "start", "--config", str(config_path), "--stop-at-eof"]
+    # -P: otherwise what lies in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+    return [sys.executable, "-P", "-m", "kraftlog", "start", "--config", str(config_path), "--stop-at-eof"]
 
 
 class LocalCluster:
@@ -107,7 +108,7 @@ class LocalCluster:
         wanted = [node_id for node_id in (node_ids or self.node_ids) if not self.is_running(node_id)]
         for node_id in wanted:
             command = self._command(self.directory.config_path(node_id))
-            self._children[node_id] = ChildProcess(command, self.directory.log_path(node_id), _environment())
+            self._children[node_id] = ChildProcess(command, self.directory.log_path(node_id), own_environment())
         await asyncio.gather(*(self._await_answer(node_id) for node_id in wanted))
 
     async def kill(self, node_id: NodeId, number: signal.Signals = signal.SIGKILL) -> None:
@@ -216,7 +217,7 @@ class LocalCluster:
         )
 
 
-def _environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
     """This process's environment, in which children import the same packages as it does."""
     root = str(Path(__file__).resolve().parents[1])
     others = os.environ.get("PYTHONPATH")

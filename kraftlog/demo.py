@@ -25,7 +25,7 @@ from bench import failover, latency
 from bench.workload import OBSERVERS, VOTERS
 from broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog.agreement import node_counts
-from kraftlog.cluster import LocalCluster
+from kraftlog.cluster import LocalCluster, own_environment
 from kraftlog.cluster_directory import open_or_create
 from kraftlog.status import describe_all, status_table
 from raft.core.errors import ConfigurationError, DirectoryError
@@ -292,9 +292,14 @@ async def _led_by(client: AdminClient, broker_id: int) -> list[PartitionDescript
 
 async def _spark_report(directory: Path) -> dict[str, Any]:
     """The report as JSON, from a process of its own: Java is started by a fork, which gRPC does not like."""
-    command = (sys.executable, "-m", "kraftlog", "report", "--from", str(directory), "--output", "json")
+    arguments = ("report", "--from", str(directory), "--output", "json")
+    command = (sys.executable, "-P", "-m", "kraftlog", *arguments)  # -P: not with the modules of the working directory
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command,
+        env=own_environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         output, errors = await asyncio.wait_for(process.communicate(), REPORT_TIMEOUT_SECONDS)
@@ -303,6 +308,8 @@ async def _spark_report(directory: Path) -> dict[str, Any]:
         raise ConfigurationError(f"Spark's report took more than {REPORT_TIMEOUT_SECONDS:g} s; try again") from None
     if process.returncode != 0:
         last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise ConfigurationError(f"Spark's report failed: {' '.join(last)}; run {' '.join(command[1:])} to see why")
+        raise ConfigurationError(
+            f"Spark's report failed: {' '.join(last)}; run kraftlog {' '.join(arguments)} to see why"
+        )
     report: dict[str, Any] = json.loads(output)
     return report

@@ -16,12 +16,21 @@ NICENESS: Final = 10
 
 def start_module(module: str, arguments: Sequence[str]) -> Popen[bytes]:
     """Run a module of this program with pipes for all that it reads and says; `communicate` with it."""
-    # -P: what lies in the directory where the node was started is not ours to import.
+    # -P: otherwise what lies in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     command = (sys.executable, "-P", "-m", module, *arguments)
     # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
-    process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)  # noqa: S603
+    process = Popen(  # noqa: S603
+        command, env=_environment(), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+    )
     _stand_back(process.pid)
     return process
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, in which the other one imports the same packages as it does."""
+    root = str(Path(__file__).resolve().parents[1])
+    others = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": root if not others else os.pathsep.join((root, others))}
 
 
 def _stand_back(process_id: int) -> None:
