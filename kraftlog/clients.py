@@ -7,15 +7,15 @@ leader's high watermark. Without a leader they are answered all the same, from w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 from kraftlog.connection import describe_any, describe_node
 from kraftlog.notices import notice
-from raft.core.errors import ProtocolError
+from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint, Offset
-from raft.rpc import codec
-from statemachine.client import AdminClient
+from statemachine.client import AdminClient, NotSent
+from statemachine.leader_finder import LeaderFinder
 
 TIMEOUT_MS: Final = 10_000
 """How long a command goes on trying, through a change of leaders."""
@@ -45,14 +45,16 @@ async def committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
 
     Raises ProtocolError if nobody answers.
     """
-    node = await describe_any(endpoints)
-    _, leader = codec.leader_from_proto(node.current_leader)
     end_offset, is_confirmed = Offset(0), False
-    if leader is not None:
-        with suppress(ProtocolError):
-            node = await describe_node(leader)
-            end_offset = Offset(max(0, node.high_watermark))
-            is_confirmed = node.current_leader.leader_id == node.replica_key.node_id  # else it did lead
+    try:
+        node = await describe_node(await LeaderFinder(endpoints).find())
+        end_offset = Offset(max(0, node.high_watermark))
+        is_confirmed = node.current_leader.leader_id == node.replica_key.node_id  # else it did lead
+    except NotSent as error:
+        if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+            raise
+    except ProtocolError:
+        pass  # the leader that somebody named does not answer
     if not is_confirmed:
         notice(UNCONFIRMED)
     return end_offset

@@ -1,7 +1,8 @@
 """Asking a cluster from outside: any node's address will do, the leader is found from there.
 
-Reads that only the leader answers are sent to whom the asked node names, a bounded number of times with jitter
-(tenacity). Trouble with connections comes out as ProtocolError with Kafka's name for it.
+Reads that only the leader answers are sent to whom the node names that knows of the highest epoch: all are asked, as
+one that is cut off knows of no leader, or of an old one. That goes on for a bounded time, with jitter (tenacity).
+Trouble with connections comes out as ProtocolError with Kafka's name for it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import tenacity
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import NO_LEADER, Endpoint
+from raft.core.types import Endpoint
 from raft.rpc import codec
 from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
+from statemachine.leader_finder import LeaderFinder
 
 CALL_TIMEOUT_SECONDS: Final = 2.0
 LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
@@ -108,6 +110,7 @@ async def describe_quorum(
 
     Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
     """
+    finder = LeaderFinder(endpoints)
     async for attempt in tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(_may_find_leader_later),
         wait=tenacity.wait_random(0.05, 0.2),
@@ -115,7 +118,7 @@ async def describe_quorum(
         reraise=True,
     ):
         with attempt:
-            return await _describe_from_leader(endpoints)
+            return await _describe_from_leader(finder)
     raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; see whether a majority of the voters runs")
 
 
@@ -123,14 +126,8 @@ def _may_find_leader_later(error: BaseException) -> bool:
     return isinstance(error, ProtocolError) and error.code in _NO_LEADER_YET
 
 
-async def _describe_from_leader(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQuorumResponse:
-    node = await describe_any(endpoints)
-    if node.current_leader.leader_id == NO_LEADER or not node.current_leader.HasField("leader_endpoint"):
-        raise ProtocolError(
-            ErrorCode.LEADER_NOT_AVAILABLE,
-            f"node {node.replica_key.node_id} knows of no leader; see whether a majority of the voters runs",
-        )
-    leader = codec.endpoint_from_proto(node.current_leader.leader_endpoint)
+async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuorumResponse:
+    leader = await finder.find()
     try:
         async with connect(leader) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)

@@ -49,6 +49,17 @@ async def test_only_a_leader_that_answers_and_says_that_it_leads_confirms() -> N
         assert await told_by(nodes) == [UNCONFIRMED]
 
 
+async def test_a_node_that_is_cut_off_is_not_believed_about_the_leader_if_another_knows_better() -> None:
+    async with scripted_nodes(2) as (cut_off, leader):
+        leader.leader, leader.leader_epoch, leader.node_id = leader.endpoint, 5, 1
+        for named in (None, Endpoint("127.0.0.1", free_port())):
+            cut_off.leader = named
+            told: list[str] = []
+            with notices_to(told.append):
+                await committed_end_offset([cut_off.endpoint, leader.endpoint])
+            assert told == []
+
+
 @pytest.mark.process
 async def test_without_a_majority_what_is_shown_is_said_to_be_unconfirmed(tmp_path: Path) -> None:
     assignment, topics = tmp_path / "assignment.json", tmp_path / "topics.yaml"
