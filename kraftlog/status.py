@@ -21,6 +21,7 @@ from raft.core.types import NodeId
 from statemachine.client import AdminClient
 
 REFRESH_SECONDS: Final = 1.0
+STOPPING: Final = "Stopping; the data stays, the same command resumes."
 
 Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
@@ -38,13 +39,38 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
     console = Console(markup=False, emoji=False)  # paths and addresses may have brackets
     beside = f" and {broker_count} broker{'' if broker_count == 1 else 's'}" if broker_count else ""
     nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"
+    console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False, soft_wrap=True)
+    try:
+        if await _has_started(cluster, stop):
+            await _watch(cluster, broker_count, stop, console)
+        else:
+            console.print(STOPPING)
+    finally:
+        await cluster.stop()
+
+
+async def _has_started(cluster: LocalCluster, stop: asyncio.Event) -> bool:
+    """Start all nodes and wait for them; False if it is to stop before they answer."""
+    starting, stopping = asyncio.create_task(cluster.start()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            return False
+        await starting
+        return True
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
+
+
+async def _watch(cluster: LocalCluster, broker_count: int, stop: asyncio.Event, console: Console) -> None:
+    """Run brokers beside the nodes, and show all of them, until it is to stop."""
 
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
-    console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False, soft_wrap=True)
     async with (
-        cluster.running(),
         AdminClient(cluster.bootstrap_servers) as client,
         local_brokers(client, broker_count, cluster.directory.path, tell) as brokers,
     ):
@@ -58,7 +84,7 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
             task.result()
-        console.print("Stopping; the data stays, the same command resumes.")
+        console.print(STOPPING)
 
 
 async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:

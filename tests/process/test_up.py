@@ -138,6 +138,23 @@ def test_a_node_that_is_killed_is_told_of_and_may_be_started_again_by_hand(tmp_p
         assert process.wait(30) == 0
 
 
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_when_it_is_told_to_though_a_node_hangs_in_its_start(tmp_path: Path, end: signal.Signals) -> None:
+    line = command("up", "--dir", tmp_path / "cluster", "--voters", 1)
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        while not (children := [child for child in _children(process.pid) if _is_node(child)]):
+            assert process.poll() is None
+        os.kill(children[0], signal.SIGSTOP)
+        process.send_signal(end)
+        told = next((line for line in process.stdout if "Stopping" in line), None)
+        os.kill(children[0], signal.SIGCONT)
+        assert told is not None, process.stderr.read()
+        assert (process.wait(30), process.stderr.read()) == (0, "")
+    assert not _is_running(children[0])
+
+
 def test_a_second_up_on_the_same_directory_is_one_line(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     with up(directory, "--voters", 1):
@@ -163,6 +180,11 @@ def _fenced(directory: Path) -> dict[int, bool]:
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_node(pid: int) -> bool:
+    """Whether it is a node's process by now: before, it is a copy of its parent, which waits for it."""
+    return b"\0start\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _is_running(pid: int) -> bool:
