@@ -5,6 +5,7 @@
     DIR/node-1/             its data
     DIR/logs/node-1.log     what it said
     DIR/broker-101/         how a broker beside the nodes was shut down
+    DIR/.lock               held by the `kraftlog up` that runs it
 
 Making one that is interrupted is taken up where it stopped. Once it is complete nothing is made again: a voter whose
 data is missing is refused, because an empty voter could vote away what the others have committed.
@@ -16,8 +17,8 @@ import os
 import random
 import socket
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +29,9 @@ from kraftlog.formatting import format_directory
 from kraftlog.setting_values import whole_number
 from raft.core.errors import ConfigurationError, DirectoryError
 from raft.core.types import Endpoint, NodeId
+from raft.storage.directory import LOCK_NAME
 from raft.storage.identifiers import random_cluster_id
+from raft.storage.posix import PosixFileSystem
 
 CLUSTER_FILE: Final = "cluster.toml"
 FORMAT_VERSION: Final = 1
@@ -73,6 +76,18 @@ class ClusterDirectory:
     def log_path(self, node_id: NodeId) -> Path:
         """The file with what a node said."""
         return self.path / "logs" / f"node-{node_id}.log"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else runs the cluster within the block. Raises DirectoryError if somebody does, StorageError."""
+        lock = PosixFileSystem().try_lock(str(self.path / LOCK_NAME))
+        if lock is None:
+            raise DirectoryError(
+                f"the cluster in {self.path} is in use by another `kraftlog up`; stop that one, or name another"
+                " directory"
+            )
+        with closing(lock):
+            yield
 
     def load_configs(self) -> dict[NodeId, NodeConfig]:
         """Every node's configuration, checked against what the directory says."""

@@ -52,8 +52,9 @@ def up(
     from kraftlog.up_brokers import check_broker_count
 
     check_broker_count(brokers)
-    cluster = LocalCluster(open_or_create(directory, voters=voters, observers=observers, first_port=first_port))
-    run_async(watch_cluster(cluster, brokers))
+    found = open_or_create(directory, voters=voters, observers=observers, first_port=first_port)
+    with found.held():
+        run_async(watch_cluster(LocalCluster(found), brokers))
 
 
 def demo(directory: TemporaryDirectoryOption = None) -> None:
