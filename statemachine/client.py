@@ -51,7 +51,7 @@ from statemachine.ids import id_to_bytes
 from statemachine.leader_finder import LeaderFinder
 from statemachine.limits import NOTHING_WRITTEN
 from statemachine.node_reader import NodeReader, NotApplied, Request, Response, Select, query
-from statemachine.operation_stream import NotSent, OperationStream, OutcomeUnknown
+from statemachine.operation_stream import ClientClosed, NotSent, OperationStream, OutcomeUnknown, given_up
 from statemachine.retries import retrying
 
 __all__ = ["AdminClient", "Alteration", "BrokerListener", "NewTopic", "NotSent", "OutcomeUnknown"]
@@ -90,6 +90,7 @@ class AdminClient:
         self._connecting: asyncio.Task[OperationStream] | None = None
         self._reader = NodeReader(bootstrap)
         self._last_end_offset = 0
+        self._is_closed = False
 
     async def __aenter__(self) -> AdminClient:
         return self
@@ -100,7 +101,8 @@ class AdminClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; operations that are under way end with an error."""
+        """Close every connection; what is under way ends with an error, and so does what is asked for from now on."""
+        self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.gather(self._connecting, return_exceptions=True)
@@ -237,10 +239,14 @@ class AdminClient:
         kinds = (NotSent, OutcomeUnknown) if retry_unknown else (NotSent,)
         try:
             return _known(await self._attempt(operation, deadline))  # the usual case, without the retry's machinery
+        except ClientClosed:
+            raise
         except kinds:
             pass
         try:
             return await retrying(kinds, deadline)(self._attempt_again, operation, deadline)
+        except ClientClosed:
+            raise
         except kinds as error:
             raise _gave_up(error, timeout_ms) from None
 
@@ -261,6 +267,8 @@ class AdminClient:
 
     async def _leader_stream(self, deadline: float) -> OperationStream:
         """The open stream, or a new one. Raises NotSent. Callers that come meanwhile share one search."""
+        if self._is_closed:
+            raise ClientClosed
         if self._stream is not None and self._stream.is_open:
             return self._stream
         if self._connecting is None or self._connecting.done():
@@ -271,6 +279,10 @@ class AdminClient:
                 return await asyncio.shield(self._connecting)
         except TimeoutError:
             raise self._last_failure or NotSent(ErrorCode.LEADER_NOT_AVAILABLE, "no leader was found in time") from None
+        except asyncio.CancelledError:
+            if given_up():
+                raise
+            raise ClientClosed from None  # the search was cancelled
 
     async def _connect(self) -> OperationStream:
         self._retire_stream()

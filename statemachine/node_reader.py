@@ -15,7 +15,7 @@ from raft.core.types import Endpoint
 from raft.rpc import codec
 from raft.rpc.options import MESSAGE_BYTES_MAX
 from statemachine.channels import open_channel
-from statemachine.operation_stream import NotSent
+from statemachine.operation_stream import ClientClosed, NotSent, given_up
 from statemachine.retries import retrying
 from statemachine.sql import NODE_TIMEOUT_SECONDS
 
@@ -102,13 +102,15 @@ class NodeReader:
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = list(dict.fromkeys(endpoints))
         self._turn = 0
+        self._is_closed = False
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
 
     async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
         """The answer to `request`.
 
-        Raises ProtocolError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers;
-        REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or answer fits no message.
+        Raises ProtocolError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers, or the
+        reader is closed meanwhile; REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or
+        answer fits no message.
         """
         if request.ByteSize() > REQUEST_BYTES_MAX:
             raise ProtocolError(
@@ -121,7 +123,8 @@ class NodeReader:
         return response
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; reads that are under way end with an error, and so do later ones."""
+        self._is_closed = True
         channels = list(self._channels.values())
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
@@ -135,8 +138,14 @@ class NodeReader:
             remaining_seconds = deadline - asyncio.get_running_loop().time()
             seconds = max(0.001, min(remaining_seconds, QUERY_SECONDS_MAX if is_query else READ_SECONDS_MAX))
             request.consistency.wait_ms = int(min(seconds, READ_SECONDS_MAX) * WAIT_SHARE * 1000)
+            if self._is_closed:
+                raise ClientClosed
             try:
                 response = await select(self._stub(endpoint))(request, timeout=seconds)
+            except asyncio.CancelledError:
+                if given_up():
+                    raise
+                raise ClientClosed from None  # its connection was closed
             except grpc.aio.AioRpcError as error:
                 if is_query and error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                     self._turn = turn + 1  # a node that hangs looks the same: the next query goes elsewhere

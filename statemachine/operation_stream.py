@@ -44,6 +44,19 @@ class NotSent(ProtocolError):
     """The operation was certainly not carried out, for want of a node to send it to."""
 
 
+class ClientClosed(NotSent):
+    """The client was closed before the operation was sent, or the read answered. No other attempt is made."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, "this client was closed; use another one")
+
+
+def given_up() -> bool:
+    """Of a CancelledError that came: whether the caller's own task is cancelled, and not what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class OperationStream:
     """An open stream. Use it on one event loop; close it."""
 

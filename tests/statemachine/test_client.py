@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from socket import socket
 
 import pytest
 import pytest_asyncio
@@ -15,6 +16,7 @@ from statemachine.client import AdminClient, NotSent, OutcomeUnknown
 from tests.raft.nodes import free_port
 from tests.statemachine.builders import create
 from tests.statemachine.scripted_node import HANG_UP, ScriptedNode, carried_out, refused, scripted_nodes
+from tests.statemachine.waiting import until
 
 
 @pytest_asyncio.fixture
@@ -243,6 +245,40 @@ async def test_a_client_that_is_closed_ends_what_is_under_way(nodes: Sequence[Sc
     await client.close()
     with pytest.raises(OutcomeUnknown):
         await pending
+
+
+async def test_a_client_that_is_closed_says_so_to_whom_looks_for_the_leader_or_reads(
+    nodes: Sequence[ScriptedNode],
+) -> None:
+    nodes[0].leader, nodes[0].hold_reads = None, asyncio.Event()
+    client = client_of(nodes[0])
+    with socket() as hanging:
+        hanging.bind(("127.0.0.1", 0))
+        hanging.listen()
+        searching = AdminClient([Endpoint(*hanging.getsockname())])
+        pending = [
+            asyncio.create_task(call)
+            for call in (searching.execute(create("a")), client.execute(create("b")), client.list_topics())
+        ]
+        await until(lambda: nodes[0].reads == 1)
+        await searching.close()
+        await client.close()
+        ends = await asyncio.gather(*pending, client.list_topics(), client.list_topics(), return_exceptions=True)
+    assert [str(end) for end in ends] == ["BROKER_NOT_AVAILABLE: this client was closed; use another one"] * 5
+    assert all(isinstance(end, NotSent) for end in ends)
+
+
+async def test_a_caller_that_is_cancelled_is_cancelled_also_while_the_client_is_closed(
+    nodes: Sequence[ScriptedNode],
+) -> None:
+    nodes[0].hold_reads = asyncio.Event()
+    client = client_of(nodes[0])
+    reading = asyncio.create_task(client.list_topics())
+    await until(lambda: nodes[0].reads == 1)
+    reading.cancel()
+    await client.close()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
 
 
 async def test_an_operation_that_fits_no_message_is_refused_before_it_is_sent(
