@@ -49,7 +49,7 @@ from statemachine.descriptions import (
 from statemachine.features import SUPPORTED
 from statemachine.ids import id_to_bytes
 from statemachine.leader_finder import LeaderFinder
-from statemachine.limits import NOTHING_WRITTEN
+from statemachine.limits import NOTHING_WRITTEN, OPERATION_TIMEOUT_MS_MAX
 from statemachine.node_reader import NodeReader, NotApplied, Request, Response, Select, query
 from statemachine.operation_stream import ClientClosed, NotSent, OperationStream, OutcomeUnknown, given_up
 from statemachine.retries import retrying
@@ -256,7 +256,7 @@ class AdminClient:
     async def _attempt(self, operation: admin_pb2.Operation, deadline: float) -> admin_pb2.OperationResult:
         stream = await self._leader_stream(deadline)
         remaining_ms = int((deadline - asyncio.get_running_loop().time()) * 1000)
-        result = await stream.execute(operation, max(1, remaining_ms))
+        result = await stream.execute(operation, max(1, min(remaining_ms, OPERATION_TIMEOUT_MS_MAX)))
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             self._follow(stream, result)
         elif result.error_code == ErrorCode.NONE:

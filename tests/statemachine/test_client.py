@@ -13,6 +13,7 @@ from kraftpb.v1 import admin_pb2
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from statemachine.client import AdminClient, NotSent, OutcomeUnknown
+from statemachine.limits import OPERATION_TIMEOUT_MS_MAX
 from tests.raft.nodes import free_port
 from tests.statemachine.builders import create
 from tests.statemachine.scripted_node import HANG_UP, ScriptedNode, carried_out, refused, scripted_nodes
@@ -279,6 +280,12 @@ async def test_a_caller_that_is_cancelled_is_cancelled_also_while_the_client_is_
     await client.close()
     with pytest.raises(asyncio.CancelledError):
         await reading
+
+
+async def test_a_client_may_be_more_patient_than_a_node(nodes: Sequence[ScriptedNode]) -> None:
+    async with client_of(*nodes, timeout_ms=3_600_000) as client:
+        await client.execute(create("a"))
+    assert nodes[0].received[0].timeout_ms == OPERATION_TIMEOUT_MS_MAX
 
 
 async def test_an_operation_that_fits_no_message_is_refused_before_it_is_sent(
