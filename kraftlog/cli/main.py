@@ -1,9 +1,9 @@
 """The command `kraftlog`: its groups, and what every command does with errors.
 
 An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code
-1; a usage error is one line and exit code 2; Ctrl-C is 130 and says nothing; nor does anybody hear of a reader that
-closed the pipe: the exit code is 141, as if SIGPIPE had ended the command. Anything else is a bug and shows its
-traceback.
+1; a usage error is one line and exit code 2; Ctrl-C is 130, SIGTERM 143 and SIGHUP 129, and they say nothing; nor does
+anybody hear of a reader that closed the pipe: the exit code is 141, as if SIGPIPE had ended the command. Anything else
+is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from kraftlog.cli import (
     up,
     verify,
 )
+from kraftlog.cli.endings import end_by_exception, interrupted_exit_code
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note
@@ -87,7 +88,9 @@ def run() -> None:
     """The entry point: run the command line of this process and exit."""
     # Otherwise gRPC writes lines of its own between ours, such as one about a port in use before our error says so.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before any command imports grpc, which reads it once
-    sys.exit(main(sys.argv[1:]))
+    end_by_exception()
+    code = main(sys.argv[1:])
+    sys.exit(interrupted_exit_code() if code == EXIT_INTERRUPTED else code)
 
 
 def main(arguments: Sequence[str]) -> int:

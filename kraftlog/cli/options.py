@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from kraftlog.cli.endings import Ended, Ending
 from kraftlog.endpoints import parse_endpoints
 from raft.core.types import Endpoint
 
@@ -80,6 +81,11 @@ def one_event_loop() -> Iterator[None]:
 
 
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt."""
-    runner = _runner.get()
-    return asyncio.run(work) if runner is None else runner.run(work)
+    """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt, SIGTERM as Ended."""
+    runner, ending = _runner.get(), Ending()
+    try:
+        return asyncio.run(ending.cancelling(work)) if runner is None else runner.run(ending.cancelling(work))
+    except asyncio.CancelledError:
+        if ending.number is None:
+            raise
+        raise Ended(ending.number) from None

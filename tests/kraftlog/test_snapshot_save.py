@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,9 +21,10 @@ from raft.core.types import Endpoint, OffsetAndEpoch
 from raft.storage.posix import PosixFileSystem
 from snapshot.names import snapshot_name
 from tests.analytics.logs import LogServicer, small_log
-from tests.kraftlog.commands import kraftlog
+from tests.kraftlog.commands import command, environment, kraftlog
 from tests.kraftlog.node_directories import contents, make_node_with_snapshot, only_snapshot
 from tests.snapshot.builders import an_id
+from tests.statemachine.waiting import until
 
 NOWHERE = Endpoint("127.0.0.1", 1)
 
@@ -153,6 +156,19 @@ async def test_a_copy_that_is_interrupted_leaves_nothing(to: Path, pieces) -> No
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await saving
+    assert list(to.iterdir()) == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+async def test_a_signal_leaves_nothing(to: Path, pieces, number: signal.Signals, code: int) -> None:
+    async with serving(ScriptedServicer(pieces[:2], falls_silent=True)) as (endpoint,):
+        line = command("snapshot", "save", "--to", to, "--bootstrap-server", endpoint)
+        saving = await asyncio.create_subprocess_exec(*line, env=environment(), stderr=subprocess.PIPE)
+        await until(lambda: any(to.iterdir()))
+        saving.send_signal(number)
+        _, errors = await saving.communicate()
+    assert (saving.returncode, b"Traceback" in errors) == (code, False)
     assert list(to.iterdir()) == []
 
 
