@@ -2,8 +2,9 @@
 
 An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code
 1; a usage error is one line and exit code 2; Ctrl-C is 130, SIGTERM 143 and SIGHUP 129, and they say nothing; nor does
-anybody hear of a reader that closed the pipe: the exit code is 141, as if SIGPIPE had ended the command. Anything else
-is a bug and shows its traceback.
+anybody hear of a reader that closed the pipe: the exit code is 141, as if SIGPIPE had ended the command. A standard
+output that is full is an expected error, and one that is closed is none. Anything else is a bug and shows its
+traceback.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from kraftlog.cli.endings import end_by_exception, interrupted_exit_code
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note
+from kraftlog.cli.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
 from kraftlog.logs import configure_logging
 from kraftlog.notices import notices_to
 
@@ -88,6 +90,7 @@ def run() -> None:
     """The entry point: run the command line of this process and exit."""
     # Otherwise gRPC writes lines of its own between ours, such as one about a port in use before our error says so.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before any command imports grpc, which reads it once
+    prepare_standard_streams()
     end_by_exception()
     code = main(sys.argv[1:])
     sys.exit(interrupted_exit_code() if code == EXIT_INTERRUPTED else code)
@@ -124,8 +127,7 @@ def _command(arguments: Sequence[str]) -> int:
 
 
 def _reader_gone() -> int:
-    # What is still buffered would fail again when the interpreter flushes it at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard_standard_output()
     return EXIT_READER_GONE
 
 
@@ -143,6 +145,9 @@ def _failed(error: Exception) -> int:
         return EXIT_INTERRUPTED
     if isinstance(error, typer.TyperException):
         return _misused(error)
+    if isinstance(error, OSError) and (failure := standard_output_failure(error)) is not None:
+        discard_standard_output()
+        error = failure
     line = one_line(error)
     if line is None:
         raise error
