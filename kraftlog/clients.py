@@ -7,14 +7,14 @@ leader's high watermark. Without a leader they are answered all the same, from w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from kraftlog.connection import describe_any, describe_node
+from kraftlog.connection import describe_any, describe_node, find_leader
 from kraftlog.notices import notice
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint, Offset
-from statemachine.client import AdminClient, NotSent
+from statemachine.client import AdminClient
 from statemachine.leader_finder import LeaderFinder
 
 TIMEOUT_MS: Final = 10_000
@@ -47,14 +47,15 @@ async def committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
     """
     end_offset, is_confirmed = Offset(0), False
     try:
-        node = await describe_node(await LeaderFinder(endpoints).find())
-        end_offset = Offset(max(0, node.high_watermark))
-        is_confirmed = node.current_leader.leader_id == node.replica_key.node_id  # else it did lead
-    except NotSent as error:
+        leader = await find_leader(LeaderFinder(endpoints))
+    except ProtocolError as error:
         if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
             raise
-    except ProtocolError:
-        pass  # the leader that somebody named does not answer
+    else:
+        with suppress(ProtocolError):
+            node = await describe_node(leader)
+            end_offset = Offset(max(0, node.high_watermark))
+            is_confirmed = node.current_leader.leader_id == node.replica_key.node_id  # else it did lead
     if not is_confirmed:
         notice(UNCONFIRMED)
     return end_offset

@@ -23,6 +23,7 @@ from raft.rpc import codec
 from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 from statemachine.leader_finder import LeaderFinder
+from statemachine.operation_stream import NotSent
 
 CALL_TIMEOUT_SECONDS: Final = 2.0
 LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
@@ -127,7 +128,7 @@ def _may_find_leader_later(error: BaseException) -> bool:
 
 
 async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuorumResponse:
-    leader = await finder.find()
+    leader = await find_leader(finder)
     try:
         async with connect(leader) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)
@@ -138,6 +139,19 @@ async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuor
     if code is not ErrorCode.NONE:
         raise ProtocolError(code, f"{leader} does not lead any more; try again")
     return response
+
+
+async def find_leader(finder: LeaderFinder) -> Endpoint:
+    """Where the leader is, as the node says that knows of the highest epoch.
+
+    Raises ProtocolError: LEADER_NOT_AVAILABLE if none is known, else why nobody answers.
+    """
+    try:
+        return await finder.find()
+    except NotSent as error:
+        if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+            await describe_any(finder.bootstrap)  # says why, such as that the one node has no room
+        raise
 
 
 async def _first(endpoints: Sequence[Endpoint], ask: Callable[[Endpoint], Awaitable[Response]]) -> Response:
