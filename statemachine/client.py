@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final
@@ -24,7 +23,6 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from raft.rpc import codec
 from raft.storage.identifiers import random_uuid
-from statemachine.channels import open_channel
 from statemachine.conversions import (
     alteration_to_proto,
     broker_from_record,
@@ -48,22 +46,13 @@ from statemachine.descriptions import (
 )
 from statemachine.features import SUPPORTED
 from statemachine.ids import id_to_bytes
-from statemachine.leader_finder import LeaderFinder
-from statemachine.limits import NOTHING_WRITTEN, OPERATION_TIMEOUT_MS_MAX
-from statemachine.node_reader import NodeReader, NotApplied, Request, Response, Select, query
-from statemachine.operation_stream import ClientClosed, NotSent, OperationStream, OutcomeUnknown, given_up
-from statemachine.retries import retrying
+from statemachine.node_reader import NodeReader, Request, Response, Select, query
+from statemachine.operation_sender import OperationSender
+from statemachine.operation_stream import NotSent, OutcomeUnknown
 
 __all__ = ["AdminClient", "Alteration", "BrokerListener", "NewTopic", "NotSent", "OutcomeUnknown"]
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
-
-_NOT_CARRIED_OUT: Final = (
-    ErrorCode.NOT_CONTROLLER,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    ErrorCode.REQUEST_TIMED_OUT,
-)
-"""The answers that leave it open whether the operation was carried out, unless they say that nothing was written."""
 
 Part = admin_pb2.CreatedTopic | admin_pb2.DeletedTopic | admin_pb2.AlteredResource | admin_pb2.TopicDescription
 
@@ -81,16 +70,9 @@ class AdminClient:
         if timeout_ms <= 0:
             raise ValueError(f"timeout_ms is {timeout_ms}; it must be above 0")
         self._timeout_ms = timeout_ms
-        self._client_id = client_id
-        self._finder = LeaderFinder(bootstrap)
-        self._stream: OperationStream | None = None
-        self._retired: set[OperationStream] = set()
-        self._last_failure: NotSent | None = None
-        """Why the last search for the leader failed."""
-        self._connecting: asyncio.Task[OperationStream] | None = None
+        self._sender = OperationSender(bootstrap, client_id)
         self._reader = NodeReader(bootstrap)
         self._last_end_offset = 0
-        self._is_closed = False
 
     async def __aenter__(self) -> AdminClient:
         return self
@@ -102,14 +84,7 @@ class AdminClient:
 
     async def close(self) -> None:
         """Close every connection; what is under way ends with an error, and so does what is asked for from now on."""
-        self._is_closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
-        streams = [*self._retired, *([self._stream] if self._stream is not None else [])]
-        self._retired.clear()
-        self._stream = None
-        await asyncio.gather(*(stream.close() for stream in streams))
+        await self._sender.close()
         await self._reader.close()
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -233,88 +208,14 @@ class AdminClient:
         Raises NotSent if there was nobody to send it to, OutcomeUnknown if it may have been carried out.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        if not retry:
-            return await self._attempt(operation, deadline)
-        kinds = (NotSent, OutcomeUnknown) if retry_unknown else (NotSent,)
-        try:
-            return _known(await self._attempt(operation, deadline))  # the usual case, without the retry's machinery
-        except ClientClosed:
-            raise
-        except kinds:
-            pass
-        try:
-            return await retrying(kinds, deadline)(self._attempt_again, operation, deadline)
-        except ClientClosed:
-            raise
-        except kinds as error:
-            raise _gave_up(error, timeout_ms) from None
-
-    async def _attempt_again(self, operation: admin_pb2.Operation, deadline: float) -> admin_pb2.OperationResult:
-        return _known(await self._attempt(operation, deadline))
-
-    async def _attempt(self, operation: admin_pb2.Operation, deadline: float) -> admin_pb2.OperationResult:
-        stream = await self._leader_stream(deadline)
-        remaining_ms = int((deadline - asyncio.get_running_loop().time()) * 1000)
-        result = await stream.execute(operation, max(1, min(remaining_ms, OPERATION_TIMEOUT_MS_MAX)))
-        if result.error_code == ErrorCode.NOT_CONTROLLER:
-            self._follow(stream, result)
-        elif result.error_code == ErrorCode.NONE:
+        result = await self._sender.execute(operation, timeout_ms, retry=retry, retry_unknown=retry_unknown)
+        if result.error_code == ErrorCode.NONE:
             self._last_end_offset = max(self._last_end_offset, _offset_to_see(operation, result))
         return result
 
-    # --- the stream to the leader -------------------------------------------------------------------------------------
-
-    async def _leader_stream(self, deadline: float) -> OperationStream:
-        """The open stream, or a new one. Raises NotSent. Callers that come meanwhile share one search."""
-        if self._is_closed:
-            raise ClientClosed
-        if self._stream is not None and self._stream.is_open:
-            return self._stream
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(self._connect())
-            self._connecting.add_done_callback(_retrieve)
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await asyncio.shield(self._connecting)
-        except TimeoutError:
-            raise self._last_failure or NotSent(ErrorCode.LEADER_NOT_AVAILABLE, "no leader was found in time") from None
-        except asyncio.CancelledError:
-            if given_up():
-                raise
-            raise ClientClosed from None  # the search was cancelled
-
-    async def _connect(self) -> OperationStream:
-        self._retire_stream()
-        try:
-            endpoint = await self._finder.find()
-            self._stream = await OperationStream.open(endpoint, open_channel(endpoint), self._client_id)
-        except NotSent as error:
-            self._last_failure = error
-            raise
-        self._last_failure = None
-        return self._stream
-
-    def _follow(self, stream: OperationStream, result: admin_pb2.OperationResult) -> None:
-        """Go where the node says that does not lead. If it names itself it is about to: the stream is kept."""
-        leader = result.current_leader
-        if codec.endpoint_to_proto(stream.endpoint) == leader.leader_endpoint:
-            return
-        self._finder.learn(leader)
-        if stream is self._stream:
-            self._retire_stream()
-
-    def _retire_stream(self) -> None:
-        self._retired = {stream for stream in self._retired if not stream.is_finished}
-        if self._stream is not None:
-            self._stream.retire()
-            self._retired.add(self._stream)
-            self._stream = None
-
     async def cluster_id(self) -> str:
         """The id of the cluster that it talks to. Raises NotSent if its leader is not found."""
-        await self._leader_stream(asyncio.get_running_loop().time() + self._timeout_ms / 1000)
-        return self._finder.cluster_id
+        return await self._sender.cluster_id(self._timeout_ms)
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -334,7 +235,7 @@ class AdminClient:
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         reader = self._reader if at is None else NodeReader([at])
         try:
-            applied_end_offset = await _wait_at(reader, end_offset, timeout_ms)
+            applied_end_offset = await reader.wait_for(end_offset, timeout_ms)
         finally:
             if reader is not self._reader:
                 await reader.close()
@@ -408,33 +309,6 @@ class AdminClient:
         return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))
 
 
-async def _wait_at(reader: NodeReader, end_offset: int, timeout_ms: int) -> int:
-    """Ask for something small that must be that new, again for as long as it takes: a single read waits seconds."""
-    now = asyncio.get_running_loop().time
-    deadline = now() + timeout_ms / 1000
-    late: NotApplied | None = None
-    while True:
-        request = admin_pb2.DescribeFeaturesRequest(
-            consistency=admin_pb2.ReadConsistency(min_applied_end_offset=max(0, end_offset))
-        )
-        remaining_ms = max(1, int((deadline - now()) * 1000))
-        try:
-            return (await reader.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)).applied_end_offset
-        except NotApplied as error:
-            late = error
-            if now() < deadline:
-                continue
-        except NotSent:
-            if late is None:
-                raise
-        # The node's own words, or that it did not answer, would be about the last read, which had hardly any time left.
-        raise ProtocolError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
-            " wait longer or ask another node",
-        )
-
-
 def _offset_to_see(operation: admin_pb2.Operation, result: admin_pb2.OperationResult) -> int:
     """How much a node must have applied to show what was acknowledged.
 
@@ -445,12 +319,6 @@ def _offset_to_see(operation: admin_pb2.Operation, result: admin_pb2.OperationRe
     return result.end_offset if is_heartbeat else max(result.end_offset, result.state_end_offset)
 
 
-def _retrieve(search: asyncio.Task[OperationStream]) -> None:
-    """Whoever waited for the search may have given up: then its failure is nobody's, and not worth a warning."""
-    if not search.cancelled():
-        search.exception()
-
-
 def _references(names: Iterable[str], topic_ids: Iterable[str]) -> list[admin_pb2.TopicReference]:
     return [
         *(admin_pb2.TopicReference(name=name) for name in names),
@@ -458,22 +326,8 @@ def _references(names: Iterable[str], topic_ids: Iterable[str]) -> list[admin_pb
     ]
 
 
-def _known(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
-    """`result`, unless it says that the operation was refused for now (NotSent) or its outcome is open."""
-    code = codec.error_from_proto(result.error_code)
-    if code not in _NOT_CARRIED_OUT:
-        return result
-    if result.end_offset == NOTHING_WRITTEN:
-        raise NotSent(code, result.error_message)
-    raise OutcomeUnknown(code, result.error_message)
-
-
 def _raise_first(parts: Iterable[Part]) -> None:
     failed = [part for part in parts if part.error_code]
     if failed:
         others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
         raise ProtocolError(codec.error_from_proto(failed[0].error_code), failed[0].error_message + others)
-
-
-def _gave_up(error: ProtocolError, timeout_ms: int) -> ProtocolError:
-    return type(error)(error.code, f"{error.args[0]} (gave up after {timeout_ms} ms)")

@@ -122,6 +122,36 @@ class NodeReader:
         response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
         return response
 
+    async def wait_for(self, end_offset: int, timeout_ms: int) -> int:
+        """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
+
+        Raises ProtocolError: REQUEST_TIMED_OUT if it has not come so far in time, BROKER_NOT_AVAILABLE if nobody
+        answers. Something small that must be that new is asked for, again and again: a single read waits seconds.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout_ms / 1000
+        late: NotApplied | None = None
+        while True:
+            request = admin_pb2.DescribeFeaturesRequest(
+                consistency=admin_pb2.ReadConsistency(min_applied_end_offset=max(0, end_offset))
+            )
+            remaining_ms = max(1, int((deadline - now()) * 1000))
+            try:
+                return (await self.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)).applied_end_offset
+            except NotApplied as error:
+                late = error
+                if now() < deadline:
+                    continue
+            except NotSent:
+                if late is None:
+                    raise
+            # The node's own words, or that it did not answer, would be about the last read, which had hardly any time.
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
+                " wait longer or ask another node",
+            )
+
     async def close(self) -> None:
         """Close the connections; reads that are under way end with an error, and so do later ones."""
         self._is_closed = True
