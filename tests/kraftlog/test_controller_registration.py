@@ -57,6 +57,20 @@ async def test_every_voter_registers_and_an_observer_does_not(tmp_path: Path) ->
     assert len({row["incarnation_id"] for row in found.values()}) == 3
 
 
+async def test_ct61_no_level_is_set_before_every_voter_has_been_up(tmp_path: Path) -> None:
+    change = FeatureChange(METADATA_VERSION, METADATA_VERSION_LATEST - 1, UpgradeType.SAFE_DOWNGRADE)
+    async with WholeNodes(tmp_path, voter_count=3) as nodes:
+        await asyncio.gather(*map(nodes.start, (1, 2)))
+        async with AdminClient([nodes.endpoints[1]]) as client:
+            await registered(client, 1, 2)
+            with pytest.raises(ProtocolError, match="controller 3 has not registered") as refused:
+                await cluster_client.update_features(client, [change])
+            assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+            await nodes.start(3)
+            await registered(client, 3)
+            await cluster_client.update_features(client, [change])
+
+
 async def test_a_start_is_another_incarnation(tmp_path: Path) -> None:
     async with WholeNodes(tmp_path, voter_count=3) as nodes:
         await asyncio.gather(*map(nodes.start, (1, 2, 3)))
