@@ -29,6 +29,7 @@ class Leader(NamedTuple):
 
     epoch: Epoch
     endpoint: Endpoint
+    cluster_id: str
 
 
 class LeaderFinder:
@@ -41,7 +42,7 @@ class LeaderFinder:
         self._bootstrap_count = len(self._endpoints)
         self._hint: Leader | None = None
         self.cluster_id = ""
-        """The cluster of the node that answered last, empty before any has."""
+        """The cluster of the leader that was found last, empty before any was: nodes of another one may answer, too."""
 
     @property
     def bootstrap(self) -> list[Endpoint]:
@@ -50,7 +51,7 @@ class LeaderFinder:
 
     def learn(self, current: common_pb2.CurrentLeader) -> None:
         """Take the word of a node that does not lead, for the next `find` only."""
-        self._hint = _leader(current)
+        self._hint = _leader(current, self.cluster_id)
 
     async def find(self) -> Endpoint:
         """The leader's endpoint. Raises NotSent, LEADER_NOT_AVAILABLE if none is known, BROKER_NOT_AVAILABLE if nobody
@@ -66,6 +67,7 @@ class LeaderFinder:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
         if leader is not None:
+            self.cluster_id = leader.cluster_id
             return leader.endpoint
         if answered:
             raise NotSent(
@@ -89,7 +91,6 @@ class LeaderFinder:
 
     def _remember(self, node: log_pb2.DescribeNodeResponse) -> None:
         """Know the voters from now on: the addresses given may be of nodes that die."""
-        self.cluster_id = node.cluster_id
         for voter in node.voters:
             try:
                 endpoint = codec.endpoint_from_proto(voter.endpoint)
@@ -110,12 +111,16 @@ async def _best_answer(asking: set[asyncio.Task[log_pb2.DescribeNodeResponse | N
             break
         nodes = [node for task in done if (node := task.result()) is not None]
         answered = answered or bool(nodes)
-        named = [leader for node in nodes if (leader := _leader(node.current_leader)) is not None]
+        named = [leader for node in nodes if (leader := _leader_of(node)) is not None]
         best = max([*named, *([best] if best else [])], default=None)
     return answered, best
 
 
-def _leader(current: common_pb2.CurrentLeader) -> Leader | None:
+def _leader_of(node: log_pb2.DescribeNodeResponse) -> Leader | None:
+    return _leader(node.current_leader, node.cluster_id)
+
+
+def _leader(current: common_pb2.CurrentLeader, cluster_id: str) -> Leader | None:
     """The leader that a node names, None if it names none that can be connected to."""
     try:
         leader, endpoint = codec.leader_from_proto(current)
@@ -123,4 +128,4 @@ def _leader(current: common_pb2.CurrentLeader) -> Leader | None:
         return None
     if leader.leader_id is None or endpoint is None:
         return None
-    return Leader(leader.epoch, endpoint)
+    return Leader(leader.epoch, endpoint, cluster_id)

@@ -48,6 +48,7 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         """What it answers who lists topics; None: none, as new as was asked for."""
         self.leader: Endpoint | None = None
         self.leader_epoch = 1
+        self.cluster_id = ""
         self.node_id = 0
         """Its own id; a leader that it names has 1."""
         self.endpoint = Endpoint("", 0)
@@ -116,7 +117,9 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
                 leader_endpoint=common_pb2.Endpoint(host=self.leader.host, port=self.leader.port),
             )
         return log_pb2.DescribeNodeResponse(
-            replica_key=common_pb2.ReplicaKey(node_id=self.node_id), current_leader=current
+            cluster_id=self.cluster_id,
+            replica_key=common_pb2.ReplicaKey(node_id=self.node_id),
+            current_leader=current,
         )
 
 

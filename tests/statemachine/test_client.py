@@ -49,6 +49,16 @@ async def test_one_living_address_of_many_is_enough(nodes: Sequence[ScriptedNode
     assert len(nodes[0].received) == 1
 
 
+async def test_the_cluster_is_the_one_of_the_leader_whoever_else_answers() -> None:
+    async with scripted_nodes(8) as nodes, client_of(*nodes) as client:
+        for node in nodes:
+            node.cluster_id = "another"
+        nodes[3].cluster_id, nodes[3].leader, nodes[3].leader_epoch = "its own", nodes[3].endpoint, 5
+        assert await client.cluster_id() == "its own"
+        assert (await client.execute(create("a"))).end_offset == 1
+        assert len(nodes[3].received) == 1
+
+
 async def test_the_node_that_knows_of_the_highest_epoch_is_believed(nodes: Sequence[ScriptedNode]) -> None:
     nodes[1].leader, nodes[1].leader_epoch = nodes[1].endpoint, 5
     async with client_of(*nodes) as client:
