@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -213,21 +215,47 @@ def _run_lines(shell: Shell) -> bool:
 def _converse(shell: Shell) -> bool:
     """Ask for lines and run them until the end of the input. Ctrl-C gives up a line, or stops its command."""
     _accept_all_bytes()
-    _complete_with_tab(shell)
+    readline = _complete_with_tab(shell)
     while not shell.is_done:
         try:
-            shell.run_line(input(f"{shell.current_directory}> "))
+            with _interrupt_as_a_key(readline):
+                line = input(f"{shell.current_directory}> ")
+            shell.run_line(line)
         except EOFError:
             say("")
             break
         except KeyboardInterrupt:
             say("")
         except Exception as error:
-            line = one_line(error)
-            if line is None:
+            message = one_line(error)
+            if message is None:
                 raise
-            _complain(f"error: {line}")
+            _complain(f"error: {message}")
     return True
+
+
+@contextmanager
+def _interrupt_as_a_key(readline: ModuleType | None) -> Iterator[None]:
+    """While a line is asked for, Ctrl-C is a key: it drops the line and asks for the next one.
+
+    As a signal it can get lost. The terminal drops what was typed before it; if readline has learned by then that there
+    is a key to read, it waits for the next one, and Python looks at the signal only after that.
+    """
+    descriptor = 0  # `input` lets lines be edited at this one only
+    if readline is None or "libedit" in (readline.__doc__ or "") or not os.isatty(descriptor):
+        yield
+        return
+    import termios
+
+    readline.parse_and_bind(r'"\C-c": "\C-e\C-u\C-m"')
+    before = termios.tcgetattr(descriptor)
+    characters = [*before[6]]
+    characters[termios.VINTR] = os.fpathconf(descriptor, "PC_VDISABLE")
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, [*before[:6], characters])
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 def _accept_all_bytes() -> None:
@@ -236,11 +264,12 @@ def _accept_all_bytes() -> None:
         sys.stdin.reconfigure(errors="backslashreplace")
 
 
-def _complete_with_tab(shell: Shell) -> None:
+def _complete_with_tab(shell: Shell) -> ModuleType | None:
+    """The module that lets lines be edited and completed; None where there is none."""
     try:
         import readline
     except ImportError:  # not on every system
-        return
+        return None
     found: list[str] = []
 
     def complete(text: str, index: int) -> str | None:
@@ -252,6 +281,7 @@ def _complete_with_tab(shell: Shell) -> None:
     readline.set_completer(complete)
     readline.set_completer_delims(" \t")
     readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    return readline
 
 
 def completions(shell: Shell, before: str, text: str) -> list[str]:

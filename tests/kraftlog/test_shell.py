@@ -319,8 +319,11 @@ def test_on_a_terminal_it_prompts_and_completes_until_ctrl_d(node: FilePath) -> 
         terminal.expect("/> ")
         terminal.enter("cd /topics/or\t\n")
         terminal.expect("/topics/orders> ")
-        terminal.enter("cat x\x03")
-        terminal.expect("/topics/orders> ")
+        for pause in range(200):
+            terminal.enter("cat x" * (1 + pause % 4))
+            time.sleep(pause % 50 * 1e-5)  # Ctrl-C comes while a key is being read, in one of the rounds
+            terminal.enter("\x03")
+            terminal.expect("\n/topics/orders> ")  # on a line of its own: readline shows the old one without its text
         terminal.enter("cat i\t\n")
         assert id_to_text(an_id(1)) in terminal.expect("/topics/orders> ")
         terminal.enter("\x04")
