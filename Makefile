@@ -20,8 +20,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 demo: $(INSTALLED)  ## the whole main job in one go
 	$(BIN)/kraftlog demo
 
-test: $(INSTALLED)  ## every test
-	$(BIN)/pytest -q
+test: $(INSTALLED)  ## every test, on all processors
+	$(BIN)/pytest -q --numprocesses auto --dist loadfile
 
 check: $(INSTALLED)  ## style, types, import rules; that the generated code matches the schemas is a test
 	$(BIN)/ruff check --no-cache .

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ HOST: Final = "127.0.0.1"
 OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 DEFAULT_OUTGOING_PORT: Final = 32768
 LISTENING_PORT_MIN: Final = 16384
+PORTS_VARIABLE: Final = "KRAFTLOG_PORTS"
 VOTERS_MAX: Final = 15
 OBSERVERS_MAX: Final = 50
 
@@ -203,9 +205,10 @@ def free_endpoints(count: int) -> list[Endpoint]:
     """Addresses on this machine at which nobody listens now, below the ports that outgoing connections are given.
 
     Among those a node that is down could lose its port to a connection, even to a client's attempt to reach it.
+    KRAFTLOG_PORTS=FIRST-LAST in the environment narrows them down, so that two programs that look for ports at the same
+    time, and use them later, do not get the same. Raises ConfigurationError.
     """
-    first_outgoing = int(OUTGOING_PORTS.read_text().split()[0]) if OUTGOING_PORTS.exists() else DEFAULT_OUTGOING_PORT
-    candidates = range(min(LISTENING_PORT_MIN, first_outgoing // 2), first_outgoing)
+    candidates = _listening_ports()
     found: list[Endpoint] = []
     with ExitStack() as stack:
         for port in random.sample(candidates, len(candidates)):
@@ -216,6 +219,18 @@ def free_endpoints(count: int) -> list[Endpoint]:
                 one.bind((HOST, port))
                 found.append(Endpoint(HOST, port))
     raise ConfigurationError(f"{HOST} has no {count} ports left; stop something that listens")
+
+
+def _listening_ports() -> range:
+    """The ports to choose from."""
+    given = os.environ.get(PORTS_VARIABLE)
+    if given is None:
+        outgoing = int(OUTGOING_PORTS.read_text().split()[0]) if OUTGOING_PORTS.exists() else DEFAULT_OUTGOING_PORT
+        return range(min(LISTENING_PORT_MIN, outgoing // 2), outgoing)
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given, re.ASCII)
+    if match is None or not 0 < int(match[1]) <= int(match[2]) <= PORT_MAX:
+        raise ConfigurationError(f"{PORTS_VARIABLE} is {given!r}; give the first and the last, such as 20000-29999")
+    return range(int(match[1]), int(match[2]) + 1)
 
 
 def _make(cluster: ClusterDirectory, settings: Mapping[str, object]) -> ClusterDirectory:

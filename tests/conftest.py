@@ -1,16 +1,25 @@
-"""What holds for every test, and what a run of all of them must have hit."""
+"""What holds for every test, and what a run of all of them must have hit.
+
+`make test` runs them in as many processes as there are processors (pytest-xdist): each has ports of its own to choose
+from, and says at its end which error codes came up.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import structlog
 
+from kraftlog.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from raft.core.errors import ErrorCode, ProtocolError
 from sim.marks import ERRORS as HIT_BY_SEEDS
+
+LISTENING_PORTS_END: Final = 32768
+"""Linux gives outgoing connections the ports from here on."""
 
 raised: Final[set[ErrorCode]] = set()
 NEVER_RAISED: Final = {
@@ -29,6 +38,15 @@ def logging_as_before() -> Iterator[None]:
     logging.lastResort = last_resort
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Two processes of tests must not choose the same port: one may be chosen long before somebody listens there."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = LISTENING_PORT_MIN + count * int(worker.removeprefix("gw"))
+        os.environ[PORTS_VARIABLE] = f"{first}-{first + count - 1}"
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Note every error code that is raised from now on."""
     init = ProtocolError.__init__
@@ -40,9 +58,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     ProtocolError.__init__ = noted  # type: ignore[method-assign]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A process of tests has ended, and says what it came to."""
+    raised.update(ErrorCode[name] for name in getattr(node, "workeroutput", {}).get("raised", ()))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A run of all tests in which an error code never came up has failed: nobody knows whether it would be right."""
+    workeroutput = getattr(session.config, "workeroutput", None)
+    if workeroutput is not None:
+        workeroutput["raised"] = [code.name for code in raised]
+        return
     is_whole = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(
         session.config.getoption(name) for name in ("keyword", "markexpr", "collectonly", "lf")
     )
