@@ -1,1 +1,3 @@
 """The command line, configuration, local cluster and demo of kraftlog."""
+
+__version__ = "0.1.0"

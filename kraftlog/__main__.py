@@ -1,5 +1,22 @@
-"""`python -m kraftlog` is the command line."""
+"""`python -m kraftlog`, and the entry point of the command `kraftlog`: the command line, if its packages are there."""
 
-from kraftlog.cli.main import run
+import sys
 
-run()
+from kraftlog.installation import overwritten_package
+
+
+def run() -> None:
+    """Run the command line of this process and exit."""
+    foreign = overwritten_package()
+    if foreign is not None:
+        sys.exit(
+            f"error: the package {foreign!r} that Python finds is not kraftlog's but another distribution's; install"
+            " kraftlog in a virtual environment of its own"
+        )
+    from kraftlog.cli import main
+
+    main.run()
+
+
+if __name__ == "__main__":
+    run()

@@ -10,7 +10,7 @@ import typer
 
 from kraftlog.cli.confirmation import check_can_ask, confirm
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_json, print_rows, say
+from kraftlog.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from kraftlog.acl_arguments import AclArguments, Resource
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Access control entries.", no_args_is_help=True, rich_markup_mode=None)
 
 COLUMNS = ("ResourceType", "ResourceName", "PatternType", "Principal", "Host", "Operation", "PermissionType")
+NOT_ENFORCED = "the entries are kept, and nothing enforces them yet: every client may do everything"
 RESOURCE_OPTIONS = "--topic / --group / --transactional-id / --delegation-token / --user-principal"
 
 
@@ -109,7 +110,10 @@ def add(
     idempotent: Idempotent = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add entries: each principal, with each of its hosts, each operation and each resource. Doubles do no harm."""
+    """Add entries: each principal, with each of its hosts, each operation and each resource. Doubles do no harm.
+
+    Nothing enforces the entries yet.
+    """
     from kraftlog.acl_arguments import entries_of
     from kraftlog.cluster_admin import add_acls
 
@@ -118,6 +122,7 @@ def add(
     arguments = _arguments(resources, pattern_type, who, operation, (producer, consumer, idempotent))
     entries = usage(entries_of, arguments, "acls add")
     print_rows(COLUMNS, run_async(add_acls(endpoints(bootstrap_server), entries)), output)
+    note(NOT_ENFORCED)
 
 
 @app.command()

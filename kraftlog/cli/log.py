@@ -10,6 +10,7 @@ import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
 from kraftlog.cli.output import note, print_fields, print_json, print_json_line, print_renderable
+from kraftlog.cli.streams import ended_with_reader
 
 if TYPE_CHECKING:
     from analytics.export import ExportSummary
@@ -84,7 +85,8 @@ async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int |
         node = await describe_any(addresses)  # nobody there is an error at first, later it is waited out
         start = await _start_offset(addresses, node, begin)
         _check_until(until, start)
-        await _print_records(addresses, node.cluster_id, start, until, limit, waiting)
+        with ended_with_reader():
+            await _print_records(addresses, node.cluster_id, start, until, limit, waiting)
     except ProtocolError as error:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             hint = f"--from {EARLIEST} begins where it starts now"

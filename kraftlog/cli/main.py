@@ -13,10 +13,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from kraftlog import __version__
 from kraftlog.cli import (
     acls,
     bench,
@@ -44,7 +45,7 @@ from kraftlog.cli import (
 from kraftlog.cli.endings import end_by_exception, interrupted_exit_code
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
-from kraftlog.cli.output import complain, note
+from kraftlog.cli.output import complain, note, say
 from kraftlog.cli.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
 from kraftlog.logs import configure_logging
 from kraftlog.notices import notices_to
@@ -54,11 +55,17 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 EXIT_READER_GONE: Final = 128 + signal.SIGPIPE
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"kraftlog {__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="kraftlog",
-    help="A KRaft-style replicated metadata log: run a cluster, change its metadata, follow its log.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -84,6 +91,15 @@ app.add_typer(quotas.app, name="quotas")
 app.add_typer(acls.app, name="acls")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
+
+
+@app.callback()
+def kraftlog(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A KRaft-style replicated metadata log: run a cluster, change its metadata, follow its log."""
 
 
 def run() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import os
+import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from raft.core.errors import ErrorCode, ProtocolError
@@ -52,3 +56,36 @@ def _is_standard_output_broken() -> bool:
 def discard_standard_output() -> None:
     """Let what is still buffered go nowhere: it would fail again when the interpreter flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def ended_with_reader() -> Iterator[None]:
+    """Cancel what this task does in the block when the reader of standard output goes away; then BrokenPipeError.
+
+    A command that waits for something to print would learn of it with the next line only: `kraftlog watch | head -1`
+    on a log that stands still would wait for ever.
+    """
+    task, loop, is_gone = asyncio.current_task(), asyncio.get_running_loop(), False
+
+    def cancel() -> None:
+        nonlocal is_gone
+        is_gone = True
+        loop.remove_reader(watching.fileno())
+        if task is not None:
+            task.cancel()
+
+    with select.epoll() as watching:
+        try:
+            watching.register(sys.stdout.fileno(), 0)  # asked for nothing, it tells of errors all the same
+        except (OSError, ValueError):  # a file has no reader, and a test's text in memory no descriptor
+            yield
+            return
+        loop.add_reader(watching.fileno(), cancel)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if is_gone:
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
+            raise
+        finally:
+            loop.remove_reader(watching.fileno())

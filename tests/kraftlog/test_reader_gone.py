@@ -69,3 +69,18 @@ async def test_a_reader_that_has_enough_of_it(tmp_path: Path, options: tuple[str
             timeout=60,
         )
     assert (ended.returncode, ended.stderr, len(ended.stdout.splitlines())) == (EXIT_READER_GONE, "", 1)
+
+
+@pytest.mark.process
+async def test_a_reader_that_goes_while_there_is_nothing_to_print(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path) as cluster:
+        line = command("watch", "--bootstrap-server", cluster.endpoints[1])
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=BUFFERED)
+        with process:
+            assert (await asyncio.to_thread(process.stdout.readline)).startswith("{")
+            process.stdout.close()
+            try:
+                assert await asyncio.to_thread(process.wait, 30) == EXIT_READER_GONE
+                assert process.stderr.read() == ""
+            finally:
+                process.kill()

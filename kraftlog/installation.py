@@ -1,0 +1,19 @@
+"""Whether this installation is whole: another distribution may have put packages of the same names over ours."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+OWN_MODULES: Final = {"raft": "node", "snapshot": "store", "statemachine": "store", "broker": "lifecycle"}
+"""A module of each package whose name others use too, by which ours is known."""
+
+
+def overwritten_package() -> str | None:
+    """The name of a package that is not ours, None if all of them are."""
+    for package, module in OWN_MODULES.items():
+        found = find_spec(package)
+        if found is None or found.origin is None or not Path(found.origin).with_name(f"{module}.py").exists():
+            return package
+    return None
