@@ -82,9 +82,7 @@ def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
     """
     present = set(partition.replicas)
     removing = sorted(present - set(wanted))
-    # If nobody is new, what was being added stays what a cancellation takes back, as in Kafka: 0 and 1, which become
-    # 2 and 3, and then 0, 1 and 2, are cancelled to 0 and 1.
-    adding = sorted(set(wanted) - present) or list(partition.adding_replicas)
+    adding = sorted(set(wanted) - present)
     return Target(replicas=[*wanted, *removing], adding=adding, removing=removing)
 
 
