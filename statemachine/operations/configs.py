@@ -38,8 +38,8 @@ def alter_configs(
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
     altered as a whole or not at all, and must go with what it inherits. A topic's config that has that value already
-    makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). DELETE of
-    a config that nobody knows is no error, and makes no record unless one is there. Raises
+    makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). DELETE
+    of a config that nobody knows is no error, and makes no record unless one is there. Raises
     ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
