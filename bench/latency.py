@@ -4,6 +4,9 @@ One operation at a time, each submitted when the one before is visible at the la
 creates a topic and then uses it. A short pause goes before each, so that none arrives while the fetches that brought
 the one before are still under way: a user's operation finds the fetches parked. Times are CLOCK_MONOTONIC, which client
 and observers share. Operations are not retried; one that fails is counted and makes the benchmark fail.
+
+Fetch 17 is what a leader before Kafka 4.1 does with it: a parked fetch waits for its time. A leader of Kafka 4.3
+answers fetches of old versions, too, when its high watermark moves (measured there: 15 ms in the mean, 444 ms at most).
 """
 
 from __future__ import annotations

@@ -33,6 +33,10 @@ CREATED_BY: Final = "retention.ms"
 """The config of a topic that holds the number of the operation that created it."""
 
 
+OVER_ANOTHER: Final = "a reassignment was asked for over another one"
+"""The mark of that."""
+
+
 class Administrator:
     """The only one of its world."""
 
@@ -123,9 +127,18 @@ class Administrator:
         return Operation(create_partitions=admin_pb2.CreatePartitionsRequest(topics=[more]))
 
     def _reassign(self, topic: str) -> Operation:
-        random, broker_ids = self._random, self._broker_ids()
+        random, broker_ids, metadata = self._random, self._broker_ids(), self._world.metadata
+        under_way = [key for key, found in sorted(metadata.partitions.items()) if found.adding or found.removing]
+        if under_way and random.random() < 0.7:  # replicas wait for their leader: over most nothing else would come
+            topic_id, partition_id = random.choice(under_way)
+            topic, partition_ids = metadata.topics[topic_id], [partition_id]
+            self._world.marks.hit(OVER_ANOTHER)
+            if metadata.allows_unclean(topic_id):
+                self._world.marks.hit(f"{OVER_ANOTHER}, with unclean elections on")
+        else:
+            partition_ids = list(range(random.choice([1, 2])))
         partitions = []
-        for partition_id in range(random.choice([1, 2])):
+        for partition_id in partition_ids:
             target = random.sample(broker_ids, random.randint(1, min(3, len(broker_ids))))
             partitions.append(
                 admin_pb2.PartitionReassignment(

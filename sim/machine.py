@@ -21,8 +21,12 @@ PORT = 9090
 class Machine:
     """Survives its processes."""
 
-    def __init__(self, node_id: int, *, is_voter: bool, cluster_id: str, random: Random, marks: Marks) -> None:
+    def __init__(
+        self, node_id: int, *, is_voter: bool, cluster_id: str, fetch_version: int, random: Random, marks: Marks
+    ) -> None:
         self.node_id = node_id
+        self.fetch_version = fetch_version
+        """What it is told to use at most."""
         self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
         self.endpoint = self.possible_endpoints[0]
         """Where it says that it listens; it is reached at any of those that are possible."""

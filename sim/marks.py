@@ -57,6 +57,8 @@ BROKERS: Final = (
     "a broker began to shut down",
     "a broker shut down",
     "a broker registered anew",
+    "a reassignment was asked for over another one",
+    "a reassignment was asked for over another one, with unclean elections on",
     "a partition was altered: NONE",
     "a partition was altered: INVALID_UPDATE_VERSION",
     "a partition was altered: FENCED_LEADER_EPOCH",

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from raft.core.config import QuorumConfig
+from raft.core.config import FETCH_VERSIONS, QuorumConfig
 from raft.storage.segmented_log import LogConfig
 from sim.network import NetworkConditions
 from snapshot.log_start import LogStartConfig, LogStartPolicy
@@ -71,6 +71,8 @@ class Parameters:
     """The kinds that may happen in this run."""
     network: NetworkConditions
     quorum: QuorumConfig
+    fetch_versions: tuple[int, ...]
+    """Each node's `fetch.version`: the voters', then the observers'."""
     log: LogConfig
     through_codec: bool
     """Whether messages go through the wire format."""
@@ -123,6 +125,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
         fault_kinds=tuple(kinds),
         network=_draw_network(random),
         quorum=_draw_quorum(random, is_busy),
+        fetch_versions=(),
         log=LogConfig(
             segment_bytes=random.choice([20_000, 1_000_000] if is_busy else [1_500, 6_000, 1_000_000]),
             preallocate_bytes=random.choice([1, 4_096]),
@@ -141,6 +144,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     if parameters.voters + parameters.observers >= LARGE_CLUSTER:
         parameters = replace(parameters, safety_seconds=parameters.safety_seconds // 2)
     without = set(overrides.without_faults)
+    parameters = replace(parameters, fetch_versions=_draw_fetch_versions(parameters))
     changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
     if overrides.safety_seconds is not None:
         changes["safety_seconds"] = overrides.safety_seconds
@@ -172,6 +176,15 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
         quorum=replace(
             parameters.quorum, pending_append_bytes_max=max(500, parameters.quorum.pending_append_bytes_max)
         ),
+    )
+
+
+def _draw_fetch_versions(parameters: Parameters) -> tuple[int, ...]:
+    """Most nodes' is the quorum's; one in four has any. From a source of its own: nodes may be told to be more."""
+    random, most = Random(f"fetch versions {parameters.seed}"), parameters.quorum.fetch_version
+    return tuple(
+        random.choice(FETCH_VERSIONS) if random.random() < 0.25 else most
+        for _ in range(parameters.voters + parameters.observers)
     )
 
 

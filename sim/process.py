@@ -7,6 +7,7 @@ before each operation on its files, each message that it sends, each apply.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -217,7 +218,7 @@ class Process:
                 voters=world.voters,
                 bootstrap_endpoints=world.bootstrap_endpoints,
             ),
-            config=world.parameters.quorum,
+            config=replace(world.parameters.quorum, fetch_version=machine.fetch_version),
             log=self.log,
             quorum_state=quorum_state,
             election_state=election_state,

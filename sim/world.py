@@ -71,10 +71,11 @@ class World(Observed):
                 node_id,
                 is_voter=node_id in voter_ids,
                 cluster_id=self.cluster_id,
+                fetch_version=fetch_version,
                 random=Random(random.random()),
                 marks=self.marks,
             )
-            for node_id in node_ids
+            for node_id, fetch_version in zip(node_ids, parameters.fetch_versions, strict=True)
         }
         super().__init__([machine.view for machine in self.machines.values()], list(voter_ids))
         self._by_endpoint = {

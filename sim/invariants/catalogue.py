@@ -35,9 +35,11 @@ from sim.invariants.pair_rule import PairRule
 from sim.invariants.partition_states import BrokerEpochs, PartitionEpochs, PartitionStates
 from sim.invariants.persist_first import PersistFirst
 from sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
+from sim.invariants.reassignments import InSyncLead, ReassignmentsAreTaken, ReplicasGoWhenDone
 from sim.invariants.recovering import RecoveringStaysOut
 from sim.invariants.roles import Roles
 from sim.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
+from sim.invariants.staleness import StalenessBounded
 from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
 from sim.invariants.state_ordering import StateOrdering
 from sim.invariants.tiered_data import TieredData
@@ -81,6 +83,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     PersistFirst,
     NotToOneself,
     LogStartWaits,
+    StalenessBounded,
     SnapshotsAreEqual,
     SnapshotsAreWhole,
     TransfersGoOn,
@@ -91,6 +94,9 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     LeadersKnowTheirIsr,
     RowsAreTheLog,
     AcknowledgedMetadata,
+    InSyncLead,
+    ReplicasGoWhenDone,
+    ReassignmentsAreTaken,
     TieredData,
     TopicsTakeTheirRemoteData,
 )

@@ -19,12 +19,15 @@ from statemachine.answers import Answers
 from statemachine.changes import Changes
 from statemachine.layer import Layer
 from statemachine.limits import RECORDS_PER_BATCH_MAX
-from statemachine.operations import alter_partition, brokers, remote_log, topics
+from statemachine.operations import alter_partition, brokers, reassignments, remote_log, topics
 from statemachine.page_work import PageWork
-from statemachine.partition_change import Conditions
+from statemachine.partition_change import Conditions, Election, Target
 from statemachine.state import MetadataState
 
 BROKERS = 3
+
+MOVING_BROKERS = 5
+"""So many that replicas can move to others."""
 
 
 @mutation("the leader epoch is not raised", "CT-01", brokers=BROKERS)
@@ -74,6 +77,19 @@ def absent_leader() -> list[Any]:
     return [instead(partition_change, "_elect", careless)]
 
 
+@mutation("an unclean election does not look for who is in sync", "CT-51", brokers=MOVING_BROKERS)
+def in_sync_passed_over() -> list[Any]:
+    """Where the topic allows one, the first replica that is there leads."""
+    elect = partition_change._elect
+
+    def careless(plan: Any, election: Election, conditions: Conditions) -> None:
+        if election is Election.UNCLEAN:
+            plan.isr, plan.eligible_leader_replicas = [], []
+        elect(plan, election, conditions)
+
+    return [instead(partition_change, "_elect", careless)]
+
+
 @mutation("eligible replicas stay when enough are in sync", "KIP-966", brokers=BROKERS)
 def eligible_stay() -> list[Any]:
     """They may lack what has been committed since."""
@@ -83,6 +99,22 @@ def eligible_stay() -> list[Any]:
         settle(plan, before, replace(conditions, min_isr=RECORDS_PER_BATCH_MAX))
 
     return [instead(partition_change, "_settle", careless)]
+
+
+@mutation("a reassignment drops what another one was adding", "CT-55", brokers=MOVING_BROKERS)
+def adding_dropped() -> list[Any]:
+    """As ZooKeeper's controller did; an unclean election then finds a leader among those that have nothing yet."""
+    begun = reassignments._begun
+
+    def forgetful(partition: PartitionRecord, wanted: list[int]) -> Target:
+        original = PartitionRecord()
+        original.CopyFrom(partition)
+        kept = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
+        original.replicas[:] = kept
+        del original.adding_replicas[:]
+        return replace(begun(original, wanted), election=Election.UNCLEAN)
+
+    return [instead(reassignments, "_begun", forgetful)]
 
 
 @mutation("an operation is answered before it is committed", "CT-10", brokers=BROKERS)

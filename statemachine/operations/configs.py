@@ -9,7 +9,13 @@ from kraftpb.v1.admin_pb2 import AlterConfigsRequest, AlterConfigsResponse, Alte
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from raft.core.errors import ErrorCode, ProtocolError
 from statemachine.config_combinations import InheritedConfigs, check_broker_configs, check_topic_configs
-from statemachine.config_definitions import MIN_ISR, check_config, config_definition, invalid_config
+from statemachine.config_definitions import (
+    CONFIG_DEFINITIONS,
+    MIN_ISR,
+    check_config,
+    config_definition,
+    invalid_config,
+)
 from statemachine.config_kinds import join_elements, split_elements
 from statemachine.features import ELIGIBLE_LEADER_REPLICAS
 from statemachine.limits import check_record_count
@@ -32,7 +38,8 @@ def alter_configs(
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
     altered as a whole or not at all, and must go with what it inherits. A topic's config that has that value already
-    makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). Raises
+    makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). DELETE
+    of a config that nobody knows is no error, and makes no record unless one is there. Raises
     ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
@@ -147,9 +154,13 @@ def _alter_resource(
     return [
         _config_record(resource_type, resource_name, name, value)
         for name, value in changes.items()
-        # A broker's is written though nothing changes (CT-60).
-        if value != before.get(name) or resource_type is ResourceType.BROKER
+        if value != before.get(name) or _is_written_again(resource_type, name)
     ]
+
+
+def _is_written_again(resource_type: ResourceType, name: str) -> bool:
+    """Whether the record is the sign to load the value again (CT-60): no broker loads what is unknown."""
+    return resource_type is ResourceType.BROKER and name in CONFIG_DEFINITIONS[resource_type]
 
 
 def _check_min_isr(state: MetadataState, resource_name: str, changes: Mapping[str, str | None]) -> None:
@@ -185,10 +196,7 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
             check_config(resource_type, alteration.name, alteration.value)
             return alteration.value
         case ConfigAlteration.DELETE:
-            # One that an earlier version knew may be there and must be removable.
-            if alteration.name not in present:
-                config_definition(resource_type, alteration.name)
-            return None
+            return None  # also of one that nobody knows: what is not there is gone, as in Kafka
         case ConfigAlteration.APPEND | ConfigAlteration.SUBTRACT:
             return _new_list(resource_type, alteration, present.get(alteration.name))
     raise ProtocolError(

@@ -22,7 +22,7 @@ def create_partitions(
 ) -> tuple[list[MetadataRecord], CreatePartitionsResponse]:
     """The records that add partitions to the topics that can grow, and an answer for each topic, in their order.
 
-    `charge` is called with how many partitions a topic gets, when all else is right; not if `validate_only` (CT-20).
+    `charge` is called with how many partitions a topic gets, when all else is right; also if `validate_only` (CT-20).
     Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
@@ -41,8 +41,7 @@ def create_partitions(
             check_record_count(len(records) + added)
             with about(f"topic {quoted(topic.name)}"):
                 assignment = _assignment(topic, present, added, partitions)
-                if not request.validate_only:
-                    charge(added)
+                charge(added)
             records += partitions.records(topic_id, len(present), assignment)
             response.topics.add(name=topic.name)
         except ProtocolError as error:

@@ -163,10 +163,13 @@ def _wrong_direction(update: FeatureUpdate, present_level: int) -> str | None:
         case FeatureUpdate.SAFE_DOWNGRADE:
             if update.level > present_level:
                 return f"{what} above the present {present_level}, no downgrade; ask for an upgrade"
-        case FeatureUpdate.UNSAFE_DOWNGRADE:
+        case FeatureUpdate.UNSAFE_DOWNGRADE if update.name == METADATA_VERSION:
             return f"unsafe downgrades such as {update.name} to {update.level} are disabled; ask for a safe one"
+        case FeatureUpdate.UNSAFE_DOWNGRADE:
+            if update.level > present_level:
+                return f"{what} above the present {present_level}, no downgrade; ask for an upgrade"
         case unknown:
-            return f"{unknown} is no type of upgrade; use 1 (upgrade) or 2 (safe downgrade)"
+            return f"{unknown} is no type of upgrade; use 1 (upgrade), 2 (safe downgrade) or 3 (unsafe downgrade)"
     return None
 
 
@@ -218,7 +221,9 @@ def _shown(name: str, level: int) -> str:
 def _loss(
     state: MetadataState, update: FeatureUpdate, present_level: int, partitions_in_directories: bool
 ) -> str | None:
-    """What is there that records at the lower level have no place for, if anything."""
+    """What is there that records at the lower level have no place for, if anything that a safe downgrade must keep."""
+    if update.upgrade_type == FeatureUpdate.UNSAFE_DOWNGRADE:
+        return None
     for name, level, what, is_in_use in _LOSSES:
         if update.name == name and update.level < level <= present_level and is_in_use(state):
             return _would_lose(update, what, level)

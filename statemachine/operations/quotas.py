@@ -124,8 +124,7 @@ def _alter_entity(
     records = []
     for alteration in alterations:
         value = alteration.value if alteration.HasField("value") else None
-        # One that an earlier version knew may be there and must be removable.
-        if value is not None or alteration.key not in present:
+        if value is not None:  # what is to go may be unknown, as in Kafka: then it is gone already
             _check_quota(keys, parts, alteration.key, value)
         if value != present.get(alteration.key):
             quota = ClientQuotaRecord(entity=entity, key=alteration.key, value=value or 0.0, remove=value is None)
@@ -163,13 +162,11 @@ def _check_address(name: str | None) -> None:
         raise _invalid(f"{quoted(name)} is no ip; give an address such as 192.0.2.1 or 2001:db8::1") from None
 
 
-def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: float | None) -> None:
-    """Raise ProtocolError(INVALID_REQUEST) unless the entity can have this quota with this value; None: be without."""
+def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: float) -> None:
+    """Raise ProtocolError(INVALID_REQUEST) unless the entity can have this quota with this value."""
     kind = keys.get(key)
     if kind is None:
         raise _invalid(f"{_shown(parts)} cannot have the quota {quoted(key)}; use {', '.join(keys)}")
-    if value is None:
-        return
     if not (math.isfinite(value) and value > 0):
         raise _invalid(f"the quota {key} of {_shown(parts)} is {value}; it must be a number above 0, or be removed")
     # The largest 64-bit number, which stands for "unlimited", is none that a double can be: compared as doubles it is.

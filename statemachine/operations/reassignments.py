@@ -62,25 +62,38 @@ def alter_partition_reassignments(
 
 
 def _target(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
-    # Replicas that a reassignment under way was only adding are no part of what there was before (CT-55).
-    original = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
     if asked.HasField("replicas"):
         wanted = list(asked.replicas.ids)
         _check_replicas(changes, wanted, asked)
-        adding = sorted(set(wanted) - set(original))
-        removing = sorted(set(original) - set(wanted))
-    elif is_reassigning(partition):
-        wanted, adding, removing = original, [], []
-    else:
+        return _begun(partition, wanted)
+    if not is_reassigning(partition):
         raise ProtocolError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{_what(asked)} is not being reassigned; there is nothing to cancel"
         )
-    replicas = [*wanted, *removing]
-    # While somebody who stays has the data, it is waited for: the new replicas have nothing yet.
+    return _cancelled(changes, partition, asked)
+
+
+def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
+    """A reassignment to `wanted`, perhaps over another: nobody goes, or is elected, before all of `wanted` are in sync.
+
+    Consider 0 and 1, which become 2 and 3, and then 4 and 5. Broker 2 may be in sync and lead by then, and 0 and 1 may
+    have stopped: so all four stay until 4 and 5 are in sync (CT-55). What is present is all replicas, whether they were
+    being added, removed or neither.
+    """
+    present = set(partition.replicas)
+    removing = sorted(present - set(wanted))
+    adding = sorted(set(wanted) - present)
+    return Target(replicas=[*wanted, *removing], adding=adding, removing=removing)
+
+
+def _cancelled(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
+    """Back to the replicas that are not being added: only this may drop everybody who is in sync (CT-54)."""
+    replicas = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
+    # While somebody who stays has the data, it is waited for: the others may have nothing.
     election = Election.ONLINE if _has_survivor(partition, replicas) else Election.UNCLEAN
     if election is Election.UNCLEAN:
         _check_unclean(changes, partition, replicas, asked)
-    return Target(replicas=replicas, adding=adding, removing=removing, election=election)
+    return Target(replicas=replicas, adding=[], removing=[], election=election)
 
 
 def is_reassigning(partition: PartitionRecord) -> bool:

@@ -84,14 +84,14 @@ def create_topics(
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
     """The records that create the topics that can be created, and an answer for each topic, in their order.
 
-    `charge` is called with how many partitions a topic has, when all else is right; not if `validate_only` (CT-20).
+    `charge` is called with how many partitions a topic has, when all else is right; also if `validate_only` (CT-20).
     Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
     check_record_count(RECORDS_PER_TOPIC_MIN * len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
     repeated = repeats(topic.name for topic in request.topics)
-    creation = _Creation(state, random, create_topic_policy, no_quota if request.validate_only else charge)
+    creation = _Creation(state, random, create_topic_policy, charge)
     response = CreateTopicsResponse()
     for topic in request.topics:
         try:
@@ -219,11 +219,12 @@ class _Creation:
 
 
 def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequence[Sequence[int]]:
-    """The assignment that the request gives, checked. Counts beside it are refused as all else in it (table 5.4)."""
+    """The assignment that the request gives, checked. Counts beside it are an INVALID_REQUEST, as in Kafka."""
     if topic.num_partitions != FROM_DEFAULT or topic.replication_factor != FROM_DEFAULT:
-        raise invalid_assignment(
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
             f"with a manual assignment the number of partitions, {topic.num_partitions}, and the replication factor,"
-            f" {topic.replication_factor}, must both be -1"
+            f" {topic.replication_factor}, must both be -1",
         )
     by_partition: dict[int, Sequence[int]] = {}
     for assignment in topic.assignments:

@@ -133,8 +133,8 @@ async def test_a_topic_that_cannot_be_created_keeps_none_of_the_others_from_it(b
         (assigned("t", {0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (assigned("t", {0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (assigned("t", {0: [1, 2], 1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (creatable("t", 1, -1, assignments={0: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (creatable("t", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (creatable("t", 1, -1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (creatable("t", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
         (creatable("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -251,6 +251,13 @@ def test_ct56_an_election_from_the_eligible_is_clean() -> None:
     assert after.eligible_leader_replicas == [1]
 
 
+def test_ct56_an_election_from_the_eligible_leaves_a_recovering_leader_recovering() -> None:
+    """Only an unclean election, and the leader's own word, change the leader recovery state."""
+    recovering = a_partition((1, 2), (), elr=(2,), recovery_state=RECOVERING)
+    after = changed(recovering, active=(2,), min_isr=2)
+    assert (after.leader, list(after.isr), after.leader_recovery_state) == (2, [2], RECOVERING)
+
+
 def test_ct56_who_may_have_lost_data_is_neither_in_sync_nor_eligible() -> None:
     after = changed(a_partition((1, 2, 3), (1, 2), elr=(3,)), active=(1, 2), min_isr=3, lost_data=(2, 3))
     assert (list(after.isr), list(after.eligible_leader_replicas)) == ([1], [])

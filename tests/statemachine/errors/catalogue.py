@@ -62,7 +62,7 @@ TOPICS: Final[Rules] = frozenset(
         ("CreateTopics: assignment empty", E.INVALID_REPLICA_ASSIGNMENT),
         ("CreateTopics: assignment of different sizes", E.INVALID_REPLICA_ASSIGNMENT),
         ("CreateTopics: assignment to fenced brokers", E.INVALID_REPLICA_ASSIGNMENT),
-        ("CreateTopics: assignment and counts", E.INVALID_REPLICA_ASSIGNMENT),
+        ("CreateTopics: assignment and counts", E.INVALID_REQUEST),
         ("CreateTopics: config bad", E.INVALID_CONFIG),
         ("CreateTopics: config null", E.INVALID_CONFIG),
         ("CreateTopics: policy", E.POLICY_VIOLATION),

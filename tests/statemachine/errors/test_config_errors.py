@@ -68,7 +68,6 @@ CASES = [
             ("APPEND to no list", altering(APPEND, "retention.ms", "5"), "retention.ms", "'5'", "appended"),
             ("SUBTRACT from no list", altering(SUBTRACT, "retention.ms", "5"), "retention.ms", "'5'", "subtracted"),
             ("unknown config", altering(SET, "no.such", "5"), "'no.such'"),
-            ("unknown config", altering(DELETE, "no.such"), "'no.such'"),
             ("unknown config", altering(APPEND, "no.such", "5"), "'no.such'"),
             ("bad value", altering(SET, "retention.ms", "soon"), "retention.ms", "'soon'"),
             ("bad value", altering(APPEND, "cleanup.policy", "shred"), "cleanup.policy", "'delete,shred'"),

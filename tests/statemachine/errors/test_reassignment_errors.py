@@ -66,7 +66,6 @@ E = ErrorCode
         Case(R + "unknown partition", E.UNKNOWN_TOPIC_OR_PARTITION, reassigning("still", 9, [2]), "'still'", "9"),
         Case(R + "repeated", E.INVALID_REQUEST, reassigning("still", 0, [3], 2), STILL, "more than once"),
         Case("CT-54: nobody in sync", E.INVALID_REPLICA_ASSIGNMENT, reassigning("moving", 0, None), MOVING, "[1]"),
-        Case("CT-54: nobody in sync", E.INVALID_REPLICA_ASSIGNMENT, reassigning("moving", 0, [3]), MOVING, "[3, 1]"),
         Case(
             "CT-54: nobody in sync",
             E.INVALID_REPLICA_ASSIGNMENT,

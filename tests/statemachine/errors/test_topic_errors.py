@@ -150,7 +150,7 @@ ASSIGNMENTS = [
     *[
         Case(
             "CreateTopics: assignment and counts",
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            ErrorCode.INVALID_REQUEST,
             create(creatable("t", *counts, assignments={0: [1]})),
             "topic 't'",
             *words,

@@ -163,11 +163,11 @@ def test_minus_one_is_the_clusters_default() -> None:
     assert (response.topics[0].num_partitions, response.topics[0].replication_factor) == (5, 3)
 
 
-def test_validate_only_answers_the_same_makes_nothing_and_is_not_charged() -> None:
+def test_ct20_validate_only_answers_the_same_makes_nothing_and_is_charged() -> None:
     charged: list[int] = []
     topics = [creatable("good", 2, 3), creatable("bad", 0)]
     records, response = create(cluster(), *topics, validate_only=True, charge=charged.append)
-    assert records == [] and charged == []
+    assert records == [] and charged == [2]
     assert [(found.error_code, found.num_partitions) for found in response.topics] == [
         (0, 2),
         (ErrorCode.INVALID_PARTITIONS, 0),
@@ -208,8 +208,8 @@ def test_the_state_is_left_as_it_is() -> None:
         (assigned("t", {0: [1, 2], 1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 1 has 1 replicas; all"),
         (assigned("t", {0: [1] * 6}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "6 replicas, but only 5 brokers"),
         (assigned("t", {0: [4, 5]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 0 are fenced or shutting down"),
-        (creatable("t", 1, -1, assignments={0: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "must both be -1"),
-        (creatable("t", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "must both be -1"),
+        (creatable("t", 1, -1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST, "must both be -1"),
+        (creatable("t", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST, "must both be -1"),
         (creatable("t", configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG, "'soon' .* retention.ms"),
         (creatable("t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG, "retention.ms has no value"),
         (creatable("t", configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG, "'no.such' is no config of a topic"),

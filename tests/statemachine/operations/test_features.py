@@ -234,6 +234,16 @@ def test_ct61_unsafe_downgrades_are_disabled(number: int) -> None:
     assert "disabled" in message and "ask for a safe one" in message
 
 
+def test_ct61_an_unsafe_downgrade_of_another_feature_goes_by_its_range_and_may_lose_what_a_safe_one_keeps() -> None:
+    off = update(ELIGIBLE_LEADER_REPLICAS, 0, UNSAFE)
+    state = metadata(level(ELIGIBLE_LEADER_REPLICAS, 1), topic("t", 1), a_partition(eligible_leader_replicas=[2]))
+    assert "would lose metadata" in refusal(state, update(ELIGIBLE_LEADER_REPLICAS, 0, SAFE))
+    assert written(state, off) == [(ELIGIBLE_LEADER_REPLICAS, 0)]
+    assert "cannot be 2" in refusal(state, update(ELIGIBLE_LEADER_REPLICAS, 2, UNSAFE))
+    message = refusal(metadata(version=25), update(ELIGIBLE_LEADER_REPLICAS, 1, UNSAFE))
+    assert "is above the present 0" in message and "ask for an upgrade" in message
+
+
 @pytest.mark.parametrize("number", [19, 21])
 def test_ct61_every_voter_must_have_registered(number: int) -> None:
     state = metadata(a_controller(2, [(METADATA_VERSION, 7, 29)]), version=20)

@@ -198,9 +198,9 @@ def test_ct63_entities_that_cannot_be_are_refused(parts: Named, words: str, valu
         (APP, "", "cannot have the quota ''"),
     ],
 )
-@pytest.mark.parametrize("value", [5, None])
-def test_quotas_that_an_entity_cannot_have_are_refused(parts: Named, key: str, words: str, value: float | None) -> None:
-    assert words in refusal(metadata(), alteration(parts, key, value))
+def test_quotas_that_an_entity_cannot_have_are_refused_and_can_be_removed(parts: Named, key: str, words: str) -> None:
+    assert words in refusal(metadata(), alteration(parts, key, 5))
+    assert written(metadata(), alteration(parts, key, None)) == []
 
 
 @pytest.mark.parametrize("value", [0, -0.0, -1, math.nan, math.inf, -math.inf])

@@ -1,0 +1,53 @@
+"""Two observers of one cluster of processes, one of which may only fetch with version 17 (KIP-1166)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from bench.probe import Visibility, probe_command
+from bench.workload import create_topic_operation, execute_once, prepared
+from kraftlog.cluster import LocalCluster
+from kraftlog.cluster_directory import open_or_create
+from raft.core.types import NodeId
+from statemachine.client import AdminClient
+
+pytestmark = pytest.mark.process
+
+FETCHES_18, FETCHES_17 = NodeId(4), NodeId(5)
+OPERATIONS = 9
+
+
+async def test_an_observer_with_fetch_18_sees_commits_that_one_with_17_waits_for(tmp_path: Path) -> None:
+    """Both have the records at once. The one hears at once that they are committed, the other when its wait is over."""
+    directory = open_or_create(tmp_path / "cluster", voters=3, observers=2)
+    with directory.config_path(FETCHES_17).open("a") as config:
+        config.write("fetch.version=17\n")
+    max_wait_ms = directory.load_configs()[FETCHES_17].quorum.fetch_max_wait_ms
+    with (
+        Visibility.listening(frozenset({FETCHES_18})) as at_18,
+        Visibility.listening(frozenset({FETCHES_17})) as at_17,
+    ):
+
+        def command(config: Path) -> list[str]:
+            return probe_command(at_17 if config == directory.config_path(FETCHES_17) else at_18)(config)
+
+        cluster = LocalCluster(directory, command)
+        async with cluster.running():
+            await cluster.wait_for_leader()
+            async with AdminClient(cluster.bootstrap_servers) as client, prepared(client):
+                found = [await lags_ms(client, at_18, at_17, f"topic-{number}") for number in range(OPERATIONS)]
+    lag_18, lag_17 = (median(lags) for lags in zip(*found, strict=True))
+    assert lag_18 < max_wait_ms / 2 < lag_17
+
+
+async def lags_ms(client: AdminClient, at_18: Visibility, at_17: Visibility, topic: str) -> tuple[float, float]:
+    """How long after the acknowledgement of one operation either observer showed it: nothing else goes on meanwhile."""
+    result = await execute_once(client, create_topic_operation(topic))
+    acknowledged_ns = time.monotonic_ns()
+    seen_at_18 = await at_18.wait_for(result.end_offset)
+    seen_at_17 = await at_17.wait_for(result.end_offset)
+    return (seen_at_18 - acknowledged_ns) / 1e6, (seen_at_17 - acknowledged_ns) / 1e6
