@@ -6,6 +6,7 @@ the call with Kafka's error where the mark would reach the handler.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -66,7 +67,10 @@ def _checked_unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Await
     return call
 
 
-def _checked_unary_stream(method: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+def _checked_unary_stream(method: Callable[..., Any]) -> Callable[..., Any]:
+    if not inspect.isasyncgenfunction(method):  # it writes its answers itself, as gRPC's own health service does
+        return _checked_unary(method)
+
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
         if request is _MALFORMED:
             await abort(context, _REFUSAL)
