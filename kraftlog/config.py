@@ -21,6 +21,7 @@ from raft.core.config import QuorumConfig
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
+from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 from statemachine.controller_config import ControllerConfig
@@ -46,6 +47,8 @@ class NodeConfig:
     log_start: LogStartConfig = field(default_factory=LogStartConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """What the controller goes by while this node's is the active one."""
+    service: ServiceLimits = field(default_factory=ServiceLimits)
+    """What callers get."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -92,6 +95,7 @@ _SECTIONS: Final[Mapping[str, type]] = {
     "snapshots": SnapshotConfig,
     "log_start": LogStartConfig,
     "controller": ControllerConfig,
+    "service": ServiceLimits,
 }
 
 
@@ -126,6 +130,7 @@ def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
         snapshots=SnapshotConfig(**values["snapshots"]),
         log_start=LogStartConfig(**values["log_start"]),
         controller=ControllerConfig(**values["controller"]),
+        service=ServiceLimits(**values["service"]),
     )
 
 

@@ -109,6 +109,7 @@ async def running_node(
             config=config.quorum,
             log_config=config.log,
             log_start=config.log_start,
+            limits=config.service,
             state=_hosted_state(metadata, is_voter=config.is_voter),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
@@ -201,6 +202,6 @@ def _add_metadata_services(
         machine.watch(watcher)
     client.register(machine, start_offset=metadata.store.applied_end_offset or None)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)
-    servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine)
+    servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine, config.service)
     snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
     return SERVICES

@@ -30,6 +30,8 @@ from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault, log_state_divergence
 from raft.opening import open_log
 from raft.outlet import Identity
+from raft.rpc.admission import Admission
+from raft.rpc.limits import ServiceLimits
 from raft.rpc.listening import listen
 from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
@@ -46,8 +48,6 @@ SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
 SERVER_GRACE_SECONDS: Final = 0.25
 """How long calls may go on after the node has stopped; other replicas keep their fetch streams open for ever."""
-
-CONCURRENT_CALLS_MAX: Final = 4_096
 
 logger = structlog.get_logger(__name__)
 
@@ -91,6 +91,7 @@ async def hosted_node(
     log_start: LogStartConfig | None = None,
     state: HostedState | None = None,
     add_services: AddServices | None = None,
+    limits: ServiceLimits | None = None,
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
 ) -> AsyncIterator[Node]:
@@ -140,7 +141,9 @@ async def hosted_node(
                 on_listener_fault=on_listener_fault,
                 on_state_diverged=state.on_diverged,
             )
-            async with _serving(node, listen_on or endpoint, add_services, state.applied_end_offset):
+            async with _serving(
+                node, listen_on or endpoint, add_services, state.applied_end_offset, limits or ServiceLimits()
+            ):
                 yield node
 
 
@@ -162,13 +165,14 @@ async def _serving(
     listen_on: Endpoint,
     add_services: AddServices | None,
     applied_end_offset: Callable[[], Offset] | None,
+    limits: ServiceLimits,
 ) -> AsyncIterator[None]:
     """The node answers for as long as the context lasts; then it hands over, and every call ends."""
     try:
+        admission = Admission(limits, node.identity.voters, lambda: node.feed.committed_end_offset)
         server = grpc.aio.server(
-            interceptors=(MalformedRequests(),),
-            options=SERVER_OPTIONS,
-            maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
+            interceptors=(admission, MalformedRequests()),
+            options=(*SERVER_OPTIONS, ("grpc.max_concurrent_streams", limits.connection_calls_max)),
         )
         names = [*_add_raft_services(server, node, applied_end_offset)]
         names += add_services(server, node) if add_services is not None else ()
