@@ -104,6 +104,8 @@ async def running_node(
             directory,
             endpoint=config.advertised_endpoint,
             listen_on=config.listener,
+            replicas_listen_on=config.controller_listener,
+            client_endpoints=dict(config.client_listeners),
             voters=config.voter_set,
             bootstrap_endpoints=config.bootstrap_servers,
             config=config.quorum,
@@ -127,8 +129,8 @@ async def _registering(config: NodeConfig, metadata: _Metadata) -> AsyncIterator
     if not config.is_voter:
         yield
         return
-    controllers = [voter.endpoint for voter in config.voter_set.voters()]
-    request = registration_of(config.node_id, config.advertised_endpoint)
+    controllers = [endpoint for _, endpoint in config.client_listeners or config.voters]
+    request = registration_of(config.node_id, config.client_endpoint)
     registration = ControllerRegistration(metadata.store, controllers, request)
     metadata.machine.subscribe(registration)
     running = asyncio.create_task(registration.run())

@@ -19,6 +19,7 @@ from kraftlog.setting_values import (
     log_start_policy,
     number,
     one_of,
+    optional_listener,
     true_or_false,
     voters,
     whole_number,
@@ -55,11 +56,27 @@ SETTINGS: Final = (
     Setting("log.dir", "node", "directory", directory, "Where this node keeps its data; relative to this file."),
     Setting("listeners", "node", "listener", listener, "Where this node listens, as host:port."),
     Setting(
+        "controller.listener",
+        "node",
+        "controller_listener",
+        optional_listener,
+        "Where this voter listens for other replicas, as host:port, and for nobody else; empty: at listeners.",
+        none="",
+    ),
+    Setting(
         "controller.quorum.voters",
         "node",
         "voters",
         voters,
         "Who votes, as id@host:port, the same on every node. A node that is not in it is an observer.",
+    ),
+    Setting(
+        "client.listeners",
+        "node",
+        "client_listeners",
+        voters,
+        "Where clients reach each voter, as id@host:port, if voters have a controller.listener, which"
+        " controller.quorum.voters names then. The same on every node.",
     ),
     Setting(
         "controller.quorum.bootstrap.servers",

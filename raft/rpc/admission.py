@@ -54,6 +54,11 @@ _GAVE_WAY: Final = ProtocolError(
     ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many calls of replicas are open; the oldest gave way"
 )
 
+_ELSEWHERE: Final = ProtocolError(
+    ErrorCode.INVALID_REQUEST,
+    "replicas are served at this node's controller.listener; take its address from controller.quorum.voters",
+)
+
 logger = structlog.get_logger(__name__)
 
 
@@ -170,6 +175,20 @@ class Admission(grpc.aio.ServerInterceptor):
             self._told_at = now
             counts = {setting_of(name): count for name, count in self.refused.items()}
             logger.warning("calls are refused; so many since the start", **counts)
+
+
+class ReplicasElsewhere(grpc.aio.ServerInterceptor):
+    """Refuses calls of replicas: they have a listener of their own."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """The method's own handler, unless it is for replicas."""
+        if _LIMIT_OF_METHOD.get(handler_call_details.method.rpartition("/")[2]) != REPLICAS:
+            return await continuation(handler_call_details)
+        return grpc.stream_stream_rpc_method_handler(_Refused(_ELSEWHERE).stream_stream)
 
 
 def _may_be_voter(voters: VoterSet, key: ReplicaKey) -> bool:

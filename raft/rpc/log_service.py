@@ -13,7 +13,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.replica import Replica
-from raft.core.types import Batch, Offset, ReplicaKey
+from raft.core.types import Batch, Endpoint, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room
@@ -51,16 +51,21 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         cluster_id: str,
         key: ReplicaKey,
         voters: VoterSet,
+        for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None],
         applied_end_offset: Callable[[], Offset],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log."""
+        """`for_clients` tells where clients reach a node that replicas reach elsewhere.
+
+        `applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log.
+        """
         self._log = log
         self._feed = feed
         self._replica = replica
         self._cluster_id = cluster_id
         self._key = key
         self._voters = voters
+        self._for_clients = for_clients
         self._applied_end_offset = applied_end_offset
         self._on_fatal = on_fatal
 
@@ -141,7 +146,10 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             replica_key=codec.replica_key_to_proto(self._key),
             role=str(replica.role),
             is_voter=replica.is_voter,
-            current_leader=codec.leader_to_proto(replica.leader_and_epoch, replica.leader_endpoint),
+            current_leader=codec.leader_to_proto(
+                replica.leader_and_epoch,
+                self._for_clients(replica.leader_and_epoch.leader_id, replica.leader_endpoint),
+            ),
             high_watermark=replica.high_watermark,
             log_end_offset=replica.log_end_offset,
             log_start_offset=self._log.log_start_offset,
@@ -149,7 +157,9 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             voters=[
                 log_pb2.DescribeNodeResponse.ReplicaState(
                     replica_key=codec.replica_key_to_proto(voter.key),
-                    endpoint=codec.endpoint_to_proto(voter.endpoint),
+                    endpoint=codec.endpoint_to_proto(
+                        self._for_clients(voter.key.node_id, voter.endpoint) or voter.endpoint
+                    ),
                 )
                 for voter in self._voters.voters()
             ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc
@@ -28,6 +29,7 @@ from raft.core.types import (
     Endpoint,
     Epoch,
     LeaderAndEpoch,
+    NodeId,
     Offset,
     OffsetAndEpoch,
 )
@@ -54,7 +56,14 @@ class Answering(Protocol):
 class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
     """Decodes, asks the replica, encodes. A request that cannot be decoded is answered INVALID_REQUEST."""
 
-    def __init__(self, node: Answering, cluster_id: str) -> None:
+    def __init__(
+        self,
+        node: Answering,
+        cluster_id: str,
+        for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None] = lambda node_id, endpoint: endpoint,
+    ) -> None:
+        """`for_clients` tells where clients reach a node that replicas reach elsewhere."""
+        self._for_clients = for_clients
         self._node = node
         self._cluster_id = cluster_id
 
@@ -108,6 +117,8 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         """DescribeQuorum (55)."""
         decode = codec.describe_quorum_request_from_proto
         response, _ = await self._answer(message, decode, DescribeQuorumResponse, high_watermark=UNKNOWN_HIGH_WATERMARK)
+        endpoint = self._for_clients(response.leader.leader_id, response.leader_endpoint)
+        response = replace(response, leader_endpoint=endpoint)
         epoch_of_clock_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         return codec.describe_quorum_response_to_proto(
             response, cluster_id=self._cluster_id, epoch_of_clock_ms=epoch_of_clock_ms

@@ -57,9 +57,16 @@ async def test_nothing_waits_while_nothing_is_written() -> None:
     assert counts.total() > 200
 
 
-async def test_connections_take_turns() -> None:
+async def contended() -> ReadLane:
+    """A lane that has noticed writes."""
     lane = ReadLane(0.1, Clock(100).written)
     await asyncio.sleep(0.6)
+    await lane.turn("first")
+    return lane
+
+
+async def test_connections_take_turns() -> None:
+    lane = await contended()
     order: list[str] = []
 
     async def read(connection: str) -> None:
@@ -78,8 +85,7 @@ async def test_connections_take_turns() -> None:
 
 
 async def test_who_gives_up_holds_nobody_up() -> None:
-    lane = ReadLane(0.1, Clock(100).written)
-    await asyncio.sleep(0.6)
+    lane = await contended()
     lane.charge(BURST_SECONDS + 0.02)
     gone = asyncio.create_task(lane.turn("a"))
     await asyncio.sleep(0)
