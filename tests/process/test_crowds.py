@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import sys
 import time
@@ -71,6 +72,11 @@ def resident_bytes(cluster: LocalCluster, node_id: int) -> int:
     return int(found[1]) * 1024
 
 
+def processor_seconds(cluster: LocalCluster, node_id: int) -> float:
+    fields = Path(f"/proc/{cluster.pid(NodeId(node_id))}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def acknowledged(client: AdminClient, seconds: float, prefix: str) -> int:
     """How many topics two writers create in a closed loop."""
     counts = [0, 0]
@@ -119,15 +125,22 @@ async def test_streams_that_are_not_read_cost_little_memory(cluster: LocalCluste
         assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
 
 
-async def test_readers_in_a_closed_loop_leave_most_of_the_acknowledgements(cluster: LocalCluster) -> None:
+async def test_readers_in_a_closed_loop_leave_most_of_the_time_to_writers(cluster: LocalCluster) -> None:
+    """By the processor's time, for a busy machine gives nodes more and less of it: what reads take of a second.
+
+    On a quiet machine a writer then keeps 80 % of its acknowledgements and more; it kept 8 %.
+    """
     leader = await cluster.wait_for_leader()
+    seconds = 5.0
     async with AdminClient(cluster.bootstrap_servers) as client, living_brokers(client, (1,)):
         await acknowledged(client, 2, "warm")
-        ratios = []
-        for turn in range(2):
-            alone = await acknowledged(client, 4, f"alone{turn}")
-            async with stranger("reads", cluster, leader, READERS):
-                await asyncio.sleep(1)
-                crowded = await acknowledged(client, 4, f"crowded{turn}")
-            ratios.append(crowded / alone)
-        assert max(ratios) >= 0.6, ratios  # 0.8 on a quiet machine, 0.08 without a lane for reads
+        before = processor_seconds(cluster, leader)
+        alone = await acknowledged(client, seconds, "alone")
+        per_topic = (processor_seconds(cluster, leader) - before) / alone
+        async with stranger("reads", cluster, leader, READERS):
+            await acknowledged(client, 1, "noticed")  # it takes half a second
+            before, started = processor_seconds(cluster, leader), time.monotonic()
+            crowded = await acknowledged(client, seconds, "crowded")
+            taken = processor_seconds(cluster, leader) - before - crowded * per_topic
+            assert taken / (time.monotonic() - started) <= 0.2
+        assert crowded > 0
