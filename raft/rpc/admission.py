@@ -274,9 +274,11 @@ class _Served:
         encode = self._handler.response_serializer
         async with aclosing(responses):
             async for response in responses:
-                data = encode(response)
-                del response
-                taken = self._take_room(len(data))
+                try:
+                    taken = self._take_room(response.ByteSize())
+                    data = encode(response)
+                finally:
+                    del response  # a refusal's traceback must not keep it either
                 if self._waits_for_turn:
                     await self._admission.lane.turn(self._call.connection, MESSAGE_SECONDS)
                 await context.write(data)

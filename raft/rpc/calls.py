@@ -34,7 +34,7 @@ class AnswerBudget:
     def room(self, connection: str, wanted_bytes: int) -> int:
         """How large an answer to `connection` may be now: `wanted_bytes`, or less."""
         free = min(self._bytes_max - self.taken_bytes, self._connection_bytes_max - self._by_connection[connection])
-        return max(SMALL_ANSWER_BYTES, min(wanted_bytes, free))
+        return min(wanted_bytes, max(SMALL_ANSWER_BYTES, free))
 
     def take(self, connection: str, size_bytes: int) -> int:
         """Take the room for an answer, and return how much to give back. Raises ProtocolError if there is none."""

@@ -37,7 +37,7 @@ class ServiceLimits:
     """The same over one connection; the largest answer has 16 MiB."""
     replica_streams_max: int = 1_000
     """Streams and calls of replicas that are no voters."""
-    replica_answer_bytes_max: int = 64 * 1024 * 1024
+    replica_answer_bytes_max: int = 32 * 1024 * 1024
     """Bytes in answers to them that are being sent; what voters are sent is not counted."""
 
     def __post_init__(self) -> None:

@@ -34,6 +34,7 @@ from raft.core.types import (
     OffsetAndEpoch,
 )
 from raft.rpc import codec
+from raft.rpc.calls import answer_room
 
 Message = TypeVar("Message")
 Answer = TypeVar("Answer", bound=Response)
@@ -93,14 +94,18 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
     ) -> AsyncIterator[quorum_pb2.FetchResponse]:
         """Fetch (1): answers one request after the other until the replica ends the stream."""
         async for message in request_iterator:
-            response, records = await self._answer(
-                message,
-                codec.fetch_request_from_proto,
-                FetchResponse,
-                high_watermark=UNKNOWN_HIGH_WATERMARK,
-                log_start_offset=UNKNOWN_OFFSET,
-            )
-            yield codec.fetch_response_to_proto(message.correlation_id, response, records)
+            message.max_bytes = answer_room(message.max_bytes)
+            yield await self._fetched(message)  # and nothing is kept of it while it is sent
+
+    async def _fetched(self, message: quorum_pb2.FetchRequest) -> quorum_pb2.FetchResponse:
+        response, records = await self._answer(
+            message,
+            codec.fetch_request_from_proto,
+            FetchResponse,
+            high_watermark=UNKNOWN_HIGH_WATERMARK,
+            log_start_offset=UNKNOWN_OFFSET,
+        )
+        return codec.fetch_response_to_proto(message.correlation_id, response, records)
 
     async def FetchSnapshot(
         self, message: quorum_pb2.FetchSnapshotRequest, context: Context
