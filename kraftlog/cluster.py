@@ -51,7 +51,7 @@ class LocalCluster:
         """Nothing runs yet. `command` makes the command line of a node from the path of its configuration."""
         self.directory = directory
         self._command = command
-        self._endpoints = {node_id: config.advertised_endpoint for node_id, config in directory.load_configs().items()}
+        self._endpoints = {node_id: config.client_endpoint for node_id, config in directory.load_configs().items()}
         self._children: dict[NodeId, ChildProcess] = {}
 
     # --- what it consists of --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from raft.core.config import QuorumConfig
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
+from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 from statemachine.controller_config import ControllerConfig
@@ -38,6 +39,10 @@ class NodeConfig:
     """What it binds to."""
     voters: tuple[tuple[NodeId, Endpoint], ...]
     """Who votes and where they listen; the same on every node."""
+    controller_listener: Endpoint | None = None
+    """What it binds to for other replicas; None: `listener` is for everybody."""
+    client_listeners: tuple[tuple[NodeId, Endpoint], ...] = ()
+    """Where clients reach the voters, if `voters` says where replicas do; the same on every node."""
     bootstrap_servers: tuple[Endpoint, ...] = ()
     """Where an observer asks for the leader besides the voters."""
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
@@ -46,6 +51,8 @@ class NodeConfig:
     log_start: LogStartConfig = field(default_factory=LogStartConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """What the controller goes by while this node's is the active one."""
+    service: ServiceLimits = field(default_factory=ServiceLimits)
+    """What callers get."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -58,16 +65,46 @@ class NodeConfig:
                     " give each voter an address of its own"
                 )
             voter_at[endpoint] = node_id
+        self._check_listeners()
         own = dict(self.voters).get(self.node_id)
-        if own is not None and own.port != self.listener.port:
-            raise ConfigurationError(
-                f"controller.quorum.voters says that voter {self.node_id} listens on {own}, listeners says"
-                f" {self.listener}; give both the same port"
-            )
         if own is None and self.listener.host in WILDCARD_HOSTS:
             raise ConfigurationError(
                 f"listeners = {str(self.listener)!r}: an observer tells others where it listens; name the host"
             )
+
+    def _check_listeners(self) -> None:
+        """Each address that others are told is one that this node listens on."""
+        for_clients, for_replicas = dict(self.client_listeners), dict(self.voters)
+        if for_clients and for_clients.keys() != for_replicas.keys():
+            raise ConfigurationError(
+                f"client.listeners is of nodes {sorted(for_clients)}, controller.quorum.voters of"
+                f" {sorted(for_replicas)}; name the same voters in both"
+            )
+        if self.node_id in for_replicas and (self.controller_listener is None) != (not for_clients):
+            raise ConfigurationError(
+                "controller.listener and client.listeners go together: the one says where this voter listens for"
+                " replicas, the other where clients reach each voter; set both, or none"
+            )
+        bound = "listeners" if self.controller_listener is None else "controller.listener"
+        for key, told, name, endpoint in (
+            ("controller.quorum.voters", for_replicas, bound, self.controller_listener or self.listener),
+            ("client.listeners", for_clients, "listeners", self.listener),
+        ):
+            own = told.get(self.node_id)
+            if own is not None and own.port != endpoint.port:
+                raise ConfigurationError(
+                    f"{key} says that voter {self.node_id} listens on {own}, {name} says {endpoint}; give both the same"
+                    " port"
+                )
+        if self.controller_listener is not None and self.controller_listener.port == self.listener.port:
+            raise ConfigurationError(
+                f"controller.listener and listeners both have port {self.listener.port}; give each its own"
+            )
+
+    @property
+    def client_endpoint(self) -> Endpoint:
+        """Where clients reach the node."""
+        return dict(self.client_listeners).get(self.node_id, self.advertised_endpoint)
 
     @property
     def is_voter(self) -> bool:
@@ -81,7 +118,7 @@ class NodeConfig:
 
     @property
     def advertised_endpoint(self) -> Endpoint:
-        """Where others reach the node: a voter's entry among the voters, an observer's listener."""
+        """Where other replicas reach the node: a voter's entry among the voters, an observer's listener."""
         return dict(self.voters).get(self.node_id, self.listener)
 
 
@@ -92,6 +129,7 @@ _SECTIONS: Final[Mapping[str, type]] = {
     "snapshots": SnapshotConfig,
     "log_start": LogStartConfig,
     "controller": ControllerConfig,
+    "service": ServiceLimits,
 }
 
 
@@ -126,6 +164,7 @@ def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
         snapshots=SnapshotConfig(**values["snapshots"]),
         log_start=LogStartConfig(**values["log_start"]),
         controller=ControllerConfig(**values["controller"]),
+        service=ServiceLimits(**values["service"]),
     )
 
 

@@ -104,11 +104,14 @@ async def running_node(
             directory,
             endpoint=config.advertised_endpoint,
             listen_on=config.listener,
+            replicas_listen_on=config.controller_listener,
+            client_endpoints=dict(config.client_listeners),
             voters=config.voter_set,
             bootstrap_endpoints=config.bootstrap_servers,
             config=config.quorum,
             log_config=config.log,
             log_start=config.log_start,
+            limits=config.service,
             state=_hosted_state(metadata, is_voter=config.is_voter),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
@@ -126,8 +129,8 @@ async def _registering(config: NodeConfig, metadata: _Metadata) -> AsyncIterator
     if not config.is_voter:
         yield
         return
-    controllers = [voter.endpoint for voter in config.voter_set.voters()]
-    request = registration_of(config.node_id, config.advertised_endpoint)
+    controllers = [endpoint for _, endpoint in config.client_listeners or config.voters]
+    request = registration_of(config.node_id, config.client_endpoint)
     registration = ControllerRegistration(metadata.store, controllers, request)
     metadata.machine.subscribe(registration)
     running = asyncio.create_task(registration.run())
@@ -201,6 +204,6 @@ def _add_metadata_services(
         machine.watch(watcher)
     client.register(machine, start_offset=metadata.store.applied_end_offset or None)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)
-    servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine)
+    servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine, config.service)
     snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
     return SERVICES

@@ -90,6 +90,11 @@ def listener(value: object) -> Endpoint:
     return parse_endpoint(text(value))
 
 
+def optional_listener(value: object) -> Endpoint | None:
+    """Takes the address to listen on, and an empty text as None."""
+    return None if value == "" else listener(value)
+
+
 def voters(value: object) -> tuple[tuple[NodeId, Endpoint], ...]:
     """Takes the voters."""
     return tuple(parse_voter(part) for part in text_list(value))

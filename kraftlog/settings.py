@@ -19,6 +19,7 @@ from kraftlog.setting_values import (
     log_start_policy,
     number,
     one_of,
+    optional_listener,
     true_or_false,
     voters,
     whole_number,
@@ -33,7 +34,7 @@ class Setting:
 
     key: str
     section: str
-    """Which object the value belongs to: node, quorum, log, snapshots, log_start or controller."""
+    """Which object the value belongs to: node, quorum, log, snapshots, log_start, controller or service."""
     field: str
     """The field of that object."""
     parse: Callable[[object], object]
@@ -46,6 +47,8 @@ class Setting:
 
 _milliseconds = whole_number(1, 86_400_000)
 _bytes = whole_number(1)
+_count = whole_number(1, 1_000_000)
+_answer_bytes = whole_number(16 * 1024 * 1024, 2**40)
 _partitions = number(0.001, 1e9, none=0)
 
 SETTINGS: Final = (
@@ -53,11 +56,27 @@ SETTINGS: Final = (
     Setting("log.dir", "node", "directory", directory, "Where this node keeps its data; relative to this file."),
     Setting("listeners", "node", "listener", listener, "Where this node listens, as host:port."),
     Setting(
+        "controller.listener",
+        "node",
+        "controller_listener",
+        optional_listener,
+        "Where this voter listens for other replicas, as host:port, and for nobody else; empty: at listeners.",
+        none="",
+    ),
+    Setting(
         "controller.quorum.voters",
         "node",
         "voters",
         voters,
         "Who votes, as id@host:port, the same on every node. A node that is not in it is an observer.",
+    ),
+    Setting(
+        "client.listeners",
+        "node",
+        "client_listeners",
+        voters,
+        "Where clients reach each voter, as id@host:port, if voters have a controller.listener, which"
+        " controller.quorum.voters names then. The same on every node.",
     ),
     Setting(
         "controller.quorum.bootstrap.servers",
@@ -294,6 +313,72 @@ SETTINGS: Final = (
         _partitions,
         "So many partitions at once, after a rest; 0: what comes to 11 seconds of the rate.",
         none=0,
+    ),
+    Setting(
+        "service.calls.max",
+        "service",
+        "calls_max",
+        _count,
+        "How many calls of clients may be open; more are refused. Replicas have places of their own.",
+    ),
+    Setting(
+        "service.connection.calls.max",
+        "service",
+        "connection_calls_max",
+        _count,
+        "The same over one connection; further calls wait on the client's side.",
+    ),
+    Setting(
+        "service.operation.streams.max",
+        "service",
+        "operation_streams_max",
+        _count,
+        "How many clients may have their stream of operations open.",
+    ),
+    Setting("service.watch.streams.max", "service", "watch_streams_max", _count, "How many may follow the log here."),
+    Setting("service.reads.max", "service", "reads_max", _count, "How many reads may run or wait for their turn."),
+    Setting("service.connection.reads.max", "service", "connection_reads_max", _count, "The same over one connection."),
+    Setting(
+        "service.snapshot.reads.max",
+        "service",
+        "snapshot_reads_max",
+        _count,
+        "How many snapshots may be read at a time.",
+    ),
+    Setting(
+        "service.read.share.percent",
+        "service",
+        "read_share_percent",
+        whole_number(1, 100),
+        "How much of this node's time reads may take while records are written; connections take turns.",
+    ),
+    Setting(
+        "service.answer.bytes.max",
+        "service",
+        "answer_bytes_max",
+        _answer_bytes,
+        "How many bytes of answers of more than 64 KiB may be on their way to clients; more are refused.",
+    ),
+    Setting(
+        "service.connection.answer.bytes.max",
+        "service",
+        "connection_answer_bytes_max",
+        _answer_bytes,
+        "The same over one connection; the largest answer takes 16 MiB.",
+    ),
+    Setting(
+        "service.replica.streams.max",
+        "service",
+        "replica_streams_max",
+        _count,
+        "How many replicas may fetch here that are no voters; voters are not counted.",
+    ),
+    Setting(
+        "service.replica.answer.bytes.max",
+        "service",
+        "replica_answer_bytes_max",
+        _answer_bytes,
+        "How many bytes of answers of more than 64 KiB may be on their way to such replicas.",
     ),
     Setting("log.level", "node", "log_level", one_of(*LOG_LEVELS), f"What is logged: {', '.join(LOG_LEVELS)}."),
 )

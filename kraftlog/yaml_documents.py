@@ -14,6 +14,9 @@ from statemachine.names import quoted
 NESTING_MAX: Final = 50
 """The C parser has its stack overflow with some ten thousand levels; nothing that is written here has ten."""
 
+ALIASED_NODES_MAX: Final = 100_000
+"""What aliases stand for is counted each time: 1 KB of aliases of aliases, or of merges of merges, comes to 2^60."""
+
 
 class Number(str):
     """A number that is not whole, as it was written."""
@@ -65,9 +68,10 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Number(l
 def documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
     """Each document that is not empty, and where it is: file and document, counted from 1.
 
-    Raises ConfigurationError for what is no YAML, a key that is there twice, and what is nested too deeply to be read.
+    Raises ConfigurationError for what is no YAML, a key that is there twice, and what is nested too deeply to
+    be read or has aliases that stand for too much.
     """
-    _check_nesting(content, name)
+    _check_expansion(content, name)
     number = 1
     loader = _Loader(content)
     try:
@@ -84,19 +88,74 @@ def documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
         loader.dispose()
 
 
-def _check_nesting(content: bytes, name: str) -> None:
-    """Raise ConfigurationError if lists and mappings are nested so deeply that nobody could read them."""
-    depth = 0
+def _check_expansion(content: bytes, name: str) -> None:
+    """Raise ConfigurationError if a document is nested, or grows by its aliases, more than anybody could read."""
+    found = _Expansion()
     try:
         for event in yaml.parse(content, Loader=_Loader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > NESTING_MAX:
+            found.take(event)
+            if found.height > NESTING_MAX:
                 raise ConfigurationError(f"{name}: it is nested more than {NESTING_MAX} levels; correct the file")
+            if found.aliased_count > ALIASED_NODES_MAX:
+                raise ConfigurationError(
+                    f"{name}: its aliases (*) stand for more than {ALIASED_NODES_MAX} values; write them out"
+                )
     except yaml.YAMLError:
         return  # told with the document where it is
+
+
+class _Collection:
+    """A list or mapping that is being read: its anchor, its nodes and its levels, with all that aliases stand for."""
+
+    def __init__(self, anchor: str | None) -> None:
+        self.anchor = anchor
+        self.node_count = 1
+        self.height = 1
+
+
+class _Expansion:
+    """How much a document comes to when each alias is replaced by what it stands for, event by event."""
+
+    def __init__(self) -> None:
+        self.aliased_count = 0
+        """Nodes in the place of aliases, in all documents."""
+        self.height = 0
+        """Levels down to the deepest node of the last event."""
+        self._open: list[_Collection] = []
+        self._anchored: dict[str, _Collection] = {}
+
+    def take(self, event: yaml.Event) -> None:
+        """Count one event in."""
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._anchored.clear()
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open.append(_Collection(event.anchor))
+            self.height = len(self._open)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            closed = self._open.pop()
+            if closed.anchor is not None:
+                self._anchored[closed.anchor] = closed
+            self._add(closed.node_count, closed.height)
+        elif isinstance(event, yaml.AliasEvent):
+            self._take_alias(event)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._add(1, 0)
+
+    def _take_alias(self, event: yaml.AliasEvent) -> None:
+        if any(collection.anchor == event.anchor for collection in self._open):
+            self.height = NESTING_MAX + 1  # it stands for what it is in: there is no end to that
+            return
+        named = self._anchored.get(event.anchor or "")
+        node_count, height = (named.node_count, named.height) if named is not None else (1, 0)
+        self.aliased_count += node_count
+        self.height = len(self._open) + height
+        self._add(node_count, height)
+
+    def _add(self, node_count: int, height: int) -> None:
+        """A node has ended in the collection that is read."""
+        if self._open:
+            self._open[-1].node_count += node_count
+            self._open[-1].height = max(self._open[-1].height, 1 + height)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

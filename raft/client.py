@@ -91,7 +91,7 @@ class RaftClient:
     @property
     def leader_endpoint(self) -> Endpoint | None:
         """Where the leader listens, None while it is not known."""
-        return self._node.replica.leader_endpoint
+        return self._node.leader_endpoint_for_clients
 
     @property
     def high_watermark(self) -> Offset:

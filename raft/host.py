@@ -9,8 +9,9 @@ What a program does that embeds the log:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +31,8 @@ from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault, log_state_divergence
 from raft.opening import open_log
 from raft.outlet import Identity
+from raft.rpc.admission import Admission, ReplicasElsewhere
+from raft.rpc.limits import ServiceLimits
 from raft.rpc.listening import listen
 from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
@@ -46,8 +49,6 @@ SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
 SERVER_GRACE_SECONDS: Final = 0.25
 """How long calls may go on after the node has stopped; other replicas keep their fetch streams open for ever."""
-
-CONCURRENT_CALLS_MAX: Final = 4_096
 
 logger = structlog.get_logger(__name__)
 
@@ -85,18 +86,23 @@ async def hosted_node(
     endpoint: Endpoint,
     voters: VoterSet,
     listen_on: Endpoint | None = None,
+    replicas_listen_on: Endpoint | None = None,
+    client_endpoints: Mapping[NodeId, Endpoint] | None = None,
     bootstrap_endpoints: tuple[Endpoint, ...] = (),
     config: QuorumConfig | None = None,
     log_config: LogConfig | None = None,
     log_start: LogStartConfig | None = None,
     state: HostedState | None = None,
     add_services: AddServices | None = None,
+    limits: ServiceLimits | None = None,
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
 ) -> AsyncIterator[Node]:
     """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
 
-    `endpoint` is what it tells others; `listen_on` is where it listens if that differs, such as 0.0.0.0.
+    `endpoint` is what it tells others; `listen_on` is where it listens if that differs, such as 0.0.0.0. With
+    `replicas_listen_on`, other replicas are served there and nowhere else; `endpoint` and `voters` name those addresses
+    then, and `client_endpoints` says where clients reach the voters.
 
     It votes if its id is in `voters`, else it observes. `state` is for a program whose state machine outlives the
     process, or gives snapshots. A log that was damaged is fetched again from the others, a sole voter's is refused.
@@ -127,6 +133,7 @@ async def hosted_node(
                     endpoint=endpoint,
                     voters=voters,
                     bootstrap_endpoints=bootstrap_endpoints,
+                    client_endpoints=client_endpoints or {},
                 ),
                 config=config or QuorumConfig(),
                 log=log,
@@ -140,7 +147,8 @@ async def hosted_node(
                 on_listener_fault=on_listener_fault,
                 on_state_diverged=state.on_diverged,
             )
-            async with _serving(node, listen_on or endpoint, add_services, state.applied_end_offset):
+            listeners = (listen_on or endpoint, replicas_listen_on)
+            async with _serving(node, listeners, add_services, state.applied_end_offset, limits or ServiceLimits()):
                 yield node
 
 
@@ -159,23 +167,35 @@ def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
 @contextlib.asynccontextmanager
 async def _serving(
     node: Node,
-    listen_on: Endpoint,
+    listeners: tuple[Endpoint, Endpoint | None],
     add_services: AddServices | None,
     applied_end_offset: Callable[[], Offset] | None,
+    limits: ServiceLimits,
 ) -> AsyncIterator[None]:
-    """The node answers for as long as the context lasts; then it hands over, and every call ends."""
+    """The node answers for as long as the context lasts; then it hands over, and every call ends.
+
+    `listeners` are the one for clients and, if they have one of their own, the one for replicas.
+    """
+    listen_on, replicas_listen_on = listeners
     try:
-        server = grpc.aio.server(
-            interceptors=(MalformedRequests(),),
-            options=SERVER_OPTIONS,
-            maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
-        )
+        admission = Admission(limits, node.identity.voters, lambda: node.feed.committed_end_offset)
+        servers = []
+        if replicas_listen_on is not None:
+            servers.append(_server(limits, admission))
+            service = QuorumService(node, node.identity.cluster_id, node.identity.for_clients)
+            quorum_pb2_grpc.add_QuorumServiceServicer_to_server(service, servers[0])
+            await listen(servers[0], replicas_listen_on)
+            server = _server(limits, ReplicasElsewhere(), admission)
+        else:
+            server = _server(limits, admission)
+        servers.append(server)
         names = [*_add_raft_services(server, node, applied_end_offset)]
         names += add_services(server, node) if add_services is not None else ()
         health = _add_health_and_reflection(server, names)
         await listen(server, listen_on)
         node.start()
-        await server.start()
+        for each in servers:
+            await each.start()
         for name in ("", *names):
             await health.set(name, health_pb2.HealthCheckResponse.SERVING)
         try:
@@ -183,16 +203,23 @@ async def _serving(
         finally:
             await health.enter_graceful_shutdown()
             await node.shutdown(SHUTDOWN_TIMEOUT_MS)
-            await server.stop(SERVER_GRACE_SECONDS)
+            await asyncio.gather(*(each.stop(SERVER_GRACE_SECONDS) for each in servers))
     finally:
         await node.close()
+
+
+def _server(limits: ServiceLimits, *interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
+    options = (*SERVER_OPTIONS, ("grpc.max_concurrent_streams", limits.connection_calls_max))
+    return grpc.aio.server(interceptors=(*interceptors, MalformedRequests()), options=options)
 
 
 def _add_raft_services(
     server: grpc.aio.Server, node: Node, applied_end_offset: Callable[[], Offset] | None
 ) -> Sequence[str]:
     identity = node.identity
-    quorum_pb2_grpc.add_QuorumServiceServicer_to_server(QuorumService(node, identity.cluster_id), server)
+    quorum_pb2_grpc.add_QuorumServiceServicer_to_server(
+        QuorumService(node, identity.cluster_id, identity.for_clients), server
+    )
     log_service = LogService(
         log=node.log,
         feed=node.feed,
@@ -200,6 +227,7 @@ def _add_raft_services(
         cluster_id=identity.cluster_id,
         key=identity.key,
         voters=identity.voters,
+        for_clients=identity.for_clients,
         applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
         on_fatal=node.fatal,
     )

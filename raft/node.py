@@ -183,6 +183,11 @@ class Node:
         """Who leads, and where it listens."""
         return self.replica.leader_and_epoch, self.replica.leader_endpoint
 
+    @property
+    def leader_endpoint_for_clients(self) -> Endpoint | None:
+        """Where clients reach the leader."""
+        return self.identity.for_clients(self.replica.leader_and_epoch.leader_id, self.replica.leader_endpoint)
+
     # --- what peers and clients ask -----------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> tuple[Response, bytes]:
@@ -266,7 +271,8 @@ class Node:
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
         """Tell listeners who leads."""
-        self.feed.set_leader(leader, leader_endpoint, epoch_start_offset)
+        endpoint = self.identity.for_clients(leader.leader_id, leader_endpoint)
+        self.feed.set_leader(leader, endpoint, epoch_start_offset)
 
     def listener_positions(self) -> Sequence[ListenerPosition]:
         """How far the listeners have read."""

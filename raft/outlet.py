@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from raft.core.actions import Send
 from raft.core.errors import ProtocolError
 from raft.core.messages import Response
-from raft.core.types import Endpoint, LeaderAndEpoch, Offset, ReplicaKey, StateDigest
+from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.log_start import ListenerPosition
 
@@ -23,6 +23,12 @@ class Identity:
     endpoint: Endpoint
     voters: VoterSet
     bootstrap_endpoints: tuple[Endpoint, ...] = ()
+    client_endpoints: Mapping[NodeId, Endpoint] = field(default_factory=dict)
+    """Where clients reach the voters, if not where replicas do."""
+
+    def for_clients(self, node_id: NodeId | None, endpoint: Endpoint | None) -> Endpoint | None:
+        """Where a client reaches the node that replicas reach at `endpoint`."""
+        return endpoint if node_id is None else self.client_endpoints.get(node_id, endpoint)
 
 
 class Outlet(Protocol):

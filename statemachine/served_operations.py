@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from kraftpb.v1 import admin_pb2
@@ -18,7 +18,12 @@ from statemachine.limits import NOTHING_WRITTEN
 
 OPERATIONS_AT_A_TIME: Final = 1_000
 UNREAD_RESULTS_MAX: Final = 2_000
-"""With more answers than this not taken yet, no further operations are read from that stream."""
+UNREAD_RESULTS_MIN: Final = 50
+"""With more answers than this not taken yet, no further operations are read from that stream: the most and the least,
+for one stream and for many."""
+
+UNREAD_BYTES_MAX: Final = 256 * 1024
+"""The same for the bytes of the answers."""
 
 RESULT_BYTES_SOFT_MAX: Final = 1024 * 1024
 """An answer message holds about this much, and at least one result."""
@@ -30,8 +35,11 @@ RESULT_BYTES_MAX: Final = MESSAGE_BYTES_MAX - RESULT_BYTES_SOFT_MAX - 1024
 class ServedOperations:
     """See the module."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, room: Callable[[], int] = lambda: UNREAD_RESULTS_MAX) -> None:
+        """`room` says how many answers may wait to be taken."""
         self._controller = controller
+        self._room = room
+        self._unread_bytes = 0
         self._results: deque[admin_pb2.OperationResult] = deque()
         self._unanswered = 0
         self._is_read = False
@@ -43,9 +51,11 @@ class ServedOperations:
         try:
             async for batch in batches:
                 operations = batch.operations
-                for start in range(0, len(operations), OPERATIONS_AT_A_TIME):
+                start = 0
+                while start < len(operations):
                     await self._wait_for_room()
-                    some = operations[start : start + OPERATIONS_AT_A_TIME]
+                    some = operations[start : start + min(OPERATIONS_AT_A_TIME, self._unread_max)]
+                    start += len(some)
                     self._unanswered += len(some)
                     await self._controller.submit(some, self._put)
         except BaseException:
@@ -63,19 +73,26 @@ class ServedOperations:
         taken: list[admin_pb2.OperationResult] = []
         size_bytes = 0
         while self._results and size_bytes < RESULT_BYTES_SOFT_MAX:
-            result = _sendable(self._results.popleft())
+            result = self._results.popleft()
+            self._unread_bytes -= result.ByteSize()
+            result = _sendable(result)
             size_bytes += result.ByteSize()
             taken.append(result)
         self._results_went.set()
         return taken
 
+    @property
+    def _unread_max(self) -> int:
+        return min(UNREAD_RESULTS_MAX, max(UNREAD_RESULTS_MIN, self._room()))
+
     def _put(self, result: admin_pb2.OperationResult) -> None:
         self._unanswered -= 1
+        self._unread_bytes += result.ByteSize()
         self._results.append(result)
         self._result_came.set()
 
     async def _wait_for_room(self) -> None:
-        while len(self._results) > UNREAD_RESULTS_MAX:
+        while len(self._results) > self._unread_max or self._unread_bytes > UNREAD_BYTES_MAX:
             self._results_went.clear()
             await self._results_went.wait()
 

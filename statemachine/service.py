@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ import structlog
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
-from raft.rpc.log_service import abort
+from raft.rpc.calls import charge_call, hold_answer
 from statemachine import queries, reads
 from statemachine.controller import Controller
 from statemachine.machine import MetadataMachine
@@ -27,8 +28,8 @@ from statemachine.store import MetadataStore
 WAIT_MS_MAX: Final = 60_000
 """The longest that a read may wait for an offset."""
 
-OPERATION_STREAMS_MAX: Final = 2_000
-"""So many clients may have their stream open; votes and fetches share the server's calls with them."""
+RESULTS_MAX: Final = 200_000
+"""Results that are not taken yet, of all streams together: each stream has its part, and reads no more operations."""
 
 
 class ReadRequest(Protocol):
@@ -55,11 +56,6 @@ Response = TypeVar(
 )
 Context = grpc.aio.ServicerContext[object, object]
 
-_NO_ROOM_FOR_A_STREAM: Final = ProtocolError(
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    "too many clients send this node operations already; close streams that nobody uses, or try again later",
-)
-
 logger = structlog.get_logger(__name__)
 
 
@@ -75,14 +71,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def Execute(
         self, request_iterator: AsyncIterator[admin_pb2.OperationBatch], context: Context
     ) -> AsyncIterator[admin_pb2.OperationResultBatch]:
-        """Operations in, results out as they come, until the client has no more and all are answered.
-
-        A stream too many ends with THROTTLING_QUOTA_EXCEEDED before an operation is read from it.
-        """
-        if self._operation_streams >= OPERATION_STREAMS_MAX:
-            await abort(context, _NO_ROOM_FOR_A_STREAM)
+        """Operations in, results out as they come, until the client has no more and all are answered."""
         self._operation_streams += 1
-        operations = ServedOperations(self._controller)
+        operations = ServedOperations(self._controller, lambda: RESULTS_MAX // self._operation_streams)
         reading = asyncio.create_task(operations.read(request_iterator))
         try:
             while results := await operations.take():
@@ -158,23 +149,27 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         try:
             await self._wait(request.consistency)
             pieces = await self._store.run_statement(request.sql, NODE_TIMEOUT_SECONDS)
+            hold_answer(sum(piece.ByteSize() for piece in pieces))
             self._machine.refuse_if_fenced()
         except ProtocolError as error:
             pieces = [admin_pb2.QueryResponse(error_code=error.code, error_message=error.args[0])]
-        for piece in pieces:
-            yield piece
+        pieces.reverse()
+        while pieces:
+            yield pieces.pop()
 
     async def _answer(
         self, request: ReadRequest, kind: type[Response], read: Callable[[sqlite3.Connection, Any], Response]
     ) -> Response:
-        def read_with_offset(connection: sqlite3.Connection) -> Response:
+        def read_with_offset(connection: sqlite3.Connection) -> tuple[Response, float]:
+            started = time.thread_time()
             response = read(connection, request)
             response.applied_end_offset = queries.applied_end_offset(connection)
-            return response
+            return response, time.thread_time() - started
 
         try:
             await self._wait(request.consistency)
-            response = await self._store.query(read_with_offset)
+            response, seconds = await self._store.query(read_with_offset)
+            charge_call(seconds)
             self._machine.refuse_if_fenced()  # the fence may have come while the query waited for its turn
             return response
         except ProtocolError as error:

@@ -13,6 +13,7 @@ from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import CorruptSnapshot, ErrorCode, ProtocolError, StorageError
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.rpc.limits import ServiceLimits, over_limit
 from raft.rpc.log_service import abort
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
@@ -22,9 +23,6 @@ from statemachine.snapshot_generator import SnapshotGenerator
 CHUNK_BYTES: Final = 256 * 1024
 """How much of a snapshot one message carries."""
 
-READS_MAX: Final = 16
-"""So many snapshots may be read at a time; each is read whole before the first byte is sent."""
-
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -32,12 +30,18 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     """The snapshots of one node."""
 
     def __init__(
-        self, node_id: NodeId, snapshots: SnapshotStore, generator: SnapshotGenerator, machine: MetadataMachine
+        self,
+        node_id: NodeId,
+        snapshots: SnapshotStore,
+        generator: SnapshotGenerator,
+        machine: MetadataMachine,
+        limits: ServiceLimits | None = None,
     ) -> None:
         self._node_id = node_id
         self._snapshots = snapshots
         self._generator = generator
         self._machine = machine
+        self._limits = limits or ServiceLimits()
         self._reads = 0
 
     async def CreateSnapshot(
@@ -87,10 +91,8 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     @asynccontextmanager
     async def _opened(self, request: snapshot_pb2.ReadSnapshotRequest) -> AsyncIterator[SnapshotReader]:
         """The snapshot, found whole. It is closed, and counts as being read, also if the caller left meanwhile."""
-        if self._reads >= READS_MAX:
-            raise ProtocolError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{READS_MAX} snapshots are being read here; try again later"
-            )
+        if self._reads >= self._limits.snapshot_reads_max:
+            raise over_limit("snapshot_reads_max", self._limits.snapshot_reads_max)
         self._reads += 1
         opening = asyncio.ensure_future(asyncio.to_thread(self._open_verified, request))
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import grpc
@@ -12,16 +13,17 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.replica import Replica
-from raft.core.types import Batch, Offset, ReplicaKey
+from raft.core.types import Batch, Endpoint, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
+from raft.rpc.calls import answer_room
 from raft.storage.segmented_log import SegmentedLog
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
 """One answer holds about this much, and at least one batch."""
 
-WATCHES_MAX: Final = 1_000
-"""So many streams may be open; votes and fetches share the server's calls with them."""
+MESSAGE_OVERHEAD_BYTES: Final = 1024
+"""More than an answer has besides the records."""
 
 STATUS_OF_ERROR: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -49,19 +51,23 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         cluster_id: str,
         key: ReplicaKey,
         voters: VoterSet,
+        for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None],
         applied_end_offset: Callable[[], Offset],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log."""
+        """`for_clients` tells where clients reach a node that replicas reach elsewhere.
+
+        `applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log.
+        """
         self._log = log
         self._feed = feed
         self._replica = replica
         self._cluster_id = cluster_id
         self._key = key
         self._voters = voters
+        self._for_clients = for_clients
         self._applied_end_offset = applied_end_offset
         self._on_fatal = on_fatal
-        self._watches = 0
 
     async def Watch(
         self,
@@ -69,21 +75,16 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
     ) -> AsyncIterator[log_pb2.WatchResponse]:
         """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes."""
-        self._watches += 1
         try:
             self._check(request)
-            async for response in self._responses(request):
-                yield response
+            async with aclosing(self._responses(request)) as responses:
+                with suppress(StopAsyncIteration):
+                    while True:  # nothing is kept of a response that is being sent
+                        yield await anext(responses)
         except ProtocolError as error:
             await abort(context, error)
-        finally:
-            self._watches -= 1
 
     def _check(self, request: log_pb2.WatchRequest) -> None:
-        if self._watches > WATCHES_MAX:
-            raise ProtocolError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WATCHES_MAX} watch this node already; watch another one"
-            )
         if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
             raise ProtocolError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -97,7 +98,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there",
             )
 
-    async def _responses(self, request: log_pb2.WatchRequest) -> AsyncIterator[log_pb2.WatchResponse]:
+    async def _responses(self, request: log_pb2.WatchRequest) -> AsyncGenerator[log_pb2.WatchResponse]:
         next_offset = Offset(request.start_offset)
         end_offset = Offset(request.end_offset) if request.HasField("end_offset") else None
         told: object = None
@@ -110,14 +111,15 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                     yield self._response(b"")
                 await self._feed.wait(version)
                 continue
-            batches = self._read_batches(next_offset, committed)
+            batches = list(self._read_batches(next_offset, committed))
             next_offset = batches[-1].end_offset
             told = (self._feed.leader, self._feed.leader_endpoint, next_offset)
-            yield self._response(b"".join(batch.data for batch in batches))
+            yield self._response(_taken(batches))
 
     def _read_batches(self, start_offset: Offset, end_offset: Offset) -> tuple[Batch, ...]:
+        size_bytes = answer_room(RESPONSE_BYTES_MAX) - MESSAGE_OVERHEAD_BYTES
         try:
-            return self._log.read_batches(start_offset, RESPONSE_BYTES_MAX, end_offset)
+            return self._log.read_batches(start_offset, size_bytes, end_offset)
         except ProtocolError:  # the offset is gone, which is no fault of the log's
             raise
         except BaseException as error:  # gRPC would tell the reader, and nobody else
@@ -144,7 +146,10 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             replica_key=codec.replica_key_to_proto(self._key),
             role=str(replica.role),
             is_voter=replica.is_voter,
-            current_leader=codec.leader_to_proto(replica.leader_and_epoch, replica.leader_endpoint),
+            current_leader=codec.leader_to_proto(
+                replica.leader_and_epoch,
+                self._for_clients(replica.leader_and_epoch.leader_id, replica.leader_endpoint),
+            ),
             high_watermark=replica.high_watermark,
             log_end_offset=replica.log_end_offset,
             log_start_offset=self._log.log_start_offset,
@@ -152,11 +157,20 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             voters=[
                 log_pb2.DescribeNodeResponse.ReplicaState(
                     replica_key=codec.replica_key_to_proto(voter.key),
-                    endpoint=codec.endpoint_to_proto(voter.endpoint),
+                    endpoint=codec.endpoint_to_proto(
+                        self._for_clients(voter.key.node_id, voter.endpoint) or voter.endpoint
+                    ),
                 )
                 for voter in self._voters.voters()
             ],
         )
+
+
+def _taken(batches: list[Batch]) -> bytes:
+    """Their bytes; the batches are let go of, for the reader may take its time."""
+    data = b"".join(batch.data for batch in batches)
+    batches.clear()
+    return data
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ProtocolError) -> None:

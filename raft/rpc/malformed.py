@@ -6,7 +6,9 @@ the call with Kafka's error where the mark would reach the handler.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import grpc
@@ -66,17 +68,22 @@ def _checked_unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Await
     return call
 
 
-def _checked_unary_stream(method: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+def _checked_unary_stream(method: Callable[..., Any]) -> Callable[..., Any]:
+    if not inspect.isasyncgenfunction(method):  # it writes its answers itself, as gRPC's own health service does
+        return _checked_unary(method)
+
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
         if request is _MALFORMED:
             await abort(context, _REFUSAL)
-        async for response in method(request, context):
-            yield response
+        async with aclosing(method(request, context)) as responses:
+            with suppress(StopAsyncIteration):
+                while True:  # nothing is kept of a response, which may be large: the next may be long in coming
+                    yield await anext(responses)
 
     return call
 
 
-def _checked_stream(method: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+def _checked_stream(method: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncIterator[Any]]:
     async def call(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         async def checked() -> AsyncIterator[Any]:
             async for request in requests:
@@ -84,7 +91,9 @@ def _checked_stream(method: Callable[..., AsyncIterator[Any]]) -> Callable[..., 
                     await abort(context, _REFUSAL)
                 yield request
 
-        async for response in method(checked(), context):
-            yield response
+        async with aclosing(method(checked(), context)) as responses:
+            with suppress(StopAsyncIteration):
+                while True:
+                    yield await anext(responses)
 
     return call

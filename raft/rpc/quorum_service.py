@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc
@@ -28,10 +29,12 @@ from raft.core.types import (
     Endpoint,
     Epoch,
     LeaderAndEpoch,
+    NodeId,
     Offset,
     OffsetAndEpoch,
 )
 from raft.rpc import codec
+from raft.rpc.calls import answer_room
 
 Message = TypeVar("Message")
 Answer = TypeVar("Answer", bound=Response)
@@ -54,7 +57,14 @@ class Answering(Protocol):
 class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
     """Decodes, asks the replica, encodes. A request that cannot be decoded is answered INVALID_REQUEST."""
 
-    def __init__(self, node: Answering, cluster_id: str) -> None:
+    def __init__(
+        self,
+        node: Answering,
+        cluster_id: str,
+        for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None] = lambda node_id, endpoint: endpoint,
+    ) -> None:
+        """`for_clients` tells where clients reach a node that replicas reach elsewhere."""
+        self._for_clients = for_clients
         self._node = node
         self._cluster_id = cluster_id
 
@@ -84,14 +94,18 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
     ) -> AsyncIterator[quorum_pb2.FetchResponse]:
         """Fetch (1): answers one request after the other until the replica ends the stream."""
         async for message in request_iterator:
-            response, records = await self._answer(
-                message,
-                codec.fetch_request_from_proto,
-                FetchResponse,
-                high_watermark=UNKNOWN_HIGH_WATERMARK,
-                log_start_offset=UNKNOWN_OFFSET,
-            )
-            yield codec.fetch_response_to_proto(message.correlation_id, response, records)
+            message.max_bytes = answer_room(message.max_bytes)
+            yield await self._fetched(message)  # and nothing is kept of it while it is sent
+
+    async def _fetched(self, message: quorum_pb2.FetchRequest) -> quorum_pb2.FetchResponse:
+        response, records = await self._answer(
+            message,
+            codec.fetch_request_from_proto,
+            FetchResponse,
+            high_watermark=UNKNOWN_HIGH_WATERMARK,
+            log_start_offset=UNKNOWN_OFFSET,
+        )
+        return codec.fetch_response_to_proto(message.correlation_id, response, records)
 
     async def FetchSnapshot(
         self, message: quorum_pb2.FetchSnapshotRequest, context: Context
@@ -108,6 +122,8 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         """DescribeQuorum (55)."""
         decode = codec.describe_quorum_request_from_proto
         response, _ = await self._answer(message, decode, DescribeQuorumResponse, high_watermark=UNKNOWN_HIGH_WATERMARK)
+        endpoint = self._for_clients(response.leader.leader_id, response.leader_endpoint)
+        response = replace(response, leader_endpoint=endpoint)
         epoch_of_clock_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         return codec.describe_quorum_response_to_proto(
             response, cluster_id=self._cluster_id, epoch_of_clock_ms=epoch_of_clock_ms

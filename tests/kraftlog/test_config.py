@@ -13,6 +13,7 @@ from kraftlog.settings import SETTINGS
 from raft.core.config import QuorumConfig
 from raft.core.errors import ConfigurationError
 from raft.core.types import Endpoint, NodeId
+from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig, LogStartPolicy
 from statemachine.controller_config import ControllerConfig
@@ -214,6 +215,7 @@ def test_every_setting_sets_a_field_and_every_quorum_field_has_a_setting() -> No
         "snapshots": SnapshotConfig,
         "log_start": LogStartConfig,
         "controller": ControllerConfig,
+        "service": ServiceLimits,
     }
     for setting in SETTINGS:
         assert setting.field in {field.name for field in fields(owners[setting.section])}

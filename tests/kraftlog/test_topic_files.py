@@ -105,6 +105,30 @@ def test_an_anchor_can_be_merged_and_overridden() -> None:
     assert [(topic.name, topic.num_partitions) for topic in topics] == [("a", 3), ("b", 3), ("c", 3)]
 
 
+def doubled_merges(count: int) -> str:
+    """About 1 KB of mappings, each of which merges the one before twice."""
+    chain = "".join(f"- &a{n + 1} {{<<: [*a{n}, *a{n}]}}\n" for n in range(count))
+    return f"topics:\n- &a0 {{name: a}}\n{chain}"
+
+
+def doubled_lists(count: int) -> str:
+    """The same with lists in the place of mappings."""
+    return "- &a0 [x]\n" + "".join(f"- &a{n + 1} [*a{n}, *a{n}]\n" for n in range(count))
+
+
+def merges_of_one(count: int) -> str:
+    """One mapping that merges a mapping of 100 keys very often."""
+    keys = ", ".join(f"k{n}: 1" for n in range(100))
+    return f"- &a {{{keys}}}\n- {{<<: [{', '.join(['*a'] * count)}]}}\n"
+
+
+def test_aliases_are_counted_in_each_document_by_themselves() -> None:
+    document = "topics:\n- &a {name: %s}\n- {<<: *a, name: %s}\n"
+    text = "---\n".join(document % (f"a{n}", f"b{n}") for n in range(3))
+    assert len(parsed(text)) == 6
+
+
+@pytest.mark.timeout(20)  # it took for ever
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -139,6 +163,11 @@ def test_an_anchor_can_be_merged_and_overridden() -> None:
         ("!!python/object:os.system x", ["document 1", "no YAML", "constructor"]),
         ("topics: !!int x", ["document 1", "invalid literal"]),
         ("[" * 100_000, ["nested more than 50 levels"]),
+        ("&a [*a]", ["nested more than 50 levels"]),
+        ("- &a0 []\n" + "".join(f"- &a{n + 1} [*a{n}]\n" for n in range(50)), ["nested more than 50 levels"]),
+        (doubled_merges(40), ["aliases", "more than 100000 values", "write them out"]),
+        (doubled_lists(40), ["aliases", "more than 100000 values"]),
+        (merges_of_one(2_000), ["aliases", "more than 100000 values"]),
         ("kind: Kafka", ["document 1, kind", "'Kafka' is not KafkaTopic"]),
         (strimzi(version="v1"), ["document 1, apiVersion", "'v1'", "kafka.strimzi.io/v1"]),
         (strimzi() + "x: 1", ["document 1", "no field 'x'"]),

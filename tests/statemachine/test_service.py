@@ -15,6 +15,8 @@ import pytest_asyncio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
 from raft.core.types import Endpoint
+from raft.rpc.admission import Admission
+from raft.rpc.limits import ServiceLimits
 from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
 from statemachine.channels import open_channel
@@ -40,7 +42,8 @@ from tests.statemachine.waiting import turns, until
 class Served:
     """A bench behind a server, and a stub connected to it."""
 
-    def __init__(self, bench: Bench, channel: grpc.aio.Channel, port: int) -> None:
+    def __init__(self, bench: Bench, channel: grpc.aio.Channel, port: int, admission: Admission) -> None:
+        self.admission = admission
         self.bench = bench
         self.endpoint = Endpoint("127.0.0.1", port)
         self.channel = channel
@@ -53,13 +56,14 @@ async def served(database: Path) -> AsyncIterator[Served]:
         bench.log.lead()
         await bench.lead()
         await bench.with_brokers(1, 2)
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        admission = Admission(ServiceLimits())
+        server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(admission,))
         servicer = AdminServicer(bench.controller, bench.store, bench.machine)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
-            yield Served(bench, channel, port)
+            yield Served(bench, channel, port, admission)
         await server.stop(None)
 
 
@@ -135,7 +139,7 @@ async def test_a_client_that_goes_away_leaves_its_operations_to_be_carried_out(s
 async def test_streams_too_many_are_refused_until_another_one_ends(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statemachine.service.OPERATION_STREAMS_MAX", 2)
+    monkeypatch.setattr(served.admission, "limits", ServiceLimits(operation_streams_max=2))
     kept = [served.stub.Execute() for _ in range(2)]
     for call in kept:
         await call.write(numbered(admin_pb2.Operation()))
@@ -145,7 +149,7 @@ async def test_streams_too_many_are_refused_until_another_one_ends(
     assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert (ERROR_KEY, str(int(ErrorCode.THROTTLING_QUOTA_EXCEEDED))) in tuple(refusal.value.trailing_metadata() or ())
 
-    with pytest.raises(NotSent, match="too many clients") as told:
+    with pytest.raises(NotSent, match=r"limit service\.operation\.streams\.max = 2") as told:
         await execute(served, create("a"))
     assert told.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 

@@ -19,13 +19,13 @@ from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import CorruptSnapshot, ErrorCode, StorageError
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, StateDigest
+from raft.rpc.limits import ServiceLimits
 from raft.rpc.log_service import ERROR_KEY
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader, SnapshotSummary
 from snapshot.store import SnapshotStore
-from statemachine import snapshot_service
 from statemachine.snapshot_generator import SnapshotConfig, SnapshotGenerator
-from statemachine.snapshot_service import CHUNK_BYTES, READS_MAX, SnapshotServicer
+from statemachine.snapshot_service import CHUNK_BYTES, SnapshotServicer
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
 from tests.raft.nodes import free_port
@@ -263,10 +263,10 @@ async def test_sn42_one_that_is_deleted_while_it_is_read_is_read_to_its_end(serv
 async def test_so_many_may_be_read_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     point = served.write(7)
     held = HeldVerify(monkeypatch)
-    reads = [asyncio.create_task(whole(served.read(point))) for _ in range(READS_MAX)]
-    await until(lambda: served.servicer._reads == READS_MAX)
-    await refused(served.read(point), ErrorCode.THROTTLING_QUOTA_EXCEEDED, "16 snapshots are being read here")
-    assert served.servicer._reads == READS_MAX  # whom it refused does not count
+    reads = [asyncio.create_task(whole(served.read(point))) for _ in range(16)]
+    await until(lambda: served.servicer._reads == 16)
+    await refused(served.read(point), ErrorCode.THROTTLING_QUOTA_EXCEEDED, "service.snapshot.reads.max = 16")
+    assert served.servicer._reads == 16  # whom it refused does not count
     held.goes_on.set()
     for read in reads:
         assert await read
@@ -277,7 +277,7 @@ async def test_so_many_may_be_read_and_no_more(served: Served, monkeypatch: pyte
 async def test_a_reader_that_leaves_in_the_middle_makes_room_for_another(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_service, "READS_MAX", 2)
+    monkeypatch.setattr(served.servicer, "_limits", ServiceLimits(snapshot_reads_max=2))
     point = served.write(7, LARGE_BYTES)
     calls = [served.read(point) for _ in range(2)]
     for call in calls:

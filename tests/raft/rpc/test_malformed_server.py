@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.message import DecodeError, Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2
 from raft.core.errors import ErrorCode
@@ -149,3 +150,26 @@ async def test_mangled_watches_are_answered_or_refused_by_name(tmp_path: Path) -
                     _check_refusal(refusal, is_message=is_message)
                 call.cancel()
         await _check_goes_on(cluster)
+
+
+async def test_health_is_watched_until_the_node_stops(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, voter_count=1) as cluster,
+        grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=20)
+        said = [(await watch.read()).status]
+        await cluster.stop(1)
+        said.append((await watch.read()).status)
+    assert said == [health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
+
+
+async def test_mangled_watches_of_health_are_answered_or_refused_by_name(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, voter_count=1) as cluster,
+        grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel,
+    ):
+        call = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"\xff", timeout=5)
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await call.read()
+    _check_refusal(refusal.value, is_message=False)

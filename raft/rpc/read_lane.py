@@ -1,0 +1,107 @@
+"""Whose turn it is to read: while records are written, reads get a share of the time, connections take turns.
+
+A node answers on one event loop, in one process: reads in a closed loop would leave little to votes, fetches and
+operations. Each read is charged what it took. Consider a share of 10 % and reads that take 2 ms: while records are
+written, 50 of them are begun in a second, whoever asks, and one connection that asks for a thousand waits behind itself
+only. While nothing is written, all begin at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final
+
+CALL_SECONDS: Final = 0.001
+"""What a call costs before and after the read itself: about what gRPC takes on one core."""
+
+MESSAGE_SECONDS: Final = 0.0003
+"""The same for one more message of a stream."""
+
+BYTES_PER_SECOND: Final = 200_000_000
+"""How fast answers are copied and encoded."""
+
+BURST_SECONDS: Final = 0.1
+"""So much may be used at once, after a rest: a few reads now and then never wait."""
+
+WRITES_PER_SECOND_MIN: Final = 10
+"""With fewer records in a second, an idle cluster's NoOps among them, reads have all the time."""
+
+WINDOW_SECONDS: Final = 0.5
+"""How often it is looked whether records are written."""
+
+
+class ReadLane:
+    """See the module. Used on one event loop."""
+
+    def __init__(
+        self,
+        share: float,
+        written: Callable[[], int],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`share` is from 0 to 1; `written` counts records, such as the committed end offset; `now` is in seconds."""
+        self._share = share
+        self._written = written
+        self._now = now
+        self._credit_seconds = BURST_SECONDS
+        self._credited_at = now()
+        self._window_start = now()
+        self._window_written = written()
+        self._is_contended = False
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def turn(self, connection: str, seconds: float = CALL_SECONDS) -> None:
+        """Return when a read of `connection` may begin, and charge it `seconds`, which it takes at least."""
+        self._credit()
+        if not self._waiting and self._has_credit:
+            self._credit_seconds -= seconds
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(connection, deque()).append(turn)
+        self._set_timer()
+        await turn
+        self.charge(seconds)
+
+    def charge(self, seconds: float) -> None:
+        """A read took so long besides."""
+        self._credit_seconds -= seconds
+
+    @property
+    def _has_credit(self) -> bool:
+        return self._credit_seconds > 0 or not self._is_contended
+
+    def _credit(self) -> None:
+        now = self._now()
+        if now - self._window_start >= WINDOW_SECONDS:
+            written = self._written()
+            rate = (written - self._window_written) / (now - self._window_start)
+            self._is_contended = rate >= WRITES_PER_SECOND_MIN
+            self._window_start, self._window_written = now, written
+        self._credit_seconds += (now - self._credited_at) * self._share
+        self._credited_at = now
+        floor = BURST_SECONDS if not self._is_contended else -float("inf")
+        self._credit_seconds = min(BURST_SECONDS, max(self._credit_seconds, floor))
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._waiting:
+            seconds = max(0.0, -self._credit_seconds / self._share)
+            self._timer = asyncio.get_running_loop().call_later(min(seconds, WINDOW_SECONDS) + 0.001, self._go_on)
+
+    def _go_on(self) -> None:
+        """Let as many begin as the credit allows, one of each connection in turn."""
+        self._timer = None
+        self._credit()
+        released_seconds = 0.0
+        while self._waiting and (not self._is_contended or self._credit_seconds > released_seconds):
+            connection, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[connection] = turns
+            if not turn.done():  # else its caller has gone
+                turn.set_result(None)
+                released_seconds += CALL_SECONDS  # it is charged when its task runs
+        self._set_timer()

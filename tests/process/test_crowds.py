@@ -1,0 +1,146 @@
+"""Strangers in crowds: empty streams, streams that are not read, reads in a closed loop. Peers and writers go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.lifecycle import living_brokers
+from kraftlog.cluster import LocalCluster
+from kraftlog.cluster_directory import open_or_create
+from kraftlog.connection import describe_node
+from raft.core.types import NodeId
+from statemachine.client import AdminClient, NewTopic
+
+pytestmark = pytest.mark.process
+
+STREAMS = 4_200
+UNREAD_STREAMS = 400
+UNREAD_BYTES_MAX = 256 * 1024 * 1024
+READERS = 20
+
+PATIENT = {"controller.quorum.fetch.timeout.ms": 5_000, "controller.quorum.request.timeout.ms": 5_000}
+"""A busy machine changes no epoch by itself, as it would after 2 s; who is refused for good changes it all the same."""
+
+STRANGER = Path(__file__).with_name("stranger.py")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three voters of its own, without anything in their log."""
+    cluster = LocalCluster(open_or_create(tmp_path, voters=3, observers=0, settings=PATIENT))
+    try:
+        asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_for_leader())
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
+
+
+@contextlib.asynccontextmanager
+async def stranger(kind: str, cluster: LocalCluster, node_id: int, count: int) -> AsyncIterator[None]:
+    """A process that does what `stranger.py` says, from the moment that all of it is under way."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        STRANGER,
+        kind,
+        str(cluster.endpoint(NodeId(node_id))),
+        str(count),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), 60) == b"under way\n"
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def resident_bytes(cluster: LocalCluster, node_id: int) -> int:
+    status = Path(f"/proc/{cluster.pid(NodeId(node_id))}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def processor_seconds(cluster: LocalCluster, node_id: int) -> float:
+    fields = Path(f"/proc/{cluster.pid(NodeId(node_id))}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def acknowledged(client: AdminClient, seconds: float, prefix: str) -> int:
+    """How many topics two writers create in a closed loop."""
+    counts = [0, 0]
+    end = time.monotonic() + seconds
+
+    async def write(writer: int) -> None:
+        while time.monotonic() < end:
+            await client.create_topics([NewTopic(f"{prefix}-{writer}-{counts[writer]}", 1, 1)])
+            counts[writer] += 1
+
+    await asyncio.gather(write(0), write(1))
+    return sum(counts)
+
+
+async def epoch(cluster: LocalCluster, node_id: int) -> int:
+    node = await describe_node(cluster.endpoint(NodeId(node_id)), timeout_seconds=20)
+    return node.current_leader.leader_epoch
+
+
+@pytest.mark.parametrize("kind", ["empty-fetches", "empty-executes"])
+async def test_thousands_of_empty_streams_change_no_epoch(cluster: LocalCluster, kind: str) -> None:
+    leader = await cluster.wait_for_leader()
+    follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)
+    before = await epoch(cluster, follower)
+    async with stranger(kind, cluster, leader, STREAMS), stranger(kind, cluster, follower, STREAMS):
+        await asyncio.sleep(12)  # two fetch timeouts and more
+        assert await cluster.wait_for_leader() == leader
+        # Whoever restarts finds its place among them.
+        other = next(node_id for node_id in cluster.voter_ids if node_id not in (leader, follower))
+        await cluster.kill(other)
+        await cluster.start([other])
+    assert await epoch(cluster, follower) == before
+
+
+async def test_streams_that_are_not_read_cost_little_memory(cluster: LocalCluster) -> None:
+    leader = await cluster.wait_for_leader()
+    async with AdminClient(cluster.bootstrap_servers) as client, living_brokers(client, (1,)):
+        for number in range(40):
+            await client.create_topics([NewTopic(f"t{number}", 1_000, 1)])
+    before = resident_bytes(cluster, leader)
+    async with stranger("unread-watches", cluster, leader, UNREAD_STREAMS):
+        await asyncio.sleep(3)
+        assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
+    async with stranger("unread-fetches", cluster, leader, UNREAD_STREAMS):
+        await asyncio.sleep(3)
+        assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
+
+
+async def test_readers_in_a_closed_loop_leave_most_of_the_time_to_writers(cluster: LocalCluster) -> None:
+    """By the processor's time, for a busy machine gives nodes more and less of it: what reads take of a second.
+
+    On a quiet machine a writer then keeps 80 % of its acknowledgements and more; it kept 8 %.
+    """
+    leader = await cluster.wait_for_leader()
+    seconds = 5.0
+    async with AdminClient(cluster.bootstrap_servers) as client, living_brokers(client, (1,)):
+        await acknowledged(client, 2, "warm")
+        before = processor_seconds(cluster, leader)
+        alone = await acknowledged(client, seconds, "alone")
+        per_topic = (processor_seconds(cluster, leader) - before) / alone
+        async with stranger("reads", cluster, leader, READERS):
+            await acknowledged(client, 1, "noticed")  # it takes half a second
+            before, started = processor_seconds(cluster, leader), time.monotonic()
+            crowded = await acknowledged(client, seconds, "crowded")
+            taken = processor_seconds(cluster, leader) - before - crowded * per_topic
+            assert taken / (time.monotonic() - started) <= 0.2
+        assert crowded > 0
