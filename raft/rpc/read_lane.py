@@ -1,9 +1,9 @@
-"""Whose turn it is to read: while records are written, reads get a share of the time, connections take turns.
+"""Whose turn it is to read: when a node that writes has no time left, reads get a share, and connections take turns.
 
 A node answers on one event loop, in one process: reads in a closed loop would leave little to votes, fetches and
 operations. Each read is charged what it took. Consider a share of 10 % and reads that take 2 ms: while records are
-written, 50 of them are begun in a second, whoever asks, and one connection that asks for a thousand waits behind itself
-only. While nothing is written, all begin at once.
+written and the process is busy, 50 of them are begun in a second, whoever asks, and one connection that asks for a
+thousand waits behind itself only. While nothing is written, or there is time for all, all begin at once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ BURST_SECONDS: Final = 0.1
 WRITES_PER_SECOND_MIN: Final = 10
 """With fewer records in a second, an idle cluster's NoOps among them, reads have all the time."""
 
+BUSY_SHARE_MIN: Final = 0.7
+"""A process that uses less of one processor than this has time for reads, whatever is written."""
+
 WINDOW_SECONDS: Final = 0.5
-"""How often it is looked whether records are written."""
+"""How often it is looked whether records are written, and how busy the process was."""
 
 
 class ReadLane:
@@ -41,15 +44,21 @@ class ReadLane:
         share: float,
         written: Callable[[], int],
         now: Callable[[], float] = time.monotonic,
+        used: Callable[[], float] = time.process_time,
     ) -> None:
-        """`share` is from 0 to 1; `written` counts records, such as the committed end offset; `now` is in seconds."""
+        """`share` is from 0 to 1; `written` counts records, such as the committed end offset.
+
+        `now` is in seconds, and `used` is the processor time of this process in seconds.
+        """
         self._share = share
         self._written = written
         self._now = now
+        self._used = used
         self._credit_seconds = BURST_SECONDS
         self._credited_at = now()
         self._window_start = now()
         self._window_written = written()
+        self._window_used = used()
         self._is_contended = False
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,14 +86,24 @@ class ReadLane:
     def _credit(self) -> None:
         now = self._now()
         if now - self._window_start >= WINDOW_SECONDS:
-            written = self._written()
-            rate = (written - self._window_written) / (now - self._window_start)
-            self._is_contended = rate >= WRITES_PER_SECOND_MIN
-            self._window_start, self._window_written = now, written
+            self._look(now)
         self._credit_seconds += (now - self._credited_at) * self._share
         self._credited_at = now
         floor = BURST_SECONDS if not self._is_contended else -float("inf")
         self._credit_seconds = min(BURST_SECONDS, max(self._credit_seconds, floor))
+
+    def _look(self, now: float) -> None:
+        """Judge the window that is over.
+
+        Reads that are held back make the process less busy: so they stay held back until none of them waits.
+        """
+        seconds = now - self._window_start
+        written, used = self._written(), self._used()
+        writes = (written - self._window_written) / seconds >= WRITES_PER_SECOND_MIN
+        somebody_waits = any(not turn.done() for turns in self._waiting.values() for turn in turns)
+        is_busy = (used - self._window_used) / seconds >= BUSY_SHARE_MIN
+        self._is_contended = writes and (is_busy or (self._is_contended and somebody_waits))
+        self._window_start, self._window_written, self._window_used = now, written, used
 
     def _set_timer(self) -> None:
         if self._timer is None and self._waiting:

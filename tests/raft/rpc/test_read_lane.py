@@ -11,13 +11,20 @@ from raft.rpc.read_lane import BURST_SECONDS, CALL_SECONDS, ReadLane
 
 
 class Clock:
-    """The loop's own time, and records that are written at a rate."""
+    """The loop's own time, records that are written at a rate, and how much of a processor is used."""
 
-    def __init__(self, records_per_second: float) -> None:
+    def __init__(self, records_per_second: float, busy: float = 1.0) -> None:
         self._rate = records_per_second
+        self.busy = busy
 
     def written(self) -> int:
         return int(asyncio.get_running_loop().time() * self._rate)
+
+    def used(self) -> float:
+        return asyncio.get_running_loop().time() * self.busy
+
+    def lane(self) -> ReadLane:
+        return ReadLane(0.1, self.written, used=self.used)
 
 
 async def begun(lane: ReadLane, seconds: float, *, connections: int, read_seconds: float) -> Counter[str]:
@@ -40,7 +47,7 @@ async def begun(lane: ReadLane, seconds: float, *, connections: int, read_second
 
 
 async def test_reads_take_their_share_while_records_are_written() -> None:
-    lane = ReadLane(0.1, Clock(100).written)
+    lane = Clock(100).lane()
     await asyncio.sleep(0.6)  # a window, in which the writes are noticed
     started = asyncio.get_running_loop().time()
     counts = await begun(lane, 2.0, connections=5, read_seconds=0.009)
@@ -51,15 +58,39 @@ async def test_reads_take_their_share_while_records_are_written() -> None:
 
 
 async def test_nothing_waits_while_nothing_is_written() -> None:
-    lane = ReadLane(0.1, Clock(2).written)  # NoOps of an idle cluster
+    lane = Clock(2).lane()  # NoOps of an idle cluster
     await asyncio.sleep(0.6)
     counts = await begun(lane, 0.5, connections=5, read_seconds=0.009)
     assert counts.total() > 200
 
 
+async def test_nothing_waits_while_the_node_has_time() -> None:
+    lane = Clock(100, busy=0.5).lane()
+    await asyncio.sleep(0.6)
+    counts = await begun(lane, 0.5, connections=5, read_seconds=0.009)
+    assert counts.total() > 200
+
+
+async def test_who_is_held_back_stays_so_though_the_node_is_idle_then() -> None:
+    clock = Clock(100)
+    lane = clock.lane()
+    await asyncio.sleep(0.6)
+    await lane.turn("first")
+    lane.charge(BURST_SECONDS + 1.0)
+    waiting = asyncio.create_task(lane.turn("a"))
+    clock.busy = 0.0  # from the beginning: what was used before counts as given back
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(waiting), 1.2)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.sleep(0.6)
+    async with asyncio.timeout(0.05):  # nobody waits any more, and there is time
+        await lane.turn("b")
+
+
 async def contended() -> ReadLane:
     """A lane that has noticed writes."""
-    lane = ReadLane(0.1, Clock(100).written)
+    lane = Clock(100).lane()
     await asyncio.sleep(0.6)
     await lane.turn("first")
     return lane
