@@ -7,13 +7,16 @@ from random import Random
 from uuid import UUID
 
 from raft.core.types import Endpoint, NodeId, ReplicaKey
-from raft.storage.directory import DataDirectory
+from raft.core.voters import VoterSet
+from raft.storage.directory import SNAPSHOTS_NAME, DataDirectory
+from raft.storage.files import join
 from sim.clock import Clock
 from sim.database import Database
 from sim.disk import DIRECTORY, Disk
 from sim.marks import Marks
 from sim.observation import NodeView
 from sim.process import Process
+from snapshot.bootstrap import write_bootstrap
 
 PORT = 9090
 
@@ -62,6 +65,11 @@ class Machine:
         self.key = ReplicaKey(NodeId(self.node_id), UUID(int=self._random.getrandbits(128) | 1))
         self.view.key = self.key
         self._format()
+
+    def tell_voters(self, voters: VoterSet) -> None:
+        """Write who votes, by directory ids."""
+        directory = join(DIRECTORY, SNAPSHOTS_NAME)
+        write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())
 
     def move(self) -> None:
         """The next process says that it listens at another address, or at the first one again."""
