@@ -9,7 +9,7 @@ from kraftlog.endpoints import initial_controllers_text
 from raft.core.errors import ConfigurationError, DirectoryError
 from raft.core.types import DirectoryId, NodeId, ReplicaKey
 from raft.core.voters import VoterSet
-from raft.storage.directory import DataDirectory, DirectoryIdentity
+from raft.storage.directory import META_NAME, DataDirectory, DirectoryIdentity
 from raft.storage.files import join
 from raft.storage.identifiers import uuid_to_text
 from raft.storage.posix import PosixFileSystem
@@ -23,11 +23,13 @@ def format_directory(
     *,
     initial_controllers: VoterSet | None = None,
     ignore_formatted: bool = False,
+    is_replacement: bool = False,
 ) -> DirectoryIdentity:
     """Format the data directory that `config` names; what is formatted already stays as it is.
 
     With `initial_controllers` the node knows the voters by their directory ids, and its directory gets the id that they
-    say; else it knows them by their node ids, as `config` names them. Raises DirectoryError for a directory that is
+    say; else it knows them by their node ids, as `config` names them. `is_replacement`: in the place of a directory
+    that is lost, so its voter founds nothing (`raft.core.newcomers`). Raises DirectoryError for a directory that is
     another's or (unless `ignore_formatted`) formatted, ConfigurationError for ids that are none or do not fit, and
     StorageError when the directory cannot be written.
     """
@@ -43,11 +45,17 @@ def format_directory(
         node_id=config.node_id,
         directory_id=directory_id,
         ignore_formatted=ignore_formatted,
+        is_replacement=is_replacement,
     )
     if initial_controllers is not None:
         with closing(DataDirectory.open(files, str(config.directory))) as directory:
             _write_first_voters(directory, initial_controllers)
     return identity
+
+
+def is_formatted(config: NodeConfig) -> bool:
+    """Whether the data directory that `config` names has an identity."""
+    return PosixFileSystem().exists(join(str(config.directory), META_NAME))
 
 
 def set_voters(config: NodeConfig, voters: VoterSet) -> VoterSet | None:

@@ -247,6 +247,19 @@ def wipe(world: World, random: Random) -> str | None:
     return str(machine.node_id)
 
 
+@fault("disk: wiped under the same id")
+def wipe_unnoticed(world: World, random: Random) -> str | None:
+    """A voter's disk is replaced by an empty one, and its node id is all that the others know it by."""
+    machine = any_machine(world, random)
+    is_static = not world.parameters.voters_know_directories
+    if not is_static or not machine.view.is_voter or len(world.voter_ids) < 3 or not world.atlas.may_harm(machine):
+        return None
+    world.atlas.harm(machine)
+    world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
+    machine.replace_disk(is_replacement=random.random() < 0.5)
+    return str(machine.node_id)
+
+
 @fault("database: comes to something else")
 def diverge(world: World, random: Random) -> str | None:
     """A node's tables come to something else than the others': it must be found out, fenced and made anew."""

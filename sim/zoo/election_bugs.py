@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raft.core import elections, leading, replica, startup, transitions
+from raft.core import elections, leading, newcomers, replica, startup, transitions
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.context import Context
 from raft.core.messages import VoteRequest
@@ -82,6 +82,31 @@ def directory_ids_ignored() -> list[Any]:
         return self.get(key.node_id) is not None
 
     return [instead(VoterSet, "is_voter", is_voter)]
+
+
+@mutation(
+    "a new directory votes for anybody",
+    "KAFKA-14077",
+    faults=("disk: wiped under the same id", "process: the leader is killed", "network: a node is isolated"),
+)
+def new_directory_votes() -> list[Any]:
+    """An empty voter votes for whoever has a log, though it may have acknowledged more."""
+
+    def may_vote_for(context: Context, request: VoteRequest) -> bool:
+        return context.recovering is None or context.recovering.has_forgotten
+
+    return [instead(newcomers, "may_vote_for", may_vote_for)]
+
+
+@mutation(
+    "a new directory joins behind a leader that is over",
+    "KAFKA-14077",
+    voters=3,
+    faults=("disk: wiped under the same id", "network: the leader is isolated", "process: the leader is paused"),
+)
+def new_directory_hears_nobody() -> list[Any]:
+    """It is level with a leader, and asks nobody whether there is a newer one."""
+    return [instead(newcomers, "has_heard_enough", lambda context: True)]
 
 
 @mutation("a vote goes to a shorter log", "RF-14")
