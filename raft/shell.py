@@ -30,6 +30,7 @@ from raft.core.actions import (
     AppendSnapshot,
     CompleteAppend,
     DropSnapshot,
+    EndFounding,
     EndRecovering,
     FailAppend,
     FenceStateMachine,
@@ -379,6 +380,8 @@ class Shell:
                     self.snapshots.drop()
                 case EndRecovering():
                     self.log.end_recovering()
+                case EndFounding():
+                    self.log.end_founding()
                     logger.info("everything that was damaged is fetched again", log_end_offset=self.log.log_end_offset)
                 case AnnounceLeader(leader, epoch_start_offset):
                     logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)

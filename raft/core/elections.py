@@ -36,6 +36,7 @@ def become_unattached(
 
 def become_follower(context: Context, epoch: Epoch, leader_id: NodeId, leader_endpoint: Endpoint) -> None:
     """Enter Follower of a leader whose endpoint is known."""
+    newcomers.end_founding(context)
     transition(
         context,
         Follower(

@@ -9,7 +9,10 @@ its node may have acknowledged before:
   fetches say that it recovers, so that it does not count for the high watermark. Above, 5 gets two votes of the four
   that it needs, and 2 gets three: nobody leads until two of the old disks are back.
 - It founds: when it becomes a candidate, or votes for one, it is new no more. A candidate has won a pre-vote, so a
-  majority of the voters had nothing. Then either nothing was ever committed, or a majority of the disks is lost.
+  majority of the voters had nothing. Who has followed a leader once founds no more, so that a voter whose disk was lost
+  does not found a second quorum with one that has not caught up in the first. What is left: the records are on 1 and 2
+  of three voters, 2 loses its disk and is formatted as new while 1 is down, and 3 was never reached by a leader.
+  `format` asks the other voters, and then none tells of a record; `format --replace` is right, and founds nothing.
 - It joins: when it is level with the end of a leader's log, after it heard of the epochs of enough other voters.
   Consider three voters. Voter 1 leads epoch 5, is cut off, and leads on for a while. Voters 2 and 3 elect 2 in epoch 6
   and commit a record. Now 3 gets a new disk, 2 is cut off, and 1 is reached again: it is a leader, and to be level with
@@ -29,7 +32,7 @@ another one that is down. Nobody could tell that from the loss above.
 
 from __future__ import annotations
 
-from raft.core.actions import EndRecovering
+from raft.core.actions import EndFounding, EndRecovering
 from raft.core.connections import Pending
 from raft.core.context import Context
 from raft.core.messages import Response, VoteRequest
@@ -46,6 +49,13 @@ def end(context: Context) -> None:
     if context.recovering is not None:
         context.recovering = None
         context.order(EndRecovering())
+
+
+def end_founding(context: Context) -> None:
+    """There is or was a leader, so a quorum was founded, and those who founded it need nobody else for a majority."""
+    if context.recovering is not None and context.recovering.may_found:
+        context.recovering = context.recovering._replace(may_found=False)
+        context.order(EndFounding())
 
 
 def note_answer(context: Context, pending: Pending, response: Response) -> None:

@@ -256,7 +256,8 @@ def wipe_unnoticed(world: World, random: Random) -> str | None:
         return None
     world.atlas.harm(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
-    machine.replace_disk(is_replacement=random.random() < 0.5)
+    # `format` asks the others, and an operator who knows that there was a cluster says so.
+    machine.replace_disk(is_replacement=world.committed_end_offset > 0 or random.random() < 0.5)
     return str(machine.node_id)
 
 

@@ -98,17 +98,6 @@ def new_directory_votes() -> list[Any]:
     return [instead(newcomers, "may_vote_for", may_vote_for)]
 
 
-@mutation(
-    "a new directory joins behind a leader that is over",
-    "KAFKA-14077",
-    voters=3,
-    faults=("disk: wiped under the same id", "network: the leader is isolated", "process: the leader is paused"),
-)
-def new_directory_hears_nobody() -> list[Any]:
-    """It is level with a leader, and asks nobody whether there is a newer one."""
-    return [instead(newcomers, "has_heard_enough", lambda context: True)]
-
-
 @mutation("a vote goes to a shorter log", "RF-14")
 def log_not_compared() -> list[Any]:
     """Whoever asks first gets the vote."""

@@ -19,6 +19,7 @@ from raft.core.actions import (
     AppendLeaderChange,
     AppendRecords,
     CompleteAppend,
+    EndFounding,
     EndRecovering,
     FailAppend,
     FlushLog,
@@ -243,6 +244,8 @@ class Cluster:
         match action:
             case PersistElectionState(state):
                 disk.election_state = state
+            case EndFounding():
+                disk.recovering = None if disk.recovering is None else disk.recovering._replace(may_found=False)
             case EndRecovering():
                 disk.recovering = None
             case AppendLeaderChange(base_offset, epoch, record):

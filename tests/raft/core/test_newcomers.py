@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.actions import EndRecovering, Send
+from raft.core.actions import EndFounding, EndRecovering, Send
 from raft.core.messages import FetchRequest, VoteRequest
 from raft.core.states import Role
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, RecoveringLog
 from tests.raft.core.builders import (
     Harness,
     batch,
+    begin_quorum_epoch,
     fetch_response,
     of_type,
     replica,
@@ -102,6 +103,15 @@ def test_a_leader_that_is_over_is_not_enough() -> None:
     harness.answer(question, vote_response(6, granted=False, pre_vote=True, leader_id=3))
     assert harness.replica.is_recovering
     assert harness.epoch == 6
+
+
+def test_who_has_followed_a_leader_founds_no_more() -> None:
+    harness = new()
+    assert of_type(EndFounding, harness.deliver(begin_quorum_epoch(2, 5)))
+    assert not harness.ask(vote(3, 6)).vote_granted
+    for _ in range(40):
+        harness.advance(500)
+        assert harness.role not in (Role.PROSPECTIVE, Role.CANDIDATE)
 
 
 def test_its_fetches_say_that_it_does_not_count() -> None:
