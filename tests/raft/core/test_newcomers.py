@@ -152,7 +152,7 @@ def test_a_new_quorum_elects_however_its_first_leaders_crash(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mark", [FIRST, REPLACEMENT])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_three_wiped_two_lagging_one_down_elect_nobody_and_lose_nothing(seed: int, mark: RecoveringLog) -> None:
     """Of six voters 1 to 4 hold what was acknowledged."""
     cluster = Cluster(6, seed=seed)
@@ -173,10 +173,10 @@ def test_three_wiped_two_lagging_one_down_elect_nobody_and_lose_nothing(seed: in
     for node_id in cluster.servers:
         if node_id != first:
             cluster.restart(node_id)
-    cluster.run(30_000)
+    cluster.run(8_000)
     assert cluster.leader() is None
     cluster.restart(first)
-    cluster.run(30_000)
+    cluster.run(8_000)
     if cluster.leader() is not None:
         assert cluster.replica(cluster.elect()).log_end_offset >= committed
 
