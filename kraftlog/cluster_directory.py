@@ -29,7 +29,8 @@ from kraftlog.endpoints import PORT_MAX, parse_endpoint, parse_node_id
 from kraftlog.formatting import format_directory
 from kraftlog.setting_values import whole_number
 from raft.core.errors import ConfigurationError, DirectoryError
-from raft.core.types import Endpoint, NodeId
+from raft.core.types import Endpoint, NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
 from raft.storage.directory import LOCK_NAME
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
@@ -246,10 +247,25 @@ def _make(cluster: ClusterDirectory, settings: Mapping[str, object]) -> ClusterD
             **settings,
         }
         _write_text(cluster.config_path(node_id), render_config(config))
-        format_directory(load_config(cluster.config_path(node_id)), cluster.cluster_id, ignore_formatted=True)
+    _format_nodes(cluster)
     complete = replace(cluster, is_complete=True)
     _write(complete)
     return complete
+
+
+def _format_nodes(cluster: ClusterDirectory) -> None:
+    """Make the nodes' data, in which each knows the voters by their directories."""
+    configs = {node_id: load_config(cluster.config_path(node_id)) for node_id in cluster.endpoints}
+    identities = {
+        node_id: format_directory(config, cluster.cluster_id, ignore_formatted=True)
+        for node_id, config in configs.items()
+    }
+    voters = VoterSet(
+        Voter(ReplicaKey(node_id, identities[node_id].directory_id), cluster.endpoints[node_id])
+        for node_id in cluster.voter_ids
+    )
+    for config in configs.values():
+        format_directory(config, cluster.cluster_id, initial_controllers=voters, ignore_formatted=True)
 
 
 def _write(cluster: ClusterDirectory) -> None:

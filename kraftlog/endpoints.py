@@ -1,5 +1,7 @@
 """Addresses as people write them: `host:port`, `[::1]:port`, and `id@host:port` for a voter.
 
+With its directory id, a voter is `id@host:port:directory-id`, as kafka-storage takes it.
+
 Every function raises ConfigurationError that quotes the text and says what it must look like.
 """
 
@@ -9,7 +11,9 @@ import re
 from typing import Final
 
 from raft.core.errors import ConfigurationError
-from raft.core.types import Endpoint, NodeId
+from raft.core.types import ZERO_DIRECTORY_ID, Endpoint, NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.storage.identifiers import uuid_from_text, uuid_to_text
 
 PORT_MAX: Final = 65535
 NODE_ID_MAX: Final = 2**31 - 1
@@ -56,3 +60,31 @@ def parse_voter(text: str) -> tuple[NodeId, Endpoint]:
     if not at:
         raise ConfigurationError(f"{text!r} is no voter; write id@host:port, for example 1@localhost:9093")
     return parse_node_id(node_id), parse_reachable_endpoint(address)
+
+
+def parse_initial_controllers(text: str) -> VoterSet:
+    """`id@host:port:directory-id` for each voter, separated by commas."""
+    return VoterSet(_parse_initial_controller(part) for part in text.split(","))
+
+
+def _parse_initial_controller(text: str) -> Voter:
+    voter, _, directory_id = text.strip().rpartition(":")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{22}", directory_id):
+        raise ConfigurationError(
+            f"{text!r} is no voter with its directory id; write id@host:port:directory-id, for example"
+            " 1@localhost:9093:bx2cUjsKTo-aVwxNLoGz9g"
+        )
+    node_id, endpoint = parse_voter(voter)
+    found = uuid_from_text(directory_id)
+    if found == ZERO_DIRECTORY_ID:
+        raise ConfigurationError(f"{text!r} has the directory id zero, which stands for none; take a random one")
+    return Voter(ReplicaKey(node_id, found), endpoint)
+
+
+def initial_controllers_text(voters: VoterSet) -> str:
+    """What `parse_initial_controllers` makes these voters of. All must have directory ids."""
+    return ",".join(
+        f"{voter.key.node_id}@{voter.endpoint}:{uuid_to_text(voter.key.directory_id)}"
+        for voter in voters.voters()
+        if voter.key.directory_id is not None
+    )

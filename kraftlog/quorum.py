@@ -13,6 +13,10 @@ from raft.storage.identifiers import uuid_to_text
 
 UNKNOWN: Final = -1
 LISTENER_NAME: Final = "CONTROLLER"
+NO_DIRECTORY_IDS: Final = (
+    "the voters have no directory ids, so one whose disk was replaced is taken for the one that voted; see"
+    " docs/operations/voters.md"
+)
 REPLICATION_COLUMNS: Final = (
     "NodeId",
     "DirectoryId",
@@ -28,7 +32,7 @@ REPLICATION_COLUMNS: Final = (
 
 
 def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
-    """The fields of `quorum describe --status`, in order (OT-02)."""
+    """The fields of `quorum describe --status`, in order (OT-02), and then the kraft.version (RF-80)."""
     leader = _leader(response)
     slowest = min(response.current_voters, key=lambda voter: voter.log_end_offset)
     return {
@@ -40,6 +44,7 @@ def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
         "MaxFollowerLagTimeMs": _lag_time_ms(leader, slowest),
         "CurrentVoters": [_replica(voter) for voter in response.current_voters],
         "CurrentObservers": [_replica(observer) for observer in response.observers],
+        "KRaftVersion": response.kraft_version,
     }
 
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from kraftlog.cluster_directory import CLUSTER_FILE, open_or_create
 from kraftlog.config import NodeConfig
+from kraftlog.formatting import check_voters, own_directory_id
 from kraftlog.snapshot_files import open_snapshot
 from raft.core.election import ElectionState
 from raft.core.errors import (
@@ -28,7 +29,8 @@ from raft.core.errors import (
     FlushFailed,
     StorageError,
 )
-from raft.core.types import Epoch, OffsetAndEpoch
+from raft.core.types import Epoch, OffsetAndEpoch, ReplicaKey
+from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
 from raft.storage.directory import (
     LOCK_NAME,
@@ -44,6 +46,7 @@ from raft.storage.identifiers import random_uuid
 from raft.storage.log_start import write_log_start
 from raft.storage.posix import PosixFileSystem
 from raft.storage.quorum_state import QuorumStateStore
+from snapshot.bootstrap import write_bootstrap
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader, SnapshotSummary
 from snapshot.store import SnapshotStore
@@ -80,19 +83,28 @@ class Restored(NamedTuple):
     nodes: list[RestoredNode]
 
 
-def restore_node(snapshot: Path, config: NodeConfig, cluster_id: str) -> Restored:
+def restore_node(
+    snapshot: Path, config: NodeConfig, cluster_id: str, initial_controllers: VoterSet | None = None
+) -> Restored:
     """Make the data directory that `config` names of the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
-    All nodes of the cluster are to be made of the same snapshot. Raises ConfigurationError for a cluster id that is
+    With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
+    the cluster are to be made of the same snapshot. Raises ConfigurationError for a cluster id that is
     none or the old cluster's, DirectoryError for a directory that is in use, formatted or not empty, CorruptSnapshot
     for a snapshot that is damaged or holds no metadata, StorageError for a file that cannot be read or is not named
     like a snapshot; nothing is made then. Raises StorageError if the directory cannot be written.
     """
     files = PosixFileSystem()
-    identity = DirectoryIdentity(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid())
+    directory_id = None
+    if initial_controllers is not None:
+        check_voters(config, initial_controllers)
+        directory_id = own_directory_id(config, initial_controllers)
+    identity = DirectoryIdentity(
+        cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id or random_uuid()
+    )
     _refuse_unless_empty(files, str(config.directory))
     with usable_snapshot(snapshot) as (reader, source), _flushes_that_fail():
-        made = restore_directory(files, str(config.directory), reader, identity)
+        made = restore_directory(files, str(config.directory), reader, identity, initial_controllers)
     return Restored(cluster_id, source, made, [RestoredNode(config.directory, identity)])
 
 
@@ -112,12 +124,22 @@ def restore_cluster(snapshot: Path, path: Path, *, voters: int | None = None, ob
     ):
         # A cluster directory may be moved: its files are those of one that was made elsewhere, with other data.
         cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers)
-        nodes = []
-        for node_id in cluster.endpoints:
-            data_path = path / cluster.data_path(node_id).name
-            identity = DirectoryIdentity(cluster_id=cluster.cluster_id, node_id=node_id, directory_id=random_uuid())
-            made = restore_directory(files, str(data_path), reader, identity)
-            nodes.append(RestoredNode(data_path, identity))
+        nodes = [
+            RestoredNode(
+                path / cluster.data_path(node_id).name,
+                DirectoryIdentity(cluster_id=cluster.cluster_id, node_id=node_id, directory_id=random_uuid()),
+            )
+            for node_id in cluster.endpoints
+        ]
+        voter_set = VoterSet(
+            Voter(
+                ReplicaKey(node.identity.node_id, node.identity.directory_id), cluster.endpoints[node.identity.node_id]
+            )
+            for node in nodes
+            if node.identity.node_id in cluster.voter_ids
+        )
+        for node in nodes:
+            made = restore_directory(files, str(node.path), reader, node.identity, voter_set)
         files.make_directories(str(path / "logs"))
         for file in (*map(cluster.config_path, cluster.endpoints), cluster.path / CLUSTER_FILE):
             write_new_file(files, str(path / file.name), file.read_bytes())
@@ -143,9 +165,15 @@ def usable_snapshot(path: Path) -> Iterator[tuple[SnapshotReader, SnapshotSummar
 
 
 def restore_directory(
-    files: FileSystem, path: str, source: SnapshotReader, identity: DirectoryIdentity
+    files: FileSystem,
+    path: str,
+    source: SnapshotReader,
+    identity: DirectoryIdentity,
+    voters: VoterSet | None = None,
 ) -> SnapshotSummary:
     """Make `path` a data directory that begins with what `source` holds; what its own snapshot is.
+
+    The old cluster's voters are none of the new one's: those are `voters`, if they are known by directory ids.
 
     Raises as `restore_node` does. A crash leaves the whole directory, or one without identity, which does not start.
     """
@@ -162,6 +190,8 @@ def restore_directory(
         raise DirectoryError(f"{path} is in use by another process; stop it first, or name another directory")
     with closing(lock):
         _refuse_unless_empty(files, path)
+        if voters is not None:
+            write_bootstrap(files, join(path, SNAPSHOTS_NAME), identity.cluster_id, voters)
         made = _write_snapshot(files, join(path, SNAPSHOTS_NAME), snapshot_id, source, identity.cluster_id)
         files.make_directories(join(path, LOG_NAME))
         write_log_start(files, join(path, LOG_NAME), snapshot_id)

@@ -19,12 +19,15 @@ import structlog
 from kraftlog.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from raft.client import RaftClient
-from raft.core.types import Offset
+from raft.core.types import Offset, ReplicaKey
+from raft.core.voters import VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
 from raft.runtime import AsyncioRuntime
+from raft.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
+from raft.storage.identifiers import uuid_to_text
 from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
@@ -98,6 +101,8 @@ async def running_node(
             contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
         )
         metadata = resources.enter_context(_opened_metadata(config, directory))
+        voters = _starting_voters(config, directory)
+        key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
         for subscriber in subscribers:
             metadata.machine.subscribe(subscriber)
         async with hosted_node(
@@ -106,30 +111,32 @@ async def running_node(
             listen_on=config.listener,
             replicas_listen_on=config.controller_listener,
             client_endpoints=dict(config.client_listeners),
-            voters=config.voter_set,
+            voters=voters,
             bootstrap_endpoints=config.bootstrap_servers,
             config=config.quorum,
             log_config=config.log,
             log_start=config.log_start,
             limits=config.service,
-            state=_hosted_state(metadata, is_voter=config.is_voter),
+            state=_hosted_state(metadata, is_voter=voters.is_voter(key)),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
             try:
-                async with _registering(config, metadata):
+                async with _registering(config, voters, key, metadata):
                     yield node
             finally:
                 await metadata.generator.close()
 
 
 @contextlib.asynccontextmanager
-async def _registering(config: NodeConfig, metadata: _Metadata) -> AsyncIterator[None]:
+async def _registering(
+    config: NodeConfig, voters: VoterSet, key: ReplicaKey, metadata: _Metadata
+) -> AsyncIterator[None]:
     """Whoever may become the active controller makes itself known, as soon as there is one."""
-    if not config.is_voter:
+    if not voters.is_voter(key):
         yield
         return
-    controllers = [endpoint for _, endpoint in config.client_listeners or config.voters]
+    controllers = [endpoint for _, endpoint in config.client_listeners] or [voter.endpoint for voter in voters.voters()]
     request = registration_of(config.node_id, config.client_endpoint)
     registration = ControllerRegistration(metadata.store, controllers, request)
     metadata.machine.subscribe(registration)
@@ -139,6 +146,27 @@ async def _registering(config: NodeConfig, metadata: _Metadata) -> AsyncIterator
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
+    """Who votes, and a word to the log if that is not what the operator may think."""
+    voters, source = starting_voters(directory, config.voter_set)
+    key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
+    logger.info("voters known", node=config.node_id, source=source.value, kraft_version=int(voters.has_directory_ids))
+    if not voters.has_directory_ids:
+        logger.warning(
+            "the voters have no directory ids: one whose disk was replaced is taken for the one that voted; see"
+            " docs/operations/voters.md",
+            node=config.node_id,
+        )
+    if voters.get(config.node_id) is not None and not voters.is_voter(key):
+        logger.error(
+            "this directory is not the one that the voters know this node by: it follows, and does not vote; see"
+            " docs/operations/replacing-a-disk.md",
+            node=config.node_id,
+            directory_id=uuid_to_text(directory.identity.directory_id),
+        )
+    return voters
 
 
 @contextlib.contextmanager

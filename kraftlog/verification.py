@@ -25,8 +25,10 @@ from raft.storage.directory import (
     DirectoryIdentity,
     decode_meta,
 )
+from raft.storage.posix import PosixFileSystem
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
-from snapshot.names import DELETED_SUFFIX, is_leftover, parse_snapshot_name
+from snapshot.bootstrap import read_bootstrap
+from snapshot.names import BOOTSTRAP_NAME, DELETED_SUFFIX, is_leftover, parse_snapshot_name
 from statemachine.schema import DivergedDatabase, UnusableDatabase, open_database
 from statemachine.tables import MetadataTables
 
@@ -135,12 +137,26 @@ def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdent
     findings = []
     for name in sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else ():
         snapshot_id = parse_snapshot_name(name)
-        if snapshot_id is not None:
+        if name == BOOTSTRAP_NAME:
+            findings.append(_verify_bootstrap(directory, identity))
+        elif snapshot_id is not None:
             findings.append(_verify_snapshot(directory / name, snapshot_id, log, identity))
         elif is_leftover(name):
             found = "was deleted" if name.endswith(DELETED_SUFFIX) else "was not finished"
             findings.append(Finding(f"{SNAPSHOTS_NAME}/{name}", Status.MENDED, found, next_start=REMOVES))
     return findings
+
+
+def _verify_bootstrap(directory: Path, identity: DirectoryIdentity | None) -> Finding:
+    """Who votes, by their directories."""
+    finding = Finding(f"{SNAPSHOTS_NAME}/{BOOTSTRAP_NAME}", Status.SOUND)
+    try:
+        voters = read_bootstrap(PosixFileSystem(), str(directory), None if identity is None else identity.cluster_id)
+    except StorageError as error:
+        finding.status, finding.reason, finding.next_start = Status.DAMAGED, str(error), DOES_NOT_START
+    else:
+        finding.found = f"{0 if voters is None else len(voters)} voters with their directory ids"
+    return finding
 
 
 def _verify_snapshot(

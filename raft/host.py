@@ -154,6 +154,12 @@ async def hosted_node(
 
 def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
     logger.info("log opened", node=node_id, recovery=str(log.recovery))
+    if log.new_directory is not None:
+        logger.warning(
+            "until it was level with a leader, a voter in this directory votes only with those who have nothing, too",
+            node=node_id,
+            reason=log.new_directory.reason,
+        )
     if log.recovering is not None:
         logger.error(
             "durable records were damaged; this replica neither votes nor counts until they are fetched again",

@@ -30,6 +30,7 @@ from raft.core.actions import (
     AppendSnapshot,
     CompleteAppend,
     DropSnapshot,
+    EndFounding,
     EndRecovering,
     FailAppend,
     FenceStateMachine,
@@ -61,7 +62,7 @@ from raft.core.events import (
 from raft.core.log import LogState
 from raft.core.messages import FetchResponse
 from raft.core.replica import Replica
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.flusher import Flusher
 from raft.log_start import LogStartKeeper
 from raft.outlet import Identity, Outlet
@@ -128,7 +129,7 @@ class Shell:
             bootstrap_endpoints=identity.bootstrap_endpoints,
             log=_log_state(log, self.snapshots.latest),
             election_state=election_state,
-            recovering=log.recovering,
+            recovering=_recovering(log),
             fetch_version_allowed=fetch_version_allowed,
             random=random,
             now_ms=self._now_ms(),
@@ -379,6 +380,8 @@ class Shell:
                     self.snapshots.drop()
                 case EndRecovering():
                     self.log.end_recovering()
+                case EndFounding():
+                    self.log.end_founding()
                     logger.info("everything that was damaged is fetched again", log_end_offset=self.log.log_end_offset)
                 case AnnounceLeader(leader, epoch_start_offset):
                     logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
@@ -471,3 +474,10 @@ def _last_timestamp_ms(log: SegmentedLog) -> int:
     if log.log_end_offset == log.log_start_offset:
         return 0
     return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
+
+
+def _recovering(log: SegmentedLog) -> RecoveringLog | None:
+    """What keeps the replica from taking part. In a new directory that is damaged, too, it must not found anything."""
+    if log.new_directory is None or log.recovering is None:
+        return log.recovering or log.new_directory
+    return log.new_directory._replace(reason=log.recovering.reason, may_found=False)

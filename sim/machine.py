@@ -7,13 +7,16 @@ from random import Random
 from uuid import UUID
 
 from raft.core.types import Endpoint, NodeId, ReplicaKey
-from raft.storage.directory import DataDirectory
+from raft.core.voters import VoterSet
+from raft.storage.directory import SNAPSHOTS_NAME, DataDirectory
+from raft.storage.files import join
 from sim.clock import Clock
 from sim.database import Database
 from sim.disk import DIRECTORY, Disk
 from sim.marks import Marks
 from sim.observation import NodeView
 from sim.process import Process
+from snapshot.bootstrap import write_bootstrap
 
 PORT = 9090
 
@@ -59,25 +62,31 @@ class Machine:
         """For the name of a file that is being made."""
         return f"{self._random.getrandbits(64):016x}"
 
-    def replace_disk(self) -> None:
+    def replace_disk(self, *, is_replacement: bool = False) -> None:
         """A new, empty disk under a directory id of its own."""
         self.disk.wipe()
         self.database.lose()
         self.key = ReplicaKey(NodeId(self.node_id), UUID(int=self._random.getrandbits(128) | 1))
         self.view.key = self.key
-        self._format()
+        self._format(is_replacement=is_replacement)
+
+    def tell_voters(self, voters: VoterSet) -> None:
+        """Write who votes, by directory ids."""
+        directory = join(DIRECTORY, SNAPSHOTS_NAME)
+        write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())
 
     def move(self) -> None:
         """The next process says that it listens at another address, or at the first one again."""
         self.endpoint = self.possible_endpoints[self.endpoint == self.possible_endpoints[0]]
 
-    def _format(self) -> None:
+    def _format(self, *, is_replacement: bool = False) -> None:
         DataDirectory.format(
             self.disk.files,
             DIRECTORY,
             cluster_id=self.cluster_id,
             node_id=self.key.node_id,
             directory_id=self.key.directory_id,
+            is_replacement=is_replacement,
         )
 
 

@@ -27,6 +27,7 @@ from raft.log_start import ListenerPosition
 from raft.opening import open_log
 from raft.outlet import Identity
 from raft.shell import Shell
+from raft.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segment import parse_segment_name
@@ -191,12 +192,13 @@ class Process:
         if machine.database.must_forget_snapshots:
             self.snapshots.delete_all()
             machine.database.must_forget_snapshots = False
+        voters, _ = starting_voters(directory, world.configured_voters)
         self.log = open_log(
             directory,
             world.parameters.log,
             self.snapshots,
             election_state=election_state,
-            has_others=not world.voters.is_only_voter(machine.key),
+            has_others=not voters.is_only_voter(machine.key),
             minimum_durable_offset=self.tables.applied.end_offset if machine.view.is_voter else Offset(0),
             take_up_state=self._take_up_state,
         )
@@ -215,7 +217,7 @@ class Process:
                 cluster_id=world.cluster_id,
                 key=machine.key,
                 endpoint=machine.endpoint,
-                voters=world.voters,
+                voters=voters,
                 bootstrap_endpoints=world.bootstrap_endpoints,
             ),
             config=replace(world.parameters.quorum, fetch_version=machine.fetch_version),

@@ -82,6 +82,11 @@ class World(Observed):
             endpoint: machine for machine in self.machines.values() for endpoint in machine.possible_endpoints
         }
         self.voters = VoterSet(Voter(self._voter_key(node_id), endpoint_of(node_id)) for node_id in voter_ids)
+        self.configured_voters = VoterSet(
+            Voter(ReplicaKey(NodeId(node_id)), endpoint_of(node_id)) for node_id in voter_ids
+        )
+        for node_id in voter_ids:
+            self.tell_voters(self.machines[node_id])
         self.bootstrap_endpoints: tuple[Endpoint, ...] = tuple(endpoint_of(node_id) for node_id in voter_ids)
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
@@ -110,6 +115,11 @@ class World(Observed):
 
     def _voter_key(self, node_id: int) -> ReplicaKey:
         return self.machines[node_id].key if self.parameters.voters_know_directories else ReplicaKey(NodeId(node_id))
+
+    def tell_voters(self, machine: Machine) -> None:
+        """Write who votes to a new disk, as `format` does, if voters are known by their directories in this run."""
+        if self.parameters.voters_know_directories:
+            machine.tell_voters(self.voters)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

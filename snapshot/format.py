@@ -3,6 +3,8 @@
 - The first batch is a control batch with the header, the last one a control batch with the footer (SN-04); those
   between them are data batches with the state machine's records. Every batch has the epoch of the snapshot's id, and
   the header's timestamp.
+- Behind the header there may be one more control batch, with the voters and their directory ids (KIP-853): the
+  bootstrap checkpoint has one.
 - The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file that lacks an end, a
   batch or a bit, or has another's name, is told from a whole one, and two nodes can compare what they made.
 - Nothing in it depends on who wrote it or when: two nodes' snapshots with the same id are the same bytes.
@@ -18,8 +20,10 @@ from google.protobuf.message import DecodeError
 from kraftpb.v1 import batch_pb2
 from raft.core.checks import check
 from raft.core.errors import CorruptSnapshot, ProtocolError
-from raft.core.types import Batch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.voters import VoterSet
 from raft.storage.batch import HEADER, HEADER_BYTES, batch_body, decode_batch, encode_batch
+from raft.storage.control import decode_voters, encode_voters
 from snapshot.names import snapshot_name
 
 VERSION: Final = 0
@@ -54,6 +58,18 @@ def header_batch(snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> Batch:
         )
     )
     return _control_batch(Offset(0), snapshot_id, record, header.last_contained_log_timestamp_ms)
+
+
+def voters_batch(snapshot_id: OffsetAndEpoch, header: SnapshotHeader, voters: VoterSet) -> Batch:
+    """The second batch of a snapshot that says who votes. All of them must have directory ids."""
+    body, record_count = encode_voters(voters)
+    timestamp_ms = header.last_contained_log_timestamp_ms
+    return encode_batch(Offset(1), batch_epoch(snapshot_id), body, record_count, timestamp_ms, is_control=True)
+
+
+def batch_epoch(snapshot_id: OffsetAndEpoch) -> Epoch:
+    """The epoch of every batch: the snapshot's. No batch has epoch 0, so those of the bootstrap checkpoint have 1."""
+    return max(snapshot_id.epoch, Epoch(1))
 
 
 def footer_batch(base_offset: Offset, snapshot_id: OffsetAndEpoch, header: SnapshotHeader, digest: bytes) -> Batch:
@@ -103,6 +119,8 @@ class SnapshotChecks:
         """Where in the snapshot the next batch begins, in bytes."""
         self.header: SnapshotHeader | None = None
         """Known from the first batch on."""
+        self.voters: VoterSet | None = None
+        """Known from the second batch on, if it is theirs."""
         self.digest: bytes | None = None
         """That of the footer; None until it came, and it came only if it is right."""
 
@@ -128,9 +146,11 @@ class SnapshotChecks:
         try:
             if self.header is None:
                 self.header = self._checked_header(batch)
+            elif batch.base_offset == 1 and (voters := decode_voters(batch)) is not None:
+                self.voters = voters
             elif batch.is_control:
                 self.digest = self._checked_footer(batch)
-        except CorruptSnapshot as error:
+        except (CorruptSnapshot, ProtocolError) as error:
             raise self._corrupt(str(error)) from None
         self._running.update(data)
         self.position += len(data)
@@ -154,10 +174,11 @@ class SnapshotChecks:
         except ProtocolError as error:
             reason = error.args[0].partition(" is refused: ")[2]  # before it is where the batch begins in these bytes
             raise self._corrupt(f"from byte {self.position} on no batch follows: {reason}") from None
-        if batch.base_offset != self._end_offset or batch.epoch != self._snapshot_id.epoch:
+        epoch = batch_epoch(self._snapshot_id)
+        if batch.base_offset != self._end_offset or batch.epoch != epoch:
             raise self._corrupt(
                 f"the batch at byte {self.position} has offset {batch.base_offset} and epoch {batch.epoch}, not"
-                f" {self._end_offset} and {self._snapshot_id.epoch}"
+                f" {self._end_offset} and {epoch}"
             )
         return batch
 
@@ -181,7 +202,7 @@ def _control_batch(
     base_offset: Offset, snapshot_id: OffsetAndEpoch, record: batch_pb2.ControlRecord, timestamp_ms: int
 ) -> Batch:
     body = batch_pb2.ControlBody(records=[record]).SerializeToString(deterministic=True)
-    return encode_batch(base_offset, snapshot_id.epoch, body, 1, timestamp_ms, is_control=True)
+    return encode_batch(base_offset, batch_epoch(snapshot_id), body, 1, timestamp_ms, is_control=True)
 
 
 def _control_record(batch: Batch) -> batch_pb2.ControlRecord | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import StorageError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 
@@ -18,6 +19,10 @@ PART_SUFFIX: Final = ".part"
 what a crash has left means nothing."""
 DELETED_SUFFIX: Final = ".deleted"
 """After the name of a snapshot that is no longer one, and whose bytes go when nobody can be reading them."""
+
+BOOTSTRAP_ID: Final = LOG_BEGINNING
+BOOTSTRAP_NAME: Final = "00000000000000000000-0000000000.checkpoint"
+"""The bootstrap checkpoint: named like a snapshot of nothing, it holds who votes, and is never given out (RF-84)."""
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _UNFINISHED_NAME: Final = re.compile(r"[0-9]{20}-[0-9]{10}(-[0-9a-f]+\.checkpoint\.part|\.checkpoint\.deleted)")
@@ -42,9 +47,9 @@ def is_leftover(name: str) -> bool:
 
 
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
-    """The id in a file's name; None if it is not the name of a finished snapshot."""
+    """The id in a file's name; None if it is not the name of a finished snapshot. The bootstrap checkpoint is none."""
     match = _NAME.fullmatch(name)
-    if match is None:
+    if match is None or name == BOOTSTRAP_NAME:
         return None
     offset, epoch = int(match[1]), int(match[2])
     if offset > _OFFSET_MAX or epoch > _EPOCH_MAX:
@@ -55,6 +60,8 @@ def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
 def id_of(path: str) -> OffsetAndEpoch:
     """The id of the snapshot at `path`. Raises StorageError if the name is not a finished snapshot's."""
     name = path.rpartition("/")[2]
+    if name == BOOTSTRAP_NAME:
+        return BOOTSTRAP_ID
     found = parse_snapshot_name(name)
     if found is None:
         raise StorageError(

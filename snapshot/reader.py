@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from raft.core.types import Batch, OffsetAndEpoch
+from raft.core.voters import VoterSet
 from raft.storage.batch import HEADER_BYTES
 from raft.storage.files import FileSystem
 from snapshot.format import SnapshotChecks, SnapshotHeader, decode_header
@@ -61,6 +62,13 @@ class SnapshotReader:
             record_count += batch.record_count
         digest = checks.finish(self.size_bytes)
         return SnapshotSummary(self.snapshot_id, self.header, self.size_bytes, batch_count, record_count, digest)
+
+    def voters(self) -> VoterSet | None:
+        """Who votes, by their directory ids; None if it does not say. Reads its beginning only."""
+        checks = self._checks()
+        self._next(checks)
+        self._next(checks)
+        return checks.voters
 
     def read_at(self, position: int, byte_count: int) -> bytes:
         """Bytes as they are, for whoever copies the file (SN-10)."""

@@ -10,9 +10,18 @@ from typing import Final, Self
 from raft.core.checks import check
 from raft.core.errors import StorageError
 from raft.core.types import Batch, Offset, OffsetAndEpoch
+from raft.core.voters import VoterSet
 from raft.storage.batch import encode_batch
 from raft.storage.files import FileSystem, join
-from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader, digest_prefix, footer_batch, header_batch
+from snapshot.format import (
+    BATCH_BYTES_MAX,
+    SnapshotHeader,
+    batch_epoch,
+    digest_prefix,
+    footer_batch,
+    header_batch,
+    voters_batch,
+)
 from snapshot.names import part_name, snapshot_name
 
 FLUSH_BYTES: Final = 4 * 1024 * 1024
@@ -96,15 +105,26 @@ class SnapshotWriter(UnfinishedSnapshot):
     """A snapshot that is being made. It is there for others, whole and durable, from `freeze` on."""
 
     def __init__(
-        self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, header: SnapshotHeader, token: str
+        self,
+        files: FileSystem,
+        directory: str,
+        snapshot_id: OffsetAndEpoch,
+        header: SnapshotHeader,
+        token: str,
+        voters: VoterSet | None = None,
     ) -> None:
-        """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it."""
+        """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it.
+
+        It says who votes if that is known by directory ids: `voters`.
+        """
         super().__init__(files, directory, snapshot_id, token)
         self._header = header
         self._digest = sha256(digest_prefix(snapshot_id))
         self._end_offset = Offset(0)
         try:
             self._write_batch(header_batch(snapshot_id, header))
+            if voters is not None:
+                self._write_batch(voters_batch(snapshot_id, header, voters))
         except BaseException:
             self.close()
             raise
@@ -117,7 +137,7 @@ class SnapshotWriter(UnfinishedSnapshot):
         """
         batch = encode_batch(
             self._end_offset,
-            self.snapshot_id.epoch,
+            batch_epoch(self.snapshot_id),
             body,
             record_count,
             self._header.last_contained_log_timestamp_ms,

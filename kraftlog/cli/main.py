@@ -41,6 +41,7 @@ from kraftlog.cli import (
     topics_apply,
     up,
     verify,
+    voters,
 )
 from kraftlog.cli.endings import end_by_exception, interrupted_exit_code
 from kraftlog.cli.errors import one_line
@@ -79,6 +80,7 @@ shell.add_to(app)
 sql.add_to(app)
 elect.add_to(app)
 app.add_typer(quorum.app, name="quorum")
+app.add_typer(voters.app, name="voters")
 topics_apply.add_to(topics.app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(partitions.app, name="partitions")

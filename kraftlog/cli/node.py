@@ -8,12 +8,29 @@ from typing import Annotated
 
 import typer
 
-from kraftlog.cli.options import path_argument
+from kraftlog.cli.options import path_argument, run_async, usage
 from kraftlog.cli.output import say
+from kraftlog.endpoints import parse_initial_controllers
+from raft.core.voters import VoterSet
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", parser=path_argument, metavar="FILE", help="The node's TOML file.")
 ]
+
+
+InitialControllers = Annotated[
+    str | None,
+    typer.Option(
+        "--initial-controllers",
+        metavar="ID@HOST:PORT:DIRECTORY-ID[,...]",
+        help="All voters, each with its directory's id, such as `kraftlog random-uuid` prints.",
+    ),
+]
+
+
+def initial_voters(text: str | None) -> VoterSet | None:
+    """The voters in `--initial-controllers`, None if it was not given. Raises a usage error."""
+    return None if text is None else usage(parse_initial_controllers, text, "--initial-controllers")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,18 +46,41 @@ def format_node(
         str,
         typer.Option("--cluster-id", help="The cluster's id, the same on all its nodes, or 'random' for a new one."),
     ],
+    initial_controllers: InitialControllers = None,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="Leave a directory that is formatted for this node as it is.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="In the place of a lost directory: it takes part when it has caught up."),
+    ] = False,
 ) -> None:
-    """Make a node's data directory."""
+    """Make a node's data directory.
+
+    With --initial-controllers, the same on all nodes, the voters are known by their directories: one whose disk is
+    replaced is not taken for the one that voted. The other voters are asked first, 3 s: a voter whose cluster has
+    records is formatted with --replace only.
+    """
     from kraftlog.config import load_config
-    from kraftlog.formatting import format_directory
+    from kraftlog.formatting import format_directory, is_formatted, own_directory_id
+    from kraftlog.other_voters import refuse_lost_directory_id, refuse_to_begin_anew
     from raft.storage.identifiers import random_cluster_id, uuid_to_text
 
+    voters = initial_voters(initial_controllers)
     loaded = load_config(config)
     wanted = random_cluster_id() if cluster_id == "random" else cluster_id
-    identity = format_directory(loaded, wanted, ignore_formatted=ignore_formatted)
+    if replace:
+        directory_id = None if voters is None else own_directory_id(loaded, voters)
+        run_async(refuse_lost_directory_id(loaded, wanted, directory_id))
+    elif not is_formatted(loaded):
+        run_async(refuse_to_begin_anew(loaded, wanted))
+    identity = format_directory(
+        loaded,
+        wanted,
+        initial_controllers=voters,
+        ignore_formatted=ignore_formatted,
+        is_replacement=replace,
+    )
     say(f"Formatted {loaded.directory} for node {identity.node_id} of cluster {identity.cluster_id}.")
     say(f"Directory id: {uuid_to_text(identity.directory_id)}")
 
@@ -81,7 +121,7 @@ def start_node(
 
 
 def random_uuid() -> None:
-    """Print a fresh cluster id."""
+    """Print a fresh id, for a cluster or a directory."""
     from raft.storage.identifiers import random_cluster_id
 
     say(random_cluster_id())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async
-from kraftlog.cli.output import print_fields, print_rows
+from kraftlog.cli.output import note, print_fields, print_rows
 
 app = typer.Typer(help="The quorum of voters.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -38,6 +38,8 @@ def describe(
     from kraftlog.connection import describe_quorum
 
     response = run_async(describe_quorum(endpoints(bootstrap_server)))
+    if output is Output.TABLE and response.kraft_version == 0:
+        note(view.NO_DIRECTORY_IDS)
     if status:
         print_fields(view.status(response), output)
         return

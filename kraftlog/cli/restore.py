@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kraftlog.cli.node import InitialControllers, initial_voters
 from kraftlog.cli.options import Output, OutputOption, path_argument
 from kraftlog.cli.output import print_fields, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from kraftlog.restore import Restored
+    from raft.core.voters import VoterSet
 
 COLUMNS: Final = ("NodeId", "DirectoryId", "Path")
 
@@ -39,6 +41,7 @@ def restore(
             "--cluster-id", help="With --config: the new cluster's id, the same on all its nodes, or 'random'."
         ),
     ] = None,
+    initial_controllers: InitialControllers = None,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", parser=path_argument, metavar="DIR", help="Make a local cluster that `up` runs."),
@@ -54,13 +57,14 @@ def restore(
     """
     if config is not None and directory is None:
         _refuse("the node's file says who votes; leave it out", {"--voters": voters, "--observers": observers})
-        restored = _restore_node(snapshot, config, cluster_id)
+        restored = _restore_node(snapshot, config, cluster_id, initial_voters(initial_controllers))
         advice = (
             f"Restore the other voters from the same file, with --cluster-id {restored.cluster_id}, then start all of"
             " them."
         )
     elif directory is not None and config is None:
         _refuse("a local cluster gets an id of its own; leave it out", {"--cluster-id": cluster_id})
+        _refuse("its directories get ids of their own; leave it out", {"--initial-controllers": initial_controllers})
         restored = _restore_cluster(snapshot, directory, voters, observers)
         advice = f"Start it: kraftlog up --dir {directory}"
     else:
@@ -83,7 +87,7 @@ def _refuse(reason: str, options: Mapping[str, object]) -> None:
             raise typer.BadParameter(reason, param_hint=name)
 
 
-def _restore_node(snapshot: Path, config: Path, cluster_id: str | None) -> Restored:
+def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: VoterSet | None) -> Restored:
     from kraftlog.config import load_config
     from kraftlog.restore import restore_node
     from raft.storage.identifiers import random_cluster_id
@@ -94,7 +98,8 @@ def _restore_node(snapshot: Path, config: Path, cluster_id: str | None) -> Resto
             " first node",
             param_hint="--cluster-id",
         )
-    return restore_node(snapshot, load_config(config), random_cluster_id() if cluster_id == "random" else cluster_id)
+    wanted = random_cluster_id() if cluster_id == "random" else cluster_id
+    return restore_node(snapshot, load_config(config), wanted, voters)
 
 
 def _restore_cluster(snapshot: Path, directory: Path, voters: int | None, observers: int | None) -> Restored:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kraftpb.v1 import common_pb2 as kraftpb_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kraftpb/v1/batch.proto\x12\nkraftpb.v1\x1a\x17kraftpb/v1/common.proto\"\x1c\n\tBatchBody\x12\x0f\n\x07records\x18\x01 \x03(\x0c\"9\n\x0b\x43ontrolBody\x12*\n\x07records\x18\x01 \x03(\x0b\x32\x19.kraftpb.v1.ControlRecord\"\xba\x01\n\rControlRecord\x12\x31\n\rleader_change\x18\x01 \x01(\x0b\x32\x18.kraftpb.v1.LeaderChangeH\x00\x12\x35\n\x0fsnapshot_header\x18\x02 \x01(\x0b\x32\x1a.kraftpb.v1.SnapshotHeaderH\x00\x12\x35\n\x0fsnapshot_footer\x18\x03 \x01(\x0b\x32\x1a.kraftpb.v1.SnapshotFooterH\x00\x42\x08\n\x06record\"z\n\x0cLeaderChange\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12&\n\x06voters\x18\x02 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12/\n\x0fgranting_voters\x18\x03 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\"[\n\x0eSnapshotHeader\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12$\n\x1clast_contained_log_timestamp\x18\x02 \x01(\x03\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"1\n\x0eSnapshotFooter\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kraftpb/v1/batch.proto\x12\nkraftpb.v1\x1a\x17kraftpb/v1/common.proto\"\x1c\n\tBatchBody\x12\x0f\n\x07records\x18\x01 \x03(\x0c\"9\n\x0b\x43ontrolBody\x12*\n\x07records\x18\x01 \x03(\x0b\x32\x19.kraftpb.v1.ControlRecord\"\x93\x02\n\rControlRecord\x12\x31\n\rleader_change\x18\x01 \x01(\x0b\x32\x18.kraftpb.v1.LeaderChangeH\x00\x12\x35\n\x0fsnapshot_header\x18\x02 \x01(\x0b\x32\x1a.kraftpb.v1.SnapshotHeaderH\x00\x12\x35\n\x0fsnapshot_footer\x18\x03 \x01(\x0b\x32\x1a.kraftpb.v1.SnapshotFooterH\x00\x12\x31\n\rkraft_version\x18\x04 \x01(\x0b\x32\x18.kraftpb.v1.KRaftVersionH\x00\x12$\n\x06voters\x18\x05 \x01(\x0b\x32\x12.kraftpb.v1.VotersH\x00\x42\x08\n\x06record\"z\n\x0cLeaderChange\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12&\n\x06voters\x18\x02 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12/\n\x0fgranting_voters\x18\x03 \x03(\x0b\x32\x16.kraftpb.v1.ReplicaKey\"[\n\x0eSnapshotHeader\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12$\n\x1clast_contained_log_timestamp\x18\x02 \x01(\x03\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"1\n\x0eSnapshotFooter\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"6\n\x0cKRaftVersion\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x15\n\rkraft_version\x18\x02 \x01(\x05\"\x9a\x02\n\x06Voters\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12(\n\x06voters\x18\x02 \x03(\x0b\x32\x18.kraftpb.v1.Voters.Voter\x1a\x92\x01\n\x05Voter\x12#\n\x03key\x18\x01 \x01(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12.\n\tlisteners\x18\x02 \x03(\x0b\x32\x1b.kraftpb.v1.Voters.Listener\x12\x19\n\x11min_kraft_version\x18\x03 \x01(\x05\x12\x19\n\x11max_kraft_version\x18\x04 \x01(\x05\x1a@\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x14.kraftpb.v1.Endpointb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,11 +37,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTROLBODY']._serialized_start=93
   _globals['_CONTROLBODY']._serialized_end=150
   _globals['_CONTROLRECORD']._serialized_start=153
-  _globals['_CONTROLRECORD']._serialized_end=339
-  _globals['_LEADERCHANGE']._serialized_start=341
-  _globals['_LEADERCHANGE']._serialized_end=463
-  _globals['_SNAPSHOTHEADER']._serialized_start=465
-  _globals['_SNAPSHOTHEADER']._serialized_end=556
-  _globals['_SNAPSHOTFOOTER']._serialized_start=558
-  _globals['_SNAPSHOTFOOTER']._serialized_end=607
+  _globals['_CONTROLRECORD']._serialized_end=428
+  _globals['_LEADERCHANGE']._serialized_start=430
+  _globals['_LEADERCHANGE']._serialized_end=552
+  _globals['_SNAPSHOTHEADER']._serialized_start=554
+  _globals['_SNAPSHOTHEADER']._serialized_end=645
+  _globals['_SNAPSHOTFOOTER']._serialized_start=647
+  _globals['_SNAPSHOTFOOTER']._serialized_end=696
+  _globals['_KRAFTVERSION']._serialized_start=698
+  _globals['_KRAFTVERSION']._serialized_end=752
+  _globals['_VOTERS']._serialized_start=755
+  _globals['_VOTERS']._serialized_end=1037
+  _globals['_VOTERS_VOTER']._serialized_start=825
+  _globals['_VOTERS_VOTER']._serialized_end=971
+  _globals['_VOTERS_LISTENER']._serialized_start=973
+  _globals['_VOTERS_LISTENER']._serialized_end=1037
 # @@protoc_insertion_point(module_scope)

@@ -70,24 +70,32 @@ class ControlRecord(_message.Message):
     LEADER_CHANGE_FIELD_NUMBER: _builtins.int
     SNAPSHOT_HEADER_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FOOTER_FIELD_NUMBER: _builtins.int
+    KRAFT_VERSION_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_change(self) -> Global___LeaderChange: ...
     @_builtins.property
     def snapshot_header(self) -> Global___SnapshotHeader: ...
     @_builtins.property
     def snapshot_footer(self) -> Global___SnapshotFooter: ...
+    @_builtins.property
+    def kraft_version(self) -> Global___KRaftVersion: ...
+    @_builtins.property
+    def voters(self) -> Global___Voters: ...
     def __init__(
         self,
         *,
         leader_change: Global___LeaderChange | None = ...,
         snapshot_header: Global___SnapshotHeader | None = ...,
         snapshot_footer: Global___SnapshotFooter | None = ...,
+        kraft_version: Global___KRaftVersion | None = ...,
+        voters: Global___Voters | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader_change", b"leader_change", "record", b"record", "snapshot_footer", b"snapshot_footer", "snapshot_header", b"snapshot_header"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kraft_version", b"kraft_version", "leader_change", b"leader_change", "record", b"record", "snapshot_footer", b"snapshot_footer", "snapshot_header", b"snapshot_header", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_change", b"leader_change", "record", b"record", "snapshot_footer", b"snapshot_footer", "snapshot_header", b"snapshot_header"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kraft_version", b"kraft_version", "leader_change", b"leader_change", "record", b"record", "snapshot_footer", b"snapshot_footer", "snapshot_header", b"snapshot_header", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["leader_change", "snapshot_header", "snapshot_footer"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["leader_change", "snapshot_header", "snapshot_footer", "kraft_version", "voters"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -175,3 +183,103 @@ class SnapshotFooter(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SnapshotFooter: _TypeAlias = SnapshotFooter  # noqa: Y015
+
+@_typing.final
+class KRaftVersion(_message.Message):
+    """Which kind of voter set the quorum has: 0 knows voters by their node ids, 1 by their directory ids, too."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    KRAFT_VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    kraft_version: _builtins.int
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        kraft_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kraft_version", b"kraft_version", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KRaftVersion: _TypeAlias = KRaftVersion  # noqa: Y015
+
+@_typing.final
+class Voters(_message.Message):
+    """Who votes (KIP-853). Behind a snapshot's header, in one batch with the KRaftVersion before it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Voter(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        LISTENERS_FIELD_NUMBER: _builtins.int
+        MIN_KRAFT_VERSION_FIELD_NUMBER: _builtins.int
+        MAX_KRAFT_VERSION_FIELD_NUMBER: _builtins.int
+        min_kraft_version: _builtins.int
+        max_kraft_version: _builtins.int
+        @_builtins.property
+        def key(self) -> _common_pb2.ReplicaKey:
+            """With a directory id."""
+
+        @_builtins.property
+        def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Voters.Listener]: ...
+        def __init__(
+            self,
+            *,
+            key: _common_pb2.ReplicaKey | None = ...,
+            listeners: _abc.Iterable[Global___Voters.Listener] | None = ...,
+            min_kraft_version: _builtins.int = ...,
+            max_kraft_version: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "listeners", b"listeners", "max_kraft_version", b"max_kraft_version", "min_kraft_version", b"min_kraft_version"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Listener(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        ENDPOINT_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        @_builtins.property
+        def endpoint(self) -> _common_pb2.Endpoint: ...
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            endpoint: _common_pb2.Endpoint | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    @_builtins.property
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___Voters.Voter]: ...
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        voters: _abc.Iterable[Global___Voters.Voter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version", "voters", b"voters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Voters: _TypeAlias = Voters  # noqa: Y015

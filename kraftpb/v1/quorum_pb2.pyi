@@ -466,9 +466,12 @@ class DescribeQuorumResponse(_message.Message):
     CURRENT_VOTERS_FIELD_NUMBER: _builtins.int
     OBSERVERS_FIELD_NUMBER: _builtins.int
     LOG_START_HOLDERS_FIELD_NUMBER: _builtins.int
+    KRAFT_VERSION_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     cluster_id: _builtins.str
     high_watermark: _builtins.int
+    kraft_version: _builtins.int
+    """1: the voters are known by their directory ids, too. 0, or a node that does not say: by their node ids alone."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -489,10 +492,11 @@ class DescribeQuorumResponse(_message.Message):
         current_voters: _abc.Iterable[Global___ReplicaState] | None = ...,
         observers: _abc.Iterable[Global___ReplicaState] | None = ...,
         log_start_holders: _abc.Iterable[Global___LogStartHolder] | None = ...,
+        kraft_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader", b"current_leader", "current_voters", b"current_voters", "error_code", b"error_code", "high_watermark", b"high_watermark", "log_start_holders", b"log_start_holders", "observers", b"observers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader", b"current_leader", "current_voters", b"current_voters", "error_code", b"error_code", "high_watermark", b"high_watermark", "kraft_version", b"kraft_version", "log_start_holders", b"log_start_holders", "observers", b"observers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

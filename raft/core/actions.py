@@ -109,6 +109,11 @@ class EndRecovering:
 
 
 @dataclass(frozen=True, slots=True)
+class EndFounding:
+    """There is a quorum already: from now on, durably, this replica in a new directory may only join it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send `request`; say ResponseReceived or RequestFailed with this correlation id, at most once."""
 
@@ -180,6 +185,7 @@ Action: TypeAlias = (
     | FreezeSnapshot
     | DropSnapshot
     | EndRecovering
+    | EndFounding
     | Send
     | Reply
     | CompleteAppend

@@ -50,7 +50,9 @@ class Context:
     """The snapshot that is being fetched. It outlives the leader that offered it: every node's has the same bytes."""
     download_attempts: int = 0
     recovering: RecoveringLog | None = None
-    """Set while the log lacks what it once had: the replica neither votes nor counts."""
+    """Set while the log lacks what it once had, or may have had: the replica neither votes nor counts."""
+    heard: set[NodeId] = field(default_factory=set)
+    """Of the other voters, those that a replica in a new directory has had an answer of."""
     state_digests: StateDigests = field(default_factory=StateDigests)
     """The last checkpoints of this replica's own state machine."""
     is_fenced: bool = False
@@ -81,7 +83,12 @@ class Context:
     @property
     def may_be_elected(self) -> bool:
         """Whether it may ask for votes."""
-        return self.is_voter and self.recovering is None and not self.is_fenced
+        return self.is_voter and (self.recovering is None or self.may_found) and not self.is_fenced
+
+    @property
+    def may_found(self) -> bool:
+        """Whether, though its directory is new, it may take part in an election of those who have nothing."""
+        return self.recovering is not None and self.recovering.may_found and self.log.end_offset == 0
 
     @property
     def is_only_voter(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raft.core import newcomers
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.leading import become_leader
@@ -35,6 +36,7 @@ def become_unattached(
 
 def become_follower(context: Context, epoch: Epoch, leader_id: NodeId, leader_endpoint: Endpoint) -> None:
     """Enter Follower of a leader whose endpoint is known."""
+    newcomers.end_founding(context)
     transition(
         context,
         Follower(
@@ -79,12 +81,14 @@ def become_candidate(context: Context) -> None:
             votes=votes,
         ),
     )
+    newcomers.end(context)
     if votes.is_won:
         become_leader(context)
 
 
 def candidate_again(context: Context) -> Candidate:
     """The state of a replica that stopped while it was a candidate: the same epoch, its own vote, no others' yet."""
+    newcomers.end(context)
     return Candidate(
         epoch=context.epoch,
         voted_key=_own_key(context),
@@ -199,8 +203,8 @@ def _is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
 
 
 def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
-    if context.recovering is not None:
-        return False  # its log is shorter than what it has acknowledged
+    if not newcomers.may_vote_for(context, request):
+        return False  # its log may be shorter than what it has acknowledged
     match context.state:
         case Leader():
             return False
@@ -215,8 +219,8 @@ def _grants_vote(context: Context, request: VoteRequest) -> bool:
     # Also a vote that was granted before asks for the log again: the candidate may have crashed and lost its end.
     if not isinstance(state, Unattached | Prospective) or not _is_log_up_to_date(context, request):
         return False
-    if context.recovering is not None:
-        return False  # its log is shorter than what it has acknowledged
+    if not newcomers.may_vote_for(context, request):
+        return False  # its log may be shorter than what it has acknowledged
     voted = state.voted_key
     if voted is None:
         return state.leader_id is None
@@ -229,6 +233,7 @@ def _add_vote(context: Context, key: ReplicaKey) -> None:
     """Make the vote durable before it is answered; one that was given already stays as it is (RF-08)."""
     if context.state.voted_key is None:
         become_unattached(context, context.epoch, voted_key=key)
+    newcomers.end(context)
 
 
 def _new_tally(context: Context, *, allows_change: bool) -> VoteTally:

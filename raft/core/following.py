@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core import divergence, downloading
-from raft.core.actions import AdvanceHighWatermark, AppendBatches, EndRecovering, TruncateLog
+from raft.core import divergence, downloading, newcomers
+from raft.core.actions import AdvanceHighWatermark, AppendBatches, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
@@ -166,6 +166,7 @@ def drive(context: Context) -> None:
     """Start an election when the leader is silent, else keep one fetch under way (RF-30, RF-63, RF-64)."""
     state = context.state
     _check_recovered(context)
+    newcomers.ask_for_epochs(context)
     if isinstance(state, Follower) and state.fetch_deadline_ms <= context.now_ms and context.may_be_elected:
         become_prospective(context)
         return
@@ -189,19 +190,21 @@ def _check_recovered(context: Context) -> None:
     That is so when the log reaches as far as it once did; or as far as a leader's own, which holds whatever this
     replica had from it or may have helped to commit before; or as far as anything is committed by a leader of a later
     epoch than the damage was found in. In the same epoch the leader may still count a fetch from before the damage.
+    A replica in a new directory knows no epoch: it goes by the leader's log, and must hear of others first (newcomers).
     """
     recovering, state, flushed = context.recovering, context.state, context.log.flushed_end_offset
     if recovering is None:
         return
+    if recovering.has_forgotten and not newcomers.has_heard_enough(context):
+        return
     is_past = flushed >= recovering.until_offset
     if isinstance(state, Follower):
         is_past = is_past or 0 <= state.leader_end_offset <= flushed
-        if state.epoch > recovering.epoch:
+        if state.epoch > recovering.epoch and not recovering.has_forgotten:
             is_past = is_past or 0 <= state.leader_high_watermark <= flushed
     if not is_past:
         return
-    context.recovering = None
-    context.order(EndRecovering())
+    newcomers.end(context)
     if isinstance(state, Unattached) and context.may_be_elected and not context.is_shutting_down:
         state.election_deadline_ms = context.now_ms + context.election_timeout_ms()
 

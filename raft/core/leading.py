@@ -272,6 +272,7 @@ def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> Desc
         high_watermark=leader.high_watermark,
         voters=tuple(_describe(context, progress) for progress in voters),
         observers=tuple(_describe(context, progress) for progress in leader.observers.values()),
+        kraft_version=1 if context.voters.has_directory_ids else 0,
     )
 
 

@@ -220,6 +220,8 @@ class DescribeQuorumResponse(_Response):
     observers: tuple[ReplicaDescription, ...] = ()
     log_start_holders: tuple[LogStartHolder, ...] = ()
     """Who keeps the leader's log from starting further on."""
+    kraft_version: int = 0
+    """1 if the leader knows the voters by their directory ids, too (RF-80)."""
 
 
 Request: TypeAlias = (

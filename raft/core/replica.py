@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from raft.core import divergence, downloading, elections, following, leading, serving
+from raft.core import divergence, downloading, elections, following, leading, newcomers, serving
 from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
@@ -112,6 +112,8 @@ class Replica:
             raise ConfigurationError("a directory id of zero stands for none; format the directory with a random one")
         if key is None and election_state is not None and election_state.voted_key is not None:
             raise ConfigurationError("the quorum state holds a vote, but this replica has no node id; give it its id")
+        if recovering is not None and recovering.has_forgotten and (key is None or not voters.is_voter(key)):
+            recovering = None  # who does not vote forgets nothing
         epoch = Epoch(max(log.last_epoch, election_state.epoch if election_state is not None else 0))
         self._context = Context(
             config=config,
@@ -155,6 +157,11 @@ class Replica:
     def is_recovering(self) -> bool:
         """Whether its log lacks what it once had: it neither votes nor counts."""
         return self._context.recovering is not None
+
+    @property
+    def may_found(self) -> bool:
+        """Whether it takes part in elections of those who have nothing, and in no others: its directory is new."""
+        return self._context.may_found
 
     @property
     def epoch(self) -> Epoch:
@@ -325,6 +332,7 @@ class Replica:
         """Whether that peer may be asked again at once."""
         context = self._context
         handled = following.on_common_response(context, response)
+        newcomers.note_answer(context, pending, response)
         if handled is not None:
             return handled
         match pending.request, response:

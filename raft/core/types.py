@@ -94,6 +94,10 @@ class RecoveringLog(NamedTuple):
     """The epoch that the replica was in when the damage was found."""
     reason: str
     """What was found, for people."""
+    has_forgotten: bool = False
+    """The directory is new: nothing in it says in which epochs its node took part (`raft.core.newcomers`)."""
+    may_found: bool = False
+    """With voters that have nothing, too, it may elect a leader that has nothing: it may be a new quorum."""
 
     @property
     def known_until_offset(self) -> Offset | None:

@@ -49,6 +49,11 @@ class VoterSet:
         """How many voters make a majority."""
         return len(self._voters) // 2 + 1
 
+    @property
+    def has_directory_ids(self) -> bool:
+        """Whether each voter is known by its directory, too: a voter whose disk was replaced is another replica."""
+        return all(voter.key.directory_id is not None for voter in self._voters.values())
+
     def voters(self) -> list[Voter]:
         """All voters, by node id."""
         return list(self._voters.values())

@@ -433,4 +433,5 @@ def describe_quorum_response_to_proto(
         current_voters=[state(replica) for replica in response.voters],
         observers=[state(replica) for replica in response.observers],
         log_start_holders=[holder(reader) for reader in response.log_start_holders],
+        kraft_version=response.kraft_version,
     )

@@ -13,12 +13,19 @@ from google.protobuf.message import DecodeError
 
 from kraftpb.v1 import batch_pb2, common_pb2
 from raft.core.checks import check
-from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from raft.core.messages import LeaderChange
-from raft.core.types import ZERO_DIRECTORY_ID, Batch, NodeId, ReplicaKey
+from raft.core.types import ZERO_DIRECTORY_ID, Batch, Endpoint, NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
 
 UUID_BYTES = 16
+
+KRAFT_VERSION = 1
+"""Voters are known by node id and directory id (RF-80). At 0 there is no record: the configuration has their ids."""
+
+LISTENER_NAME = "CONTROLLER"
+PORT_MAX = 65535
 
 
 def encode_leader_change(record: LeaderChange) -> bytes:
@@ -49,6 +56,70 @@ def decode_control_records(batch: Batch) -> tuple[LeaderChange, ...]:
         for record in found
         if record.WhichOneof("record") == "leader_change"
     )
+
+
+def encode_voters(voters: VoterSet) -> tuple[bytes, int]:
+    """The body of the control batch that says who votes, and how many records it has: the kraft.version, then them.
+
+    Every voter must have a directory id.
+    """
+    check(voters.has_directory_ids, "voters without directory ids are not written", voters=repr(voters))
+    found = [
+        batch_pb2.Voters.Voter(
+            key=_encode_keys([voter.key])[0],
+            listeners=[
+                batch_pb2.Voters.Listener(
+                    name=LISTENER_NAME,
+                    endpoint=common_pb2.Endpoint(host=voter.endpoint.host, port=voter.endpoint.port),
+                )
+            ],
+            max_kraft_version=KRAFT_VERSION,
+        )
+        for voter in voters.voters()
+    ]
+    records = [
+        batch_pb2.ControlRecord(kraft_version=batch_pb2.KRaftVersion(kraft_version=KRAFT_VERSION)),
+        batch_pb2.ControlRecord(voters=batch_pb2.Voters(voters=found)),
+    ]
+    return batch_pb2.ControlBody(records=records).SerializeToString(deterministic=True), len(records)
+
+
+def decode_voters(batch: Batch) -> VoterSet | None:
+    """Who votes, by a control batch that says so; None if it says something else.
+
+    Raises ProtocolError(CORRUPT_MESSAGE) when it says so in a way, or of a kraft.version, that is not known.
+    """
+    if not batch.is_control:
+        return None
+    try:
+        records = batch_pb2.ControlBody.FromString(batch_body(batch)).records
+    except DecodeError:
+        return None
+    if [record.WhichOneof("record") for record in records] != ["kraft_version", "voters"]:
+        return None
+    version, voters = records[0].kraft_version, records[1].voters
+    if (version.version, version.kraft_version, voters.version) != (0, KRAFT_VERSION, 0):
+        raise _corrupt(
+            batch,
+            f"its voters are of kraft.version {version.kraft_version}; this program knows {KRAFT_VERSION}",
+        )
+    try:
+        return VoterSet(_decode_voter(batch, voter) for voter in voters.voters)
+    except ConfigurationError as error:
+        raise _corrupt(batch, str(error)) from None
+
+
+def _decode_voter(batch: Batch, voter: batch_pb2.Voters.Voter) -> Voter:
+    key = _decode_key(batch, voter.key)
+    endpoints = [listener.endpoint for listener in voter.listeners if listener.name == LISTENER_NAME]
+    if (
+        key.directory_id is None
+        or len(endpoints) != 1
+        or not 0 < endpoints[0].port <= PORT_MAX
+        or not endpoints[0].host
+    ):
+        raise _corrupt(batch, f"voter {key} must have a directory id and one listener {LISTENER_NAME}")
+    return Voter(key, Endpoint(endpoints[0].host, endpoints[0].port))
 
 
 def _encode_keys(keys: Iterable[ReplicaKey]) -> list[common_pb2.ReplicaKey]:

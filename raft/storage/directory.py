@@ -4,7 +4,7 @@
     meta.properties    format version and identity: made once, by `format`, never changed
     quorum-state-0     \\ the quorum state, two copies (raft.storage.quorum_state)
     quorum-state-1     /
-    log/               segments (raft.storage.segmented_log)
+    log/               segments (raft.storage.segmented_log), the mark of a new directory (raft.storage.new_directory)
     snapshots/         snapshots (snapshot.store)
     metadata.db        the state machine's SQLite file: derived data
 
@@ -21,6 +21,7 @@ from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode
 from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
 from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
 from raft.storage.identifiers import random_uuid, uuid_from_text, uuid_to_text
+from raft.storage.new_directory import NEW_DIRECTORY_NAME, write_new_directory
 from raft.storage.properties import decode_properties, encode_properties
 
 FORMAT_VERSION = 1
@@ -70,9 +71,11 @@ class DataDirectory:
         node_id: NodeId,
         directory_id: DirectoryId | None = None,
         ignore_formatted: bool = False,
+        is_replacement: bool = False,
     ) -> DirectoryIdentity:
         """Make `path` the data directory of a node, with a random directory id unless one is given.
 
+        It is marked as new, or as a replacement of one that is lost, until its voter was level with a leader.
         With `ignore_formatted` a directory that is already formatted for this cluster and node stays as it is, and
         its identity is returned. Raises DirectoryError when it is formatted otherwise, holds anything else, or is
         in use; ConfigurationError when an id is none.
@@ -93,6 +96,7 @@ class DataDirectory:
                     )
                 return existing
             _refuse_foreign(files, path)
+            write_new_directory(files, join(path, LOG_NAME), is_replacement=is_replacement)
             write_new_file(files, join(path, META_NAME), encode_meta(identity))
             return identity
         finally:
@@ -192,6 +196,10 @@ def _damaged(path: str) -> DirectoryError:
 
 def _refuse_foreign(files: FileSystem, path: str) -> None:
     others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
+    if LOG_NAME in others:  # formatting may have been interrupted between the mark and the identity
+        marks = {NEW_DIRECTORY_NAME, NEW_DIRECTORY_NAME + TEMPORARY_SUFFIX}
+        if others == {LOG_NAME} and marks.issuperset(files.list_directory(join(path, LOG_NAME))):
+            return
     if others:
         raise DirectoryError(
             f"{path} is not formatted but not empty, it holds {', '.join(sorted(others)[:5])}. Name an empty or new"

@@ -27,6 +27,7 @@ from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.files import File, FileSystem, join
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
 from raft.storage.log_start import write_log_start
+from raft.storage.new_directory import read_new_directory, remove_new_directory, write_new_directory
 from raft.storage.recovering import end_recovering
 from raft.storage.recovery import RecoveredLog, RecoveryReport, recover
 from raft.storage.segment import Segment, create_segment, segment_name
@@ -85,6 +86,8 @@ class SegmentedLog:
         """What opening the log found and did."""
         self.recovering: RecoveringLog | None = recovered.recovering
         """Set while data that was durable once is missing: see `end_recovering`."""
+        self.new_directory: RecoveringLog | None = read_new_directory(files, directory)
+        """Set while the directory is new, for a voter in it to go by: see `end_recovering`."""
         self._files = files
         self._directory = directory
         self._config = config
@@ -341,11 +344,20 @@ class SegmentedLog:
             batches = self._segment_of(start_offset).read(start_offset, max_bytes, end)
         return tuple(batches)
 
+    def end_founding(self) -> None:
+        """A voter in this new directory may only join from now on. Raises StorageError, FlushFailed."""
+        if self.new_directory is not None:
+            write_new_directory(self._files, self._directory, is_replacement=True)
+            self.new_directory = read_new_directory(self._files, self._directory)
+
     def end_recovering(self) -> None:
         """Everything that was lost is here again, and durable. Raises FlushFailed."""
         if self.recovering is not None:
             end_recovering(self._files, self._directory)
             self.recovering = None
+        if self.new_directory is not None:
+            remove_new_directory(self._files, self._directory)
+            self.new_directory = None
 
     def close(self) -> None:
         """Give back reserved room and close the files. Flushes nothing. Once is enough."""

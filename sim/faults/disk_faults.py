@@ -242,6 +242,22 @@ def wipe(world: World, random: Random) -> str | None:
     world.atlas.lose(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
     machine.replace_disk()
+    if machine.node_id in world.voter_ids:
+        world.tell_voters(machine)
+    return str(machine.node_id)
+
+
+@fault("disk: wiped under the same id")
+def wipe_unnoticed(world: World, random: Random) -> str | None:
+    """A voter's disk is replaced by an empty one, and its node id is all that the others know it by."""
+    machine = any_machine(world, random)
+    is_static = not world.parameters.voters_know_directories
+    if not is_static or not machine.view.is_voter or len(world.voter_ids) < 3 or not world.atlas.may_harm(machine):
+        return None
+    world.atlas.harm(machine)
+    world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
+    # `format` asks the others, and an operator who knows that there was a cluster says so.
+    machine.replace_disk(is_replacement=world.committed_end_offset > 0 or random.random() < 0.5)
     return str(machine.node_id)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raft.core.actions import Send
-from raft.core.messages import FetchRequest, VoteResponse
+from raft.core.messages import FetchRequest, VoteRequest, VoteResponse
 from raft.core.states import Role
 from sim.invariants.invariant import Invariant
 from sim.observation import Step
@@ -12,6 +12,7 @@ from sim.observation import Step
 class RecoveringStaysOut(Invariant):
     """A recovering replica grants no vote and no pre-vote, asks for none, and says in its fetches that it recovers.
 
+    In a new directory it may do so for, and as, a candidate with an empty log, with an empty one itself.
     The step in which it has everything back may already do all of that: it is judged by what it is after the step.
     """
 
@@ -25,10 +26,15 @@ class RecoveringStaysOut(Invariant):
         if replica is None or not replica.is_recovering:
             return
         node_id = step.node.node_id
-        if replica.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER):
+        if replica.role in (Role.CANDIDATE, Role.LEADER) or (
+            replica.role is Role.PROSPECTIVE and not replica.may_found
+        ):
             self.violated(f"node {node_id} recovers from damage and is {replica.role.value}")
-        for _, response in step.replies:
-            if isinstance(response, VoteResponse) and response.vote_granted:
+        for request, response in step.replies:
+            if not isinstance(response, VoteResponse) or not response.vote_granted:
+                continue
+            is_empty = isinstance(request, VoteRequest) and request.last_offset == 0
+            if not (replica.may_found and is_empty):
                 self.violated(f"node {node_id} recovers from damage and grants a vote")
         for action in step.actions:
             if isinstance(action, Send) and isinstance(action.request, FetchRequest) and not action.request.recovering:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raft.core import elections, leading, replica, startup, transitions
+from raft.core import elections, leading, newcomers, replica, startup, transitions
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.context import Context
 from raft.core.messages import VoteRequest
@@ -82,6 +82,20 @@ def directory_ids_ignored() -> list[Any]:
         return self.get(key.node_id) is not None
 
     return [instead(VoterSet, "is_voter", is_voter)]
+
+
+@mutation(
+    "a new directory votes for anybody",
+    "KAFKA-14077",
+    faults=("disk: wiped under the same id", "process: the leader is killed", "network: a node is isolated"),
+)
+def new_directory_votes() -> list[Any]:
+    """An empty voter votes for whoever has a log, though it may have acknowledged more."""
+
+    def may_vote_for(context: Context, request: VoteRequest) -> bool:
+        return context.recovering is None or context.recovering.has_forgotten
+
+    return [instead(newcomers, "may_vote_for", may_vote_for)]
 
 
 @mutation("a vote goes to a shorter log", "RF-14")

@@ -47,6 +47,7 @@ def test_ot02_status_has_exactly_these_fields_in_this_order() -> None:
         "MaxFollowerLagTimeMs",
         "CurrentVoters",
         "CurrentObservers",
+        "KRaftVersion",
     ]
 
 

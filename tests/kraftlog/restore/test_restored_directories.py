@@ -17,7 +17,7 @@ from raft.storage.identifiers import uuid_to_text
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.format import SnapshotHeader
-from snapshot.names import snapshot_name
+from snapshot.names import BOOTSTRAP_NAME, snapshot_name
 from snapshot.reader import SnapshotReader
 from statemachine.store import MetadataStore
 from tests.kraftlog.commands import Run
@@ -142,7 +142,8 @@ def test_a_local_cluster_is_what_up_makes_with_other_data(snapshot: Path, run: R
         assert config.directory == cluster.data_path(node_id)
         assert names_below(config.directory) > NODE_DIRECTORY
         DataDirectory.open(FILES, str(config.directory), cluster_id=cluster.cluster_id, node_id=node_id).close()
-    assert len({path.read_bytes() for path in cluster.path.glob("node-*/snapshots/*")}) == 1
+    written = {(path.name, path.read_bytes()) for path in cluster.path.glob("node-*/snapshots/*")}
+    assert sorted(name for name, _ in written) == [BOOTSTRAP_NAME, snapshot_name(an_id(30, 10_003))]
 
 
 def test_a_local_cluster_has_three_voters_and_may_be_made_in_an_empty_directory(

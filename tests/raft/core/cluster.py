@@ -19,6 +19,8 @@ from raft.core.actions import (
     AppendLeaderChange,
     AppendRecords,
     CompleteAppend,
+    EndFounding,
+    EndRecovering,
     FailAppend,
     FlushLog,
     PersistElectionState,
@@ -40,9 +42,9 @@ from raft.core.events import (
 )
 from raft.core.messages import FetchResponse, LogRange, Response, VoteRequest, VoteResponse
 from raft.core.replica import Replica
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch, Epoch, Offset, RecoveringLog
 from tests.raft.core.builders import CLUSTER_ID, CONFIG, configured, endpoint, key, voters
-from tests.raft.core.processes import Server, Waiting
+from tests.raft.core.processes import Disk, Server, Waiting
 from tests.raft.core.safety import Safety
 
 
@@ -56,8 +58,10 @@ class Cluster:
         *,
         seed: int = 0,
         config: QuorumConfig = CONFIG,
+        new_directory: RecoveringLog | None = None,
         **settings: int,
     ) -> None:
+        """With a `new_directory`, each voter begins in one."""
         self.random = Random(seed)
         self.config = configured(config, settings)
         self.voters = voters(voter_count)
@@ -77,6 +81,7 @@ class Cluster:
         self.servers = {node_id: Server(node_id) for node_id in node_ids}
         self._by_endpoint = {endpoint(node_id): server for node_id, server in self.servers.items()}
         for node_id in node_ids:
+            self.servers[node_id].disk.recovering = new_directory
             self.restart(node_id)
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -119,10 +124,17 @@ class Cluster:
             bootstrap_endpoints=(),
             log=disk.log_state(),
             election_state=disk.election_state,
+            recovering=disk.recovering,
             random=Random(self.random.random()),
             now_ms=self.now_ms,
         )
         self._carry_out(server, server.replica.start(self.now_ms))
+
+    def wipe(self, node_id: int, mark: RecoveringLog | None) -> None:
+        """The process ends, and its disk is replaced by an empty one; it does not run."""
+        self.crash(node_id)
+        self.servers[node_id].disk = Disk()
+        self.servers[node_id].disk.recovering = mark
 
     def crash(self, node_id: int) -> None:
         """The process ends at once; who waits for it learns that the connection broke."""
@@ -232,6 +244,10 @@ class Cluster:
         match action:
             case PersistElectionState(state):
                 disk.election_state = state
+            case EndFounding():
+                disk.recovering = None if disk.recovering is None else disk.recovering._replace(may_found=False)
+            case EndRecovering():
+                disk.recovering = None
             case AppendLeaderChange(base_offset, epoch, record):
                 disk.append(_batch(base_offset, epoch, 1, repr(record).encode(), is_control=True))
             case AppendRecords(base_offset, epoch, body, record_count):

@@ -12,7 +12,7 @@ from raft.core.epochs import EpochCache
 from raft.core.log import LogState
 from raft.core.messages import LogRange, Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch, Offset, RecoveringLog
 
 
 class Disk:
@@ -22,6 +22,7 @@ class Disk:
         self.election_state: ElectionState | None = None
         self.log: list[Batch] = []
         self.flushed_end_offset = 0
+        self.recovering: RecoveringLog | None = None
 
     @property
     def end_offset(self) -> int:

@@ -1,0 +1,64 @@
+"""`kraftlog voters`: by which directories the voters are known (docs/operations/voters.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kraftlog.cli.node import ConfigOption
+from kraftlog.cli.options import BootstrapServer, endpoints, run_async, usage
+from kraftlog.cli.output import say
+from kraftlog.endpoints import parse_initial_controllers
+
+app = typer.Typer(help="By which directories the voters are known.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def voters() -> None:
+    """By which directories the voters are known."""
+
+
+@app.command()
+def show(
+    bootstrap_server: BootstrapServer,
+    directory_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--directory-id", metavar="NODE-ID=DIRECTORY-ID", help="Say it in the place of a voter; may be given again."
+        ),
+    ] = None,
+) -> None:
+    """Print the voters as `--initial-controllers` takes them, each with the id of the directory that it has now.
+
+    Each voter is asked itself; one that does not run is printed with the id that the others know it by.
+    """
+    from kraftlog import voter_ids
+
+    given = usage(voter_ids.parse_directory_ids, directory_id or [], "--directory-id")
+    say(run_async(voter_ids.show(endpoints(bootstrap_server), given)))
+
+
+@app.command("set")
+def set_voters(
+    config: ConfigOption,
+    initial_controllers: Annotated[
+        str,
+        typer.Option(
+            "--initial-controllers",
+            metavar="ID@HOST:PORT:DIRECTORY-ID[,...]",
+            help="All voters, each with its directory's id, as `kraftlog voters show` prints them.",
+        ),
+    ],
+) -> None:
+    """Let a stopped node know the voters by these directories from its next start on.
+
+    Do it on one node after the other. The voters stay the same, and all their directories but one.
+    """
+    from kraftlog import formatting
+    from kraftlog.config import load_config
+
+    voters = usage(parse_initial_controllers, initial_controllers, "--initial-controllers")
+    loaded = load_config(config)
+    formatting.set_voters(loaded, voters)
+    say(f"Node {loaded.node_id} knows {len(voters)} voters by their directories. Start it, then do the next one.")

@@ -1,0 +1,96 @@
+"""A voter whose directory is new, and that cannot know whether it voted and acknowledged in another one before.
+
+Consider six voters, known by node ids alone. Voters 1 to 4 hold a record that was acknowledged; 5 and 6 lag. Now the
+disks of 2, 3 and 4 are replaced by empty ones, and 1 is down. By Raft's rule 2, 3 and 4 may vote for 5, whose log is
+longer than theirs: 5 leads, and the record is gone. So a voter in a new directory takes no part until it holds what
+its node may have acknowledged before:
+
+- It grants votes only to candidates whose log is as empty as its own, and is elected only with an empty log. Its
+  fetches say that it recovers, so that it does not count for the high watermark. Above, 5 gets two votes of the four
+  that it needs, and 2 gets three: nobody leads until two of the old disks are back.
+- It founds: when it becomes a candidate, or votes for one, it is new no more. A candidate has won a pre-vote, so a
+  majority of the voters had nothing. Who has followed a leader once founds no more, so that a voter whose disk was lost
+  does not found a second quorum with one that has not caught up in the first. What is left: the records are on 1 and 2
+  of three voters, 2 loses its disk and is formatted as new while 1 is down, and 3 was never reached by a leader.
+  `format` asks the other voters, and then none tells of a record; `format --replace` is right, and founds nothing.
+- It joins: when it is level with the end of a leader's log, after it heard of the epochs of enough other voters.
+  Consider three voters. Voter 1 leads epoch 5, is cut off, and leads on for a while. Voters 2 and 3 elect 2 in epoch 6
+  and commit a record. Now 3 gets a new disk, 2 is cut off, and 1 is reached again: it is a leader, and to be level with
+  it is worth nothing. Every leader was elected by a majority. To meet each of those that this voter may have been part
+  of, leaving itself out, takes `count - majority + 1` of the others. Who voted in an epoch says that one or a higher,
+  and a higher one is entered. (One of them that has a new disk, too, may not know it any more.)
+
+Why a new quorum elects: as long as no candidate was elected no log has a record, so everybody may vote for everybody.
+Whoever is elected had the votes of a majority, and they have founded: from then on they vote, are elected and count as
+in Raft, and among themselves they are a majority. The others join behind the leader. A load without a pause does not
+keep them from it for ever: one that cannot be committed without them stops.
+
+Why nothing is lost: but for founding, the rule only withholds votes. It is stricter than RF-14 and RF-17, by which such
+a voter votes for anybody whose log is no shorter, and it costs this: while a voter is new, it cannot stand in for
+another one that is down. Nobody could tell that from the loss above.
+"""
+
+from __future__ import annotations
+
+from raft.core.actions import EndFounding, EndRecovering
+from raft.core.connections import Pending
+from raft.core.context import Context
+from raft.core.messages import Response, VoteRequest
+from raft.core.states import Follower
+
+
+def may_vote_for(context: Context, request: VoteRequest) -> bool:
+    """Whether what this replica may have forgotten allows a vote for that nominee, if its log does."""
+    return context.recovering is None or (context.may_found and request.last_offset == 0)
+
+
+def end(context: Context) -> None:
+    """From now on it takes part: it has what it lacked, or has helped to found a quorum that had nothing."""
+    if context.recovering is not None:
+        context.recovering = None
+        context.order(EndRecovering())
+
+
+def end_founding(context: Context) -> None:
+    """There is or was a leader, so a quorum was founded, and those who founded it need nobody else for a majority."""
+    if context.recovering is not None and context.recovering.may_found:
+        context.recovering = context.recovering._replace(may_found=False)
+        context.order(EndFounding())
+
+
+def note_answer(context: Context, pending: Pending, response: Response) -> None:
+    """A voter answered: its epoch is known, and entered if it was higher."""
+    if context.recovering is None or not context.recovering.has_forgotten or response.leader.epoch > context.epoch:
+        return
+    for voter in context.voters.voters():
+        if voter.endpoint == pending.endpoint and voter.key.node_id != context.own_id:
+            context.heard.add(voter.key.node_id)
+
+
+def has_heard_enough(context: Context) -> bool:
+    """Whether among those who answered is one of every majority that this voter may have been part of."""
+    return len(context.heard) > len(context.voters) - context.voters.majority
+
+
+def ask_for_epochs(context: Context) -> None:
+    """Ask voters that have not answered yet, with a pre-vote, whose answer nobody counts: it leaves no trace."""
+    recovering, key = context.recovering, context.key
+    if recovering is None or not recovering.has_forgotten or key is None or has_heard_enough(context):
+        return
+    if not isinstance(context.state, Follower):
+        return  # it asks them all the same, for a leader or for votes
+    for voter in context.voters.voters():
+        if voter.key.node_id in context.heard or voter.key.node_id == context.own_id:
+            continue
+        if voter.endpoint == context.state.leader_endpoint or not context.connections.is_ready(voter.endpoint):
+            continue
+        request = VoteRequest(
+            cluster_id=context.cluster_id,
+            voter_key=voter.key,
+            replica_key=key,
+            replica_epoch=context.epoch,
+            last_epoch=context.log.last_epoch,
+            last_offset=context.log.end_offset,
+            pre_vote=True,
+        )
+        context.send(voter.endpoint, request)

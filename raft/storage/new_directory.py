@@ -1,0 +1,53 @@
+"""The mark of a directory that is new: its voter has never been level with a leader (raft.core.newcomers).
+
+Written when the directory is formatted, before it has an identity; removed when the voter takes part. A directory of
+before there were such marks has none, and takes part at once.
+"""
+
+from __future__ import annotations
+
+from raft.core.errors import StorageError
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, RecoveringLog
+from raft.storage.files import FileSystem, join, read_whole, write_new_file
+from raft.storage.properties import decode_properties, encode_properties
+
+NEW_DIRECTORY_NAME = "new-directory"
+FORMAT_VERSION = 1
+
+_REASONS = {
+    "first": "this directory is new, and has never been level with a leader",
+    "replacement": "this directory is in the place of one that is lost",
+}
+
+
+def write_new_directory(files: FileSystem, directory: str, *, is_replacement: bool) -> None:
+    """Mark the log in `directory`, which is made if it is missing. Raises StorageError, FlushFailed."""
+    files.make_directories(directory)
+    kind = "replacement" if is_replacement else "first"
+    write_new_file(files, join(directory, NEW_DIRECTORY_NAME), encode_new_directory(kind))
+
+
+def encode_new_directory(kind: str) -> bytes:
+    """The content of the file."""
+    return encode_properties(f"version={FORMAT_VERSION}\nkind={kind}\n")
+
+
+def read_new_directory(files: FileSystem, directory: str) -> RecoveringLog | None:
+    """What the log in `directory` is to go by while it is new; None if it is not. Raises StorageError.
+
+    A damaged mark counts as that of a replacement, which allows less: it says that the directory is new in any case.
+    """
+    path = join(directory, NEW_DIRECTORY_NAME)
+    if not files.exists(path):
+        return None
+    values = decode_properties(read_whole(files, path)) or {"version": str(FORMAT_VERSION), "kind": "replacement"}
+    if values.get("version") != str(FORMAT_VERSION) or values.get("kind") not in _REASONS:
+        raise StorageError(f"{path} is of a version that this program does not know. Use the program that wrote it")
+    kind = values["kind"]
+    return RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(0), _REASONS[kind], has_forgotten=True, may_found=kind == "first")
+
+
+def remove_new_directory(files: FileSystem, directory: str) -> None:
+    """The voter takes part from now on: take the mark away, durably. Raises FlushFailed."""
+    files.remove(join(directory, NEW_DIRECTORY_NAME))
+    files.fsync_directory(directory)

@@ -1,0 +1,65 @@
+"""The bootstrap checkpoint: who votes, by node ids and directory ids (KIP-853; rule RF-84).
+
+A file beside the snapshots, with the name and the form of a snapshot that ends at offset 0: header, voters, footer. The
+same bytes on every node.
+
+Every voter has its own, because it must know who votes before it can know a log. It is never given out and never
+deleted, so a node that loads a snapshot goes on knowing the voters. The snapshots of the log do not repeat them, though
+they may hold such a batch and it is read over: a snapshot's bytes follow from its id, and who votes is not in the log
+as long as nobody changes it. When it is, so that a set replaces this one (RF-81), a snapshot has to say it.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from secrets import token_hex
+from typing import Final
+
+from raft.core.errors import CorruptSnapshot, StorageError
+from raft.core.voters import VoterSet
+from raft.storage.files import FileSystem, join
+from snapshot.format import SnapshotHeader
+from snapshot.names import BOOTSTRAP_ID, BOOTSTRAP_NAME
+from snapshot.reader import SnapshotReader
+from snapshot.writer import SnapshotWriter
+
+_TIMESTAMP_MS: Final = 0
+
+
+def write_bootstrap(
+    files: FileSystem, directory: str, cluster_id: str, voters: VoterSet, *, token: str | None = None
+) -> None:
+    """Make it, durably, in the place of any that is there; a crash leaves the old one or the new one.
+
+    `directory` is the node's of snapshots, made if it is missing; `token` is random hexadecimal digits. Raises
+    StorageError, FlushFailed.
+    """
+    files.make_directories(directory)
+    header = SnapshotHeader(_TIMESTAMP_MS, cluster_id)
+    with SnapshotWriter(files, directory, BOOTSTRAP_ID, header, token or token_hex(8), voters) as writer:
+        writer.freeze()
+
+
+def read_bootstrap(files: FileSystem, directory: str, cluster_id: str | None = None) -> VoterSet | None:
+    """Who votes, by the one in `directory`; None if there is none.
+
+    Raises StorageError if it is damaged, or not of the cluster `cluster_id`. The node must not start then: with the
+    voters of its configuration it would take a voter whose disk was replaced for the one that voted.
+    """
+    path = join(directory, BOOTSTRAP_NAME)
+    if not files.exists(path):
+        return None
+    try:
+        with closing(SnapshotReader(files, path)) as reader:
+            reader.verify()
+            voters = reader.voters()
+            if voters is None:
+                raise CorruptSnapshot(f"{path} names no voters")
+            if cluster_id is not None and reader.header.cluster_id != cluster_id:
+                raise CorruptSnapshot(f"{path} is of cluster {reader.header.cluster_id}, not of {cluster_id}")
+    except CorruptSnapshot as error:
+        raise StorageError(
+            f"{error}. Nothing was changed. Copy the file of that name from another voter of this cluster: all have the"
+            " same"
+        ) from None
+    return voters
