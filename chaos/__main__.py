@@ -1,21 +1,30 @@
-"""`python -m chaos --minutes 10 --seed 1 --json FILE`: exit code 0 if nothing was violated, 1 if something was."""
+"""`python -m chaos`: faults for some minutes. `python -m chaos soak`, `full-disks`: what nodes take is bounded."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from rich.console import Console
 
 from chaos import storm
 from chaos.session import FAILED, DirectoryNotEmpty
+from chaos.soak import command as soak
+from chaos.soak import full_disks_command as full_disks
+
+COMMANDS: Final[dict[str, Callable[[Sequence[str], Console], int]]] = {
+    "soak": soak.main,
+    "full-disks": full_disks.main,
+}
 
 
 def main(words: Sequence[str]) -> int:
-    """Carry out the command."""
+    """Carry out the command that the first word names, `storm` if it names none."""
     console = Console() if sys.stdout.isatty() else Console(width=120)
+    command = COMMANDS.get(words[0]) if words else None
     try:
-        return storm.main(words, console)
+        return storm.main(words, console) if command is None else command(words[1:], console)
     except DirectoryNotEmpty as error:
         console.print(f"error: {error}", markup=False)
         return FAILED

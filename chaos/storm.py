@@ -44,6 +44,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m chaos",
         description="Faults on a cluster of real processes.",
+        epilog="Other runs: python -m chaos soak, python -m chaos full-disks; each has --help.",
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made")
     parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
