@@ -44,8 +44,8 @@ UNFINISHED_BYTES_MAX: Final = 16 * MEBIBYTE
 """Most of it is deleted snapshots, whose bytes stay for a minute: some ten of 600 KB, at 600 operations a second."""
 DAMAGED_BYTES_MAX: Final = 0
 """No fault of a soak damages a file."""
-SMALL_BYTES_MAX: Final = 4 * MEBIBYTE
-"""SQLite's shared memory has 32 KiB for each 16 MiB of write-ahead log: 1 MiB at most."""
+SMALL_BYTES_MAX: Final = 8 * MEBIBYTE
+"""SQLite's shared memory has a hundredth of what the write-ahead log had at its largest: 5 MiB at most."""
 SNAPSHOTS_MAX: Final = SNAPSHOTS_KEPT_MAX + 3
 """A new one is there for a second before a surplus one goes. And consider a node that is killed while it takes one: the
 process that writes it finishes it, after the next process has looked which there are; that learns of it only when it
