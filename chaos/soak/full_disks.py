@@ -41,8 +41,9 @@ FILL_SECONDS_MAX: Final = 300.0
 FULL_FREE_BYTES: Final = 2 * MEBIBYTE
 """A disk with less than this is full: a voter keeps some room for what a new leader writes."""
 WORTH_KEEPING: Final = (FileKind.LOG, FileKind.DATABASE, FileKind.SNAPSHOTS)
-WORTH_KEEPING_SHARE_MIN: Final = 0.9
-"""Of the bytes on a full disk."""
+WORTH_KEEPING_SHARE_MIN: Final = 0.75
+"""Of the bytes on a full disk. Consider a voter whose disk gets full while somebody reads, say to take a snapshot: its
+write-ahead log has what that reader kept, some 20 MB, and new rows in it find no room in the database any more."""
 GO_ON_SECONDS_MAX: Final = 30.0
 """The cluster goes on so soon after there is room: what waits for room asks again at least every few seconds."""
 GO_ON_ACKNOWLEDGED: Final = 20
