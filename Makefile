@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test check format generate lock bench sim chaos clean
+.PHONY: demo test check format generate lock bench sim chaos soak soak-short clean
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -55,6 +55,14 @@ sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the b
 
 chaos: $(INSTALLED)  ## ten minutes of faults on real processes; as root with namespaces for partitions and a full disk
 	$(BIN)/python -m chaos --minutes 10 --json chaos.json
+
+soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
+	$(BIN)/python -m chaos soak --minutes 10 --json soak.json --plot soak.svg
+	$(BIN)/python -m chaos full-disks --json full-disks.json
+
+soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slow or busy
+	$(BIN)/python -m chaos soak --minutes 3 --rate 300
+	$(BIN)/python -m chaos full-disks
 
 clean:  ## everything that was generated or installed
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

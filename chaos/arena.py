@@ -7,10 +7,13 @@ overlaps is meant to.
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections import Counter, defaultdict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +30,28 @@ WATCH_SECONDS: Final = 0.2
 LOG_TAIL_LINES: Final = 8
 
 
+@dataclass(slots=True)
+class Reading:
+    """Somebody's read transaction on a node's metadata database, from when to when; times as the arena has them."""
+
+    node_id: NodeId
+    began: float
+    ended: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a node."""
+
+    node_id: NodeId
+    began: float
+    """When, as the arena has it."""
+    seconds: float
+    """From the process's begin until it answered."""
+    waited_seconds: float
+    """How much of that its main thread was ready to run and no processor was free: others were busy, not the node."""
+
+
 class Arena:
     """One cluster at the mercy of faults."""
 
@@ -40,6 +65,10 @@ class Arena:
         """Kills, pauses and so on, by name."""
         self.deaths: list[str] = []
         """What to say of each node that ended although nobody ended it."""
+        self.starts: list[Start] = []
+        """Those that came to an answer, of nodes whose disk had room."""
+        self.readings: list[Reading] = []
+        """Every slow reader of a database that the harness made."""
         self._began = time.monotonic()
         self._journal = journal
         self._locks: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -96,6 +125,7 @@ class Arena:
             if self.cluster.is_running(node_id) and node_id in self.truth.running:
                 return
             self.note(f"start {node_id}")
+            began, was_full = self.elapsed_seconds, node_id in self.truth.full
             try:
                 await self._start(node_id)
             except NodeDied as death:
@@ -106,7 +136,11 @@ class Arena:
                 return
             self.truth.running.add(node_id)
             self.truth.changed()
-            self.note(f"up {node_id}")
+            seconds = self.elapsed_seconds - began
+            waited = _waited_for_processor(self.cluster.pid(node_id))
+            if not was_full:
+                self.starts.append(Start(node_id, began, seconds, min(waited, seconds)))
+            self.note(f"up {node_id} after {seconds:.2f} s, of which {waited:.2f} s it waited for a processor")
 
     async def _start(self, node_id: NodeId) -> None:
         if not self.cluster.is_running(node_id):
@@ -142,6 +176,19 @@ class Arena:
             self.note(f"resume {node_id}")
             self.truth.paused.discard(node_id)
             self.truth.changed()
+
+    @contextmanager
+    def reading(self, node_id: NodeId) -> Iterator[None]:
+        """Within the block somebody holds a read transaction on a node's metadata database."""
+        reading = Reading(node_id, self.elapsed_seconds)
+        self.readings.append(reading)
+        self.counts["slow readers"] += 1
+        self.note(f"read {node_id}")
+        try:
+            yield
+        finally:
+            reading.ended = self.elapsed_seconds
+            self.note(f"no longer read {node_id}")
 
     async def watch(self) -> None:
         """Notice nodes that end by themselves, until cancelled; they are started again."""
@@ -218,3 +265,11 @@ class Arena:
     def _last_lines(self, node_id: NodeId) -> list[str]:
         text = self.cluster.directory.log_path(node_id).read_text(encoding="utf-8", errors="replace")
         return text.splitlines()[-LOG_TAIL_LINES:]
+
+
+def _waited_for_processor(pid: int) -> float:
+    """For how many seconds a process's main thread has waited for one; 0 where the kernel does not count it."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0

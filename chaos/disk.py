@@ -25,9 +25,10 @@ class DiskUnavailable(Exception):
 class SmallDisk:
     """One node's data on a disk of its own. The node must not run while it is mounted or unmounted."""
 
-    def __init__(self, directory: ClusterDirectory, node_id: NodeId) -> None:
+    def __init__(self, directory: ClusterDirectory, node_id: NodeId, size_megabytes: int = SIZE_MEGABYTES) -> None:
         """Nothing happens yet."""
         self.node_id = node_id
+        self._size_megabytes = size_megabytes
         self._data = directory.data_path(node_id)
         self._mount = directory.path / f"small-disk-{node_id}"
         self._ballast = self._mount / "ballast"
@@ -39,7 +40,7 @@ class SmallDisk:
             raise DiskUnavailable("only root may mount one")
         self._mount.mkdir()
         try:
-            _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MEGABYTES}m", "tmpfs", str(self._mount))
+            _run("mount", "-t", "tmpfs", "-o", self._size_option(), "tmpfs", str(self._mount))
         except (subprocess.SubprocessError, OSError) as error:
             self._mount.rmdir()
             said = (getattr(error, "stderr", "") or str(error)).splitlines()[0]
@@ -60,6 +61,19 @@ class SmallDisk:
                     if error.errno != errno.ENOSPC:
                         raise
 
+    @property
+    def free_bytes(self) -> int:
+        """How much room there is."""
+        return shutil.disk_usage(self._mount).free
+
+    def grow(self, megabytes: int) -> None:
+        """Make the disk larger, as a volume is that somebody resizes. Raises DiskUnavailable."""
+        self._size_megabytes += megabytes
+        try:
+            _run("mount", "-o", f"remount,{self._size_option()}", str(self._mount))
+        except (subprocess.SubprocessError, OSError) as error:
+            raise DiskUnavailable(f"tmpfs cannot be resized: {error}") from None
+
     def free(self) -> None:
         """Give the room back."""
         self._ballast.unlink(missing_ok=True)
@@ -75,6 +89,9 @@ class SmallDisk:
             _run("umount", "--lazy", str(self._mount))
             self._is_mounted = False
             self._mount.rmdir()
+
+    def _size_option(self) -> str:
+        return f"size={self._size_megabytes}m"
 
 
 def _run(*command: str) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from chaos.namespaces import Namespaces, NamespacesUnavailable
 from chaos.proxy import ProxyNetwork
-from kraftlog.cluster import LocalCluster
+from kraftlog.cluster import LocalCluster, start_command
 from kraftlog.cluster_directory import ClusterDirectory
 from raft.core.types import Endpoint, NodeId
 
@@ -81,3 +81,41 @@ def choose_network(node_count: int, wanted: str = "auto") -> Network:
                 raise
             return ProxyNetwork(node_count, f"no network namespaces: {error}")
     return ProxyNetwork(node_count)
+
+
+class Loopback:
+    """A network that is left alone: nodes on free ports of this machine, and no link that could be cut."""
+
+    description = "loopback"
+    slow_link = None
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """None is asked for: any free port will do."""
+        return ()
+
+    async def start(self, directory: ClusterDirectory) -> None:
+        """Nothing is needed."""
+
+    def command(self, config_path: Path) -> list[str]:
+        """Runs a node as it is."""
+        return start_command(config_path)
+
+    def attach(self, cluster: LocalCluster) -> None:
+        """Nothing is needed."""
+
+    async def cut(self, source: NodeId, target: NodeId) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("no link of this network can be cut")
+
+    async def mend(self, source: NodeId, target: NodeId) -> None:
+        """Nothing is cut."""
+
+    async def slow(self, node_id: NodeId) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("no link of this network can be slowed down")
+
+    async def restore(self, node_id: NodeId) -> None:
+        """Nothing is slow."""
+
+    async def close(self) -> None:
+        """Nothing was put up."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +12,6 @@ from rich.table import Table
 from chaos.run import Run
 from sim.history import Outcome
 
-LINE_SECONDS_TERMINAL: Final = 0.5
-LINE_SECONDS_FILE: Final = 10.0
 ANSWERS: Final = (Outcome.ACKNOWLEDGED, Outcome.REFUSED, Outcome.UNKNOWN)
 VIOLATIONS_SHOWN: Final = 20
 FAULTS: Final = (
@@ -28,19 +24,6 @@ FAULTS: Final = (
     "disks filled",
     "ended on a full disk",
 )
-
-
-async def show_progress(run: Run, console: Console) -> None:
-    """Say how it goes, until cancelled: in one line that changes, or now and then a line."""
-    if console.is_terminal:
-        with console.status("starting") as status:
-            while True:
-                await asyncio.sleep(LINE_SECONDS_TERMINAL)
-                status.update(progress_line(run))
-    while True:
-        await asyncio.sleep(LINE_SECONDS_FILE)
-        console.print(progress_line(run))
-        sys.stdout.flush()
 
 
 def progress_line(run: Run) -> str:

@@ -15,10 +15,10 @@ from chaos.arena import Arena
 from chaos.availability import Window, longest_gap, windows
 from chaos.committed import CommittedLog
 from chaos.disk import DiskUnavailable, SmallDisk
-from chaos.nemesis import Nemesis
+from chaos.lanes import Lane
 from chaos.network import Network, choose_network
 from chaos.partitions import FillDisk, SlowLink
-from chaos.schedule import OTHER_KINDS, OTHER_REST_SECONDS, PROCESS_KINDS, PROCESS_REST_SECONDS, Kind, schedule
+from chaos.schedule import OTHER_KINDS, OTHER_REST_SECONDS, PROCESS_KINDS, PROCESS_REST_SECONDS, Kind
 from chaos.workload import Workload
 from kraftlog.cluster import LocalCluster
 from kraftlog.cluster_directory import ClusterDirectory, open_or_create
@@ -142,12 +142,13 @@ class Run:
         watching = asyncio.create_task(arena.watch())
         try:
             async with asyncio.TaskGroup() as lanes:
-                for lane, kinds, rest in (
+                for name, kinds, rest in (
                     ("processes", self.plan.process_kinds, PROCESS_REST_SECONDS),
                     ("others", self.plan.other_kinds, OTHER_REST_SECONDS),
                 ):
                     possible = [kind for kind in kinds if kind.fault.name not in self.left_out]
-                    lanes.create_task(self._lane(arena, lane, possible, rest, self._derived()))
+                    lane = Lane(name, possible, rest)
+                    lanes.create_task(lane.run(arena, self._derived(), self.plan.seconds, self.under_way))
             await arena.heal()
             await arena.cluster.wait_for_leader()
         finally:
@@ -155,26 +156,6 @@ class Run:
             watching.cancel()
             await asyncio.gather(working, watching, return_exceptions=True)
         await working
-
-    async def _lane(
-        self, arena: Arena, lane: str, kinds: Sequence[Kind], rest_seconds: tuple[float, float], random: Random
-    ) -> None:
-        """Fault after fault until the time is up, and each kind at least once."""
-        if not kinds:
-            return
-        for number, episode in enumerate(schedule(random, kinds, rest_seconds)):
-            if number >= len(kinds) and arena.elapsed_seconds >= self.plan.seconds:
-                break
-            fault: Nemesis = episode.make()
-            self.under_way[lane] = fault.name
-            arena.note(f"{lane}: {fault.name} for {episode.hold_seconds:.2f} s")
-            try:
-                await fault.start(arena)
-                await asyncio.sleep(episode.hold_seconds)
-            finally:
-                await fault.stop(arena)
-            self.under_way.pop(lane, None)
-            await asyncio.sleep(episode.rest_seconds)
 
     async def _judge(self, arena: Arena, workload: Workload, followed: CommittedLog) -> None:
         end_offset = await checks.until_level(arena.cluster)

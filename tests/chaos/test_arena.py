@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from random import Random
@@ -36,6 +37,9 @@ class PretendedCluster:
 
     def is_running(self, node_id: NodeId) -> bool:
         return node_id in self.running
+
+    def pid(self, node_id: NodeId) -> int:
+        return os.getpid()
 
     async def start(self, node_ids: list[NodeId]) -> None:
         await asyncio.sleep(0)
@@ -185,3 +189,22 @@ async def test_a_node_may_fail_to_start_while_its_disk_is_full_and_only_then(par
     assert NodeId(3) not in parts.arena.truth.running
     assert parts.arena.counts["ended on a full disk"] == is_full
     assert len(parts.arena.deaths) == (not is_full)
+
+
+async def test_each_start_is_timed_and_that_of_a_node_without_room_is_not(parts: Parts) -> None:
+    assert sorted(start.node_id for start in parts.arena.starts) == [*VOTERS, OBSERVER]
+    await parts.arena.fill_disk()
+    for node_id in (NodeId(3), NodeId(2)):
+        await parts.arena.kill(node_id)
+        await parts.arena.start(node_id)
+    assert [start.node_id for start in parts.arena.starts[4:]] == [NodeId(2)]
+    assert all(0 <= start.waited_seconds <= start.seconds for start in parts.arena.starts)
+
+
+async def test_a_reading_has_a_beginning_and_an_end(parts: Parts) -> None:
+    with pytest.raises(KeyError), parts.arena.reading(NodeId(2)):
+        (reading,) = parts.arena.readings
+        assert reading.began <= parts.arena.elapsed_seconds < reading.ended
+        raise KeyError
+    assert reading.began <= reading.ended <= parts.arena.elapsed_seconds
+    assert parts.arena.counts["slow readers"] == 1

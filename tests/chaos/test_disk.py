@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.disk import DiskUnavailable, SmallDisk
+from chaos.disk import SIZE_MEGABYTES, DiskUnavailable, SmallDisk
 from kraftlog.cluster_directory import ClusterDirectory, open_or_create
 from raft.core.types import NodeId
 
@@ -50,6 +50,16 @@ def test_a_full_disk_takes_nothing_and_a_freed_one_does(directory: ClusterDirect
     assert full.value.errno == errno.ENOSPC
     disk.free()
     disk.free()
+    (data / "more").write_bytes(b"x" * 4096)
+
+
+def test_a_full_disk_that_grows_has_room(directory: ClusterDirectory, disk: SmallDisk) -> None:
+    data = directory.data_path(ONE)
+    assert disk.free_bytes <= SIZE_MEGABYTES << 20
+    disk.fill()
+    assert disk.free_bytes == 0
+    disk.grow(8)
+    assert 7 << 20 < disk.free_bytes <= 8 << 20
     (data / "more").write_bytes(b"x" * 4096)
 
 

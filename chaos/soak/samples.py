@@ -1,0 +1,167 @@
+"""What a node takes at one moment: bytes on disk per kind of file, memory, descriptors, threads.
+
+Linux only: what a process takes is read from /proc.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import itemgetter
+from pathlib import Path
+from typing import Final
+
+from raft.core.types import NodeId
+from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME
+
+SEGMENT_SUFFIX: Final = ".log"
+SNAPSHOT_SUFFIX: Final = ".checkpoint"
+UNFINISHED_SUFFIXES: Final = (".part", ".tmp", ".new", ".deleted")
+PROCESSES: Final = Path("/proc")
+BYTES_PER_KIBIBYTE: Final = 1024
+
+
+class FileKind(StrEnum):
+    """The kinds of files in a node's data directory that have a bound of their own."""
+
+    LOG = "log"
+    """Segments, with the room that is allocated ahead."""
+    SNAPSHOTS = "snapshots"
+    """Whole ones."""
+    DATABASE = "metadata.db"
+    WAL = "metadata.db-wal"
+    """SQLite's write-ahead log: what was committed and is not in the database yet, or could be forgotten."""
+    UNFINISHED = "unfinished"
+    """Snapshots and other files that are being made, or that a crash left, and deleted ones that somebody may read."""
+    DAMAGED = "damaged"
+    """What was set aside."""
+    SMALL = "small"
+    """All else: identity, quorum state, the log's start, SQLite's shared memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """What a process takes."""
+
+    pid: int
+    resident_bytes: int
+    descriptors: int
+    threads: int
+    written_bytes: int
+    """All that it has written since it began, to files and connections, whether or not it has reached a disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One node at one moment."""
+
+    at_seconds: float
+    """Since the arena's beginning."""
+    node_id: NodeId
+    file_bytes: Mapping[FileKind, int]
+    snapshots: int = 0
+    """How many whole ones there are."""
+    process: ProcessSample | None = None
+    """None: it does not run."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all files."""
+        return sum(self.file_bytes.values())
+
+
+@dataclass(slots=True)
+class Written:
+    """How much a node has written by when, over all its processes, to tell what came while somebody read."""
+
+    history: list[tuple[float, int]] = field(default_factory=list)
+    _pid: int = -1
+    _before: int = 0
+    """What the processes before the present one wrote."""
+
+    def note(self, sample: Sample) -> None:
+        """Take a sample of that node in; samples come in order."""
+        if sample.process is None:
+            return
+        latest = self.history[-1][1] if self.history else 0
+        if sample.process.pid != self._pid:
+            self._pid, self._before = sample.process.pid, latest
+        self.history.append((sample.at_seconds, max(self._before + sample.process.written_bytes, latest)))
+
+    def since(self, seconds: float) -> int:
+        """How much was written from the last sample at or before that time on, until the newest one."""
+        if not self.history:
+            return 0
+        earlier = bisect_right(self.history, seconds, key=itemgetter(0))
+        return self.history[-1][1] - (self.history[earlier - 1][1] if earlier else 0)
+
+
+def take_sample(at_seconds: float, node_id: NodeId, data: Path, pid: int | None) -> Sample:
+    """Look at a node's directory, and at its process if `pid` says that it runs. It stats some 30 files: in a thread.
+
+    Files that come and go meanwhile, and a process that ends, are no errors.
+    """
+    file_bytes = dict.fromkeys(FileKind, 0)
+    snapshots = 0
+    for path, size in _files(data):
+        kind = kind_of(path.relative_to(data))
+        file_bytes[kind] += size
+        snapshots += kind is FileKind.SNAPSHOTS
+    return Sample(at_seconds, node_id, file_bytes, snapshots, None if pid is None else process_sample(pid))
+
+
+def kind_of(path: Path) -> FileKind:
+    """Of which kind a file is, by its path within the data directory."""
+    stem = path.name
+    if ".damaged" in stem:
+        return FileKind.DAMAGED
+    if any(stem.endswith(suffix) or f"{suffix}-" in stem for suffix in UNFINISHED_SUFFIXES):
+        return FileKind.UNFINISHED
+    if path.parts[0] == LOG_NAME and path.suffix == SEGMENT_SUFFIX:
+        return FileKind.LOG
+    if path.parts[0] == SNAPSHOTS_NAME and path.suffix == SNAPSHOT_SUFFIX:
+        return FileKind.SNAPSHOTS
+    return {METADATA_DATABASE_NAME: FileKind.DATABASE, f"{METADATA_DATABASE_NAME}-wal": FileKind.WAL}.get(
+        path.as_posix(), FileKind.SMALL
+    )
+
+
+def process_sample(pid: int) -> ProcessSample | None:
+    """What the kernel says of a process; None if it has just ended."""
+    process = PROCESSES / str(pid)
+    try:
+        status = _fields(process / "status")
+        if "VmRSS" not in status:  # it is dead, and nobody has waited for it yet
+            return None
+        return ProcessSample(
+            pid=pid,
+            resident_bytes=int(status["VmRSS"].split()[0]) * BYTES_PER_KIBIBYTE,
+            descriptors=len(os.listdir(process / "fd")),  # noqa: PTH208 (their number is all that is wanted)
+            threads=int(status["Threads"]),
+            written_bytes=int(_fields(process / "io")["wchar"]),
+        )
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def _files(directory: Path) -> Iterator[tuple[Path, int]]:
+    try:
+        entries = list(directory.iterdir())
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(entry)
+            continue
+        try:
+            yield entry, entry.stat().st_size
+        except FileNotFoundError:
+            continue
+
+
+def _fields(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
