@@ -168,6 +168,13 @@ class FenceStateMachine:
     own: StateDigest
 
 
+@dataclass(frozen=True, slots=True)
+class ReportUnbelieved:
+    """A peer said what cannot be, and it was refused: tell people. It changed nothing."""
+
+    reason: str
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -187,4 +194,5 @@ Action: TypeAlias = (
     | AdvanceHighWatermark
     | AnnounceLeader
     | FenceStateMachine
+    | ReportUnbelieved
 )
