@@ -25,7 +25,9 @@ class Machine:
         self.node_id = node_id
         self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
         self.endpoint = self.possible_endpoints[0]
-        """Where it says that it listens; it is reached at any of those that are possible."""
+        """Where it listens, and nowhere else."""
+        self.foreign_until_us = 0
+        """Until then a node of another cluster answers at its address while it is down."""
         self.cluster_id = cluster_id
         self._random = random
         self.disk = Disk(Random(random.random()))
@@ -64,7 +66,7 @@ class Machine:
         self._format()
 
     def move(self) -> None:
-        """The next process says that it listens at another address, or at the first one again."""
+        """The next process listens at another address, or at the first one again."""
         self.endpoint = self.possible_endpoints[self.endpoint == self.possible_endpoints[0]]
 
     def _format(self) -> None:

@@ -103,6 +103,8 @@ class Process:
         self.step = Step(0, machine.view, "")
         self.committed_end_offset = Offset(0)
         self.leader: tuple[LeaderAndEpoch, Endpoint | None, Offset | None] | None = None
+        self.voters = world.voters
+        """The voter set in its configuration when it was started."""
         self._busy_until_us = 0
         self._backlog: list[tuple[str, Callable[[], None], Appointment | None]] = []
         self._waiting: dict[int, _Waiting] = {}
@@ -214,7 +216,7 @@ class Process:
                 cluster_id=world.cluster_id,
                 key=machine.key,
                 endpoint=machine.endpoint,
-                voters=world.voters,
+                voters=self.voters,
                 bootstrap_endpoints=world.bootstrap_endpoints,
             ),
             config=world.parameters.quorum,
