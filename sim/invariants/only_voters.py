@@ -45,7 +45,7 @@ class OnlyVotersCount(Invariant):
         opens = role in (Role.CANDIDATE, Role.LEADER) or self._roles.get(node.node_id) is Role.RESIGNED
         if not (node.is_voter and opens and epoch == self._highest + 1):
             self.violated(
-                f"node {node.node_id} is in epoch {epoch} as {role}, and no voter opened it: {self._highest} was the last"
+                f"node {node.node_id} is in epoch {epoch} as {role}; no voter opened it: {self._highest} was the last"
             )
         self._highest = epoch
 
