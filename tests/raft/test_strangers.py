@@ -35,9 +35,9 @@ JUMP = 1_000_000
 
 
 class KnownCluster(Cluster):
-    """Three nodes whose voter set has their directory ids. What would end a process is kept in `fatal`."""
+    """Three nodes whose voter set has their directory ids, or not. What would end a process is kept in `fatal`."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, *, has_directory_ids: bool) -> None:
         super().__init__(base, len(VOTER_IDS))
         self.fatal: list[BaseException] = []
         self.acknowledged: list[bytes] = []
@@ -50,7 +50,8 @@ class KnownCluster(Cluster):
                 node_id=key.node_id,
                 directory_id=key.directory_id,
             )
-        self.voters = VoterSet(Voter(keys[voter.key.node_id], voter.endpoint) for voter in self.voters.voters())
+        if has_directory_ids:
+            self.voters = VoterSet(Voter(keys[voter.key.node_id], voter.endpoint) for voter in self.voters.voters())
 
     async def start_one(self, node_id: int) -> None:
         await self.start(node_id, on_fatal=self.fatal.append)
@@ -77,9 +78,9 @@ def _leads(nodes: dict[int, Node], client: object) -> bool:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[KnownCluster]:
+async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[KnownCluster]:
     """It has acknowledged some writes; what must hold after every attack is looked at when the test is over."""
-    cluster = KnownCluster(tmp_path)
+    cluster = KnownCluster(tmp_path, has_directory_ids=getattr(request, "param", True))
     try:
         for node_id in VOTER_IDS:
             await cluster.start_one(node_id)
@@ -137,6 +138,28 @@ async def test_who_says_that_it_leads_ends_no_process(cluster: KnownCluster) -> 
                         told += [begin.error_code, end.error_code]
     assert set(told) == {ErrorCode.INVALID_REQUEST}
     assert cluster.epoch == epoch
+
+
+@pytest.mark.parametrize("cluster", [False], indirect=True)
+async def test_without_directory_ids_too_whoever_says_that_it_leads_ends_no_process(cluster: KnownCluster) -> None:
+    """A voter's id is enough to be taken for it then: elections are disturbed until the stranger goes."""
+    for number in range(20):
+        for node_id in VOTER_IDS:
+            async with stranger(cluster, node_id) as stub:
+                said: dict[str, Any] = {
+                    "cluster_id": cluster.cluster_id,
+                    "leader_id": (node_id + number) % 3 + 1,
+                    "leader_epoch": cluster.epoch + number % 2,
+                }
+                await stub.BeginQuorumEpoch(quorum_pb2.BeginQuorumEpochRequest(**said))
+                await stub.EndQuorumEpoch(quorum_pb2.EndQuorumEpochRequest(**said))
+                vote = quorum_pb2.VoteRequest(
+                    cluster_id=cluster.cluster_id,
+                    replica_key=common_pb2.ReplicaKey(node_id=said["leader_id"]),
+                    replica_epoch=cluster.epoch + 1,
+                    last_offset=2**40,
+                )
+                await stub.Vote(vote)
 
 
 async def test_votes_of_strangers_use_up_no_epochs(cluster: KnownCluster) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from raft import core
 from raft.core.actions import AppendBatches, FenceStateMachine, PersistElectionState, ReportUnbelieved, Send
 from raft.core.errors import ErrorCode
 from raft.core.events import AppendPrepared, AppendsScheduled, StateDigestReported
@@ -256,3 +258,9 @@ def test_a_leader_that_is_told_of_another_one_goes_on() -> None:
     error = say(harness, begin_quorum_epoch(3, harness.epoch, leader_directory_id=key(3).directory_id))
     assert error is ErrorCode.INVALID_REQUEST
     assert harness.replica.leader_and_epoch == before
+
+
+def test_one_function_decides_who_may_be_a_voter() -> None:
+    """Once voters change, the answer changes in one place. `Context` asks the voter set about this replica itself."""
+    asking = {path.stem for path in Path(core.__file__).parent.glob("*.py") if ".is_voter(" in path.read_text()}
+    assert asking == {"membership", "context"}
