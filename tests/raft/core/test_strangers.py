@@ -262,5 +262,6 @@ def test_a_leader_that_is_told_of_another_one_goes_on() -> None:
 
 def test_one_function_decides_who_may_be_a_voter() -> None:
     """Once voters change, the answer changes in one place. `Context` asks the voter set about this replica itself."""
-    asking = {path.stem for path in Path(core.__file__).parent.glob("*.py") if ".is_voter(" in path.read_text()}
+    modules = Path(core.__file__).parent.glob("*.py")
+    asking = {path.stem for path in modules if "voters.is_voter(" in path.read_text()}
     assert asking == {"membership", "context"}
