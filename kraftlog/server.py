@@ -193,6 +193,7 @@ def _hosted_state(metadata: _Metadata, *, is_voter: bool) -> HostedState:
         take_up=partial(_take_up_state, metadata),
         fetch_version_allowed=partial(allowed_fetch_version, metadata.store),
         applied_end_offset=lambda: metadata.machine.applied_end_offset,
+        is_sole_writer=True,
         snapshots=metadata.snapshots,
         on_snapshot_damaged=metadata.generator.replace_damaged,
         on_diverged=metadata.machine.fence,

@@ -10,6 +10,7 @@ from types import TracebackType
 import structlog
 
 from raft.core.config import FETCH_VERSIONS
+from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import FetchVersionAllowed, StateDigestReported
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.listener import Listener
@@ -152,8 +153,12 @@ class RaftClient:
 
         Raises ValueError for no records, ProtocolError NOT_LEADER_OR_FOLLOWER if this node does not lead or stops
         leading before (the records may then still be committed), RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR when
-        the disk is full, THROTTLING_QUOTA_EXCEEDED when too much is pending.
+        the disk is full, THROTTLING_QUOTA_EXCEEDED when too much is pending; POLICY_VIOLATION, and nothing is written,
+        where only the node's own controller appends (`HostedState.is_sole_writer`).
         """
+        if not self._node.takes_records:
+            message = "only the controller appends to this log, which looks whether a record can be applied: ask it"
+            raise ProtocolError(ErrorCode.POLICY_VIOLATION, message)
         body = encode_body(records)
         prepared = self.prepare_append(self.leader_and_epoch.epoch, body, len(records))
         self.schedule_appends()

@@ -71,6 +71,9 @@ class HostedState:
     fetch_version_allowed: Callable[[], int] = lambda: FETCH_VERSION_LATEST
     """Called after `take_up`: the highest version of Fetch that the cluster has agreed on, as far as the state machine
     knows. `RaftClient.allow_fetch_version` says when that changes."""
+    is_sole_writer: bool = False
+    """Whether only the state machine's own controller appends, by `RaftClient.prepare_append`, having looked whether it
+    can be applied. `RaftClient.append` is refused then: a committed record that cannot be applied stops every node."""
     snapshots: SnapshotStore | None = None
     """The node's snapshots, if the program has opened them itself."""
     on_snapshot_damaged: Callable[[], None] = lambda: None
@@ -146,6 +149,7 @@ async def hosted_node(
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
                 on_state_diverged=state.on_diverged,
+                takes_records=not state.is_sole_writer,
             )
             listeners = (listen_on or endpoint, replicas_listen_on)
             async with _serving(node, listeners, add_services, state.applied_end_offset, limits or ServiceLimits()):

@@ -102,6 +102,7 @@ class Node:
         on_fatal: Callable[[BaseException], None] = end_process,
         on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
         on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
+        takes_records: bool = True,
     ) -> None:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
@@ -109,11 +110,13 @@ class Node:
         `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's owner takes another.
         `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
         what it says must not be believed any more. `fetch_version_allowed` is the highest version of Fetch that the
-        cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it.
+        cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it. `takes_records` is whether
+        `RaftClient.append` takes whatever a program appends, or leaves that to the node's own controller.
         """
         self.identity = identity
         self.config = config
         self.log = log
+        self.takes_records = takes_records
         self._on_fatal = on_fatal
         self._on_state_diverged = on_state_diverged
         self._on_snapshot_damaged = on_snapshot_damaged

@@ -38,6 +38,7 @@ from raft.core.actions import (
     FreezeSnapshot,
     PersistElectionState,
     Reply,
+    ReportUnbelieved,
     Send,
     StartLogAnew,
     TruncateLog,
@@ -72,6 +73,7 @@ from raft.storage.batch import batch_timestamp, encode_batch
 from raft.storage.control import encode_leader_change
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
+from raft.unbelieved import Unbelieved
 from snapshot.log_start import LogStartConfig
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
@@ -149,15 +151,14 @@ class Shell:
         self._answers = Answers(log, self.snapshots, holders, runtime, outlet, self._check_shutdown, self._fatal)
         self._committed_end_offset = Offset(0)
         self._actions: deque[Action] = deque()
-        self._persisting = False
+        self._persisting = self._appends_scheduled = self._closed = False
         self._unwritten = UnwrittenAppends()
+        self._unbelieved = Unbelieved(runtime)
         self._last_id = 0
-        self._appends_scheduled = False
         self._timer: Timer | None = None
         self._timer_at_ms = 0
         self._marker_timer: Timer | None = None
         self._last_timestamp_ms = _last_timestamp_ms(log)
-        self._closed = False
 
     # --- what its owner asks ------------------------------------------------------------------------------------------
 
@@ -247,8 +248,16 @@ class Shell:
             self._fatal(error)
 
     def outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
-        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause."""
+        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause.
+
+        Only the log knows where its batches end, so an answer that would cut it within one is refused here.
+        """
         match outcome:
+            case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
+                not self._is_between_batches(diverging)
+            ):
+                self._unbelieved.note(f"the leader's log diverges within a batch of this one, at {diverging}")
+                self.step(RequestFailed(correlation_id))
             case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
                 timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
                 pause_ms = min(OUT_OF_SPACE_PAUSE_MS_MAX, timeout_ms / 2)
@@ -305,6 +314,14 @@ class Shell:
             logger.error("cannot follow the leader: no room for its batches", reason=str(error))
             return False
         return True
+
+    def _is_between_batches(self, diverging: OffsetAndEpoch) -> bool:
+        point = self.replica.truncation_point(diverging)
+        try:
+            return point >= self.log.log_end_offset or self.log.is_boundary(point)
+        except BaseException as error:
+            self._fatal(error)
+            return False
 
     def _reserve(self, byte_count: int) -> None:
         """Make sure of room. Going on to a new segment flushes the last one, so this may fail for good."""
@@ -390,6 +407,8 @@ class Shell:
                     self._persist(state)
                 case FenceStateMachine(expected, own):
                     self._outlet.state_diverged(expected, own)
+                case ReportUnbelieved(reason):
+                    self._unbelieved.note(reason)
         # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
         listeners_are_woken = is_more_committed and self._say_committed()
         self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)

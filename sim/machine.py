@@ -32,7 +32,9 @@ class Machine:
         """What it is told to use at most."""
         self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
         self.endpoint = self.possible_endpoints[0]
-        """Where it says that it listens; it is reached at any of those that are possible."""
+        """Where it listens, and nowhere else."""
+        self.foreign_until_us = 0
+        """Until then a node of another cluster answers at its address while it is down."""
         self.cluster_id = cluster_id
         self._random = random
         self.disk = Disk(Random(random.random()))
@@ -76,7 +78,7 @@ class Machine:
         write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())
 
     def move(self) -> None:
-        """The next process says that it listens at another address, or at the first one again."""
+        """The next process listens at another address, or at the first one again."""
         self.endpoint = self.possible_endpoints[self.endpoint == self.possible_endpoints[0]]
 
     def _format(self, *, is_replacement: bool = False) -> None:

@@ -105,6 +105,8 @@ class Process:
         self.step = Step(0, machine.view, "")
         self.committed_end_offset = Offset(0)
         self.leader: tuple[LeaderAndEpoch, Endpoint | None, Offset | None] | None = None
+        self.configured_voters = world.configured_voters
+        """The voter set in its configuration when it was started."""
         self._busy_until_us = 0
         self._backlog: list[tuple[str, Callable[[], None], Appointment | None]] = []
         self._waiting: dict[int, _Waiting] = {}
@@ -192,7 +194,7 @@ class Process:
         if machine.database.must_forget_snapshots:
             self.snapshots.delete_all()
             machine.database.must_forget_snapshots = False
-        voters, _ = starting_voters(directory, world.configured_voters)
+        voters, _ = starting_voters(directory, self.configured_voters)
         self.log = open_log(
             directory,
             world.parameters.log,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from kraftpb.v1 import quorum_pb2
+from raft.core.errors import ErrorCode
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -21,6 +23,7 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
 from raft.rpc import codec
 from raft.storage.batch import decode_batches
 
@@ -84,6 +87,26 @@ def carry_response(response: Response, records: bytes, *, through_codec: bool) -
             return codec.end_quorum_epoch_response_from_proto(quorum_pb2.EndQuorumEpochResponse.FromString(end))
         case _:
             return response
+
+
+def foreign_answer(request: Request, random: Random) -> Response:
+    """What a node of another cluster answers: that the request is not of its own, and who leads there."""
+    said: dict[str, Any] = {
+        "error": ErrorCode.INCONSISTENT_CLUSTER_ID,
+        "leader": LeaderAndEpoch(random.choice([None, NodeId(1), NodeId(2)]), Epoch(random.choice([0, 1, 9, 1_000]))),
+        "leader_endpoint": Endpoint("another-cluster", 9090),
+    }
+    match request:
+        case FetchRequest():
+            return FetchResponse(high_watermark=Offset(-1), log_start_offset=Offset(-1), **said)
+        case FetchSnapshotRequest():
+            return FetchSnapshotResponse(snapshot_id=request.snapshot_id, **said)
+        case VoteRequest():
+            return VoteResponse(pre_vote=request.pre_vote, **said)
+        case BeginQuorumEpochRequest():
+            return BeginQuorumEpochResponse(**said)
+        case _:
+            return EndQuorumEpochResponse(**said)
 
 
 def flip_a_bit(data: bytes, random: Random) -> bytes:

@@ -30,7 +30,7 @@ from sim.disk import DIRECTORY, Crash
 from sim.history import History
 from sim.invariants.catalogue import Checker
 from sim.invariants.invariant import Violation
-from sim.machine import Machine, endpoint_of
+from sim.machine import Machine
 from sim.marks import Marks
 from sim.network import Network
 from sim.observation import NodeView, Observed, Step, durable_election_state, snapshot_fault
@@ -39,7 +39,7 @@ from sim.parameters import Parameters
 from sim.process import Process
 from sim.service import committed_writes
 from sim.trace import Trace
-from sim.wire import carry_request, carry_response, flip_a_bit
+from sim.wire import carry_request, carry_response, flip_a_bit, foreign_answer
 
 FIRST_OBSERVER_ID = 11
 FIRST_CLIENT_ID = 101
@@ -81,13 +81,9 @@ class World(Observed):
         self._by_endpoint = {
             endpoint: machine for machine in self.machines.values() for endpoint in machine.possible_endpoints
         }
-        self.voters = VoterSet(Voter(self._voter_key(node_id), endpoint_of(node_id)) for node_id in voter_ids)
-        self.configured_voters = VoterSet(
-            Voter(ReplicaKey(NodeId(node_id)), endpoint_of(node_id)) for node_id in voter_ids
-        )
+        self._voter_keys = [self._voter_key(node_id) for node_id in voter_ids]
         for node_id in voter_ids:
             self.tell_voters(self.machines[node_id])
-        self.bootstrap_endpoints: tuple[Endpoint, ...] = tuple(endpoint_of(node_id) for node_id in voter_ids)
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
         self.log_start = parameters.log_start
@@ -115,6 +111,21 @@ class World(Observed):
 
     def _voter_key(self, node_id: int) -> ReplicaKey:
         return self.machines[node_id].key if self.parameters.voters_know_directories else ReplicaKey(NodeId(node_id))
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes, and where each listens now."""
+        return VoterSet(Voter(key, self.machines[key.node_id].endpoint) for key in self._voter_keys)
+
+    @property
+    def configured_voters(self) -> VoterSet:
+        """The voter set in everybody's configuration, by which processes go that start now: it has no directory ids."""
+        return VoterSet(Voter(ReplicaKey(voter.key.node_id), voter.endpoint) for voter in self.voters.voters())
+
+    @property
+    def bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
+        """The servers to start from in everybody's configuration."""
+        return tuple(voter.endpoint for voter in self.voters.voters())
 
     def tell_voters(self, machine: Machine) -> None:
         """Write who votes to a new disk, as `format` does, if voters are known by their directories in this run."""
@@ -284,7 +295,10 @@ class World(Observed):
 
     def send_request(self, source: Process, send: Send) -> None:
         """A replica's request goes on its way."""
-        target = self._by_endpoint[send.destination]
+        target = self._by_endpoint.get(send.destination)
+        if target is None:
+            self.complain(f"node {source.machine.node_id} sends to {send.destination}, which is in no configuration")
+            return
         node_id = source.machine.node_id
         through_codec = self.parameters.through_codec
         if isinstance(send.request, FetchSnapshotRequest):
@@ -293,9 +307,12 @@ class World(Observed):
         label = f"{type(request).__name__.removesuffix('Request')} from {node_id}"
 
         def arrive() -> None:
-            if target.process is not None:
+            is_there = target.endpoint == send.destination
+            if target.process is not None and is_there:
                 receiver = target.process
                 receiver.run(label, lambda: receiver.receive(request, source, send.correlation_id))
+            elif target.process is None and target.foreign_until_us > self.agenda.now_us:
+                self._answer_as_foreign(source, target, request, send.correlation_id)
             else:
                 self._fail(source, target, send.correlation_id)
 
@@ -318,6 +335,16 @@ class World(Observed):
     def _note_cut_transfer(self, source_id: int, target_id: int) -> None:
         if (source_id, target_id) in self.network.cut_since_us:
             self.marks.hit("network: a transfer of a snapshot was cut")
+
+    def _answer_as_foreign(self, source: Process, target: Machine, request: Request, correlation_id: int) -> None:
+        """A node of another cluster listens where `target` did, and has a leader and an epoch of its own."""
+        self.marks.hit("a node of another cluster answered")
+        outcome = ResponseReceived(correlation_id, foreign_answer(request, self._wire_random))
+        self.network.send(
+            target.node_id,
+            source.machine.node_id,
+            lambda: source.run("foreign answer", lambda: source.shell.outcome(outcome)),
+        )
 
     def _fail(self, source: Process, target: Machine, correlation_id: int) -> None:
         self.network.send(

@@ -47,6 +47,7 @@ from statemachine.overlay import Overlay
 from statemachine.page_work import SLICE_MS, PageWork
 from statemachine.quota import MutationQuotas
 from statemachine.record_versions import in_version
+from statemachine.replay import ReplayError
 from statemachine.state import MetadataState
 from statemachine.supervision import Supervision
 
@@ -228,7 +229,10 @@ class Controller:
         return decide(self.state, operation, self._context, self._log.next_append_offset)
 
     def append(self, records: Sequence[MetadataRecord]) -> PreparedAppend:
-        """Prepare the append of `records` and take them into the overlay. Raises ProtocolError."""
+        """Prepare the append of `records` and take them into the overlay. Raises ProtocolError.
+
+        Records that cannot be applied are UNKNOWN_SERVER_ERROR, and none is written.
+        """
         epoch = self._epoch
         if epoch is None:
             raise not_controller("this node is not the active controller")
@@ -240,6 +244,15 @@ class Controller:
         try:
             check(prepared.base_offset == base_offset, "an append gets the offset it was told", base_offset=base_offset)
             self._overlay.replay(records, prepared.end_offset)
+        except ReplayError as error:
+            # A bug of a decision. Once written they would stop every node at each of its starts. What is prepared is
+            # not written before `schedule`, and goes with leadership; so does the overlay, which holds a part of them.
+            # Kafka ends the process here (CT-18); then whoever asks again ends one more.
+            logger.exception("what was decided cannot be applied; nothing was written, and this node leads no more")
+            self.renounce()
+            self._log.resign(epoch)
+            message = "the controller decided what cannot be applied, and wrote nothing; see its log"
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
         except BaseException as error:
             # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
             self.renounce()

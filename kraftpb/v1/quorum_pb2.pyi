@@ -98,13 +98,18 @@ class BeginQuorumEpochRequest(_message.Message):
     LEADER_ID_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     LEADER_ENDPOINT_FIELD_NUMBER: _builtins.int
+    LEADER_DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     leader_id: _builtins.int
     leader_epoch: _builtins.int
+    leader_directory_id: _builtins.bytes
+    """16 bytes. Older versions leave it out: they are believed only where the voter set has no directory ids."""
     @_builtins.property
     def voter_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
-    def leader_endpoint(self) -> _common_pb2.Endpoint: ...
+    def leader_endpoint(self) -> _common_pb2.Endpoint:
+        """For tools. A replica goes to the voter set's endpoint of that id."""
+
     def __init__(
         self,
         *,
@@ -113,10 +118,11 @@ class BeginQuorumEpochRequest(_message.Message):
         leader_id: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         leader_endpoint: _common_pb2.Endpoint | None = ...,
+        leader_directory_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "leader_endpoint", b"leader_endpoint", "voter_key", b"voter_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "leader_endpoint", b"leader_endpoint", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "voter_key", b"voter_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "leader_directory_id", b"leader_directory_id", "leader_endpoint", b"leader_endpoint", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "voter_key", b"voter_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
@@ -156,15 +162,20 @@ class EndQuorumEpochRequest(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     PREFERRED_CANDIDATES_FIELD_NUMBER: _builtins.int
     LEADER_ENDPOINT_FIELD_NUMBER: _builtins.int
+    LEADER_DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     leader_id: _builtins.int
     leader_epoch: _builtins.int
+    leader_directory_id: _builtins.bytes
+    """As in BeginQuorumEpoch."""
     @_builtins.property
     def preferred_candidates(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ReplicaKey]:
         """The first shall start its election at once, the others later in this order."""
 
     @_builtins.property
-    def leader_endpoint(self) -> _common_pb2.Endpoint: ...
+    def leader_endpoint(self) -> _common_pb2.Endpoint:
+        """For tools, as in BeginQuorumEpoch."""
+
     def __init__(
         self,
         *,
@@ -173,10 +184,11 @@ class EndQuorumEpochRequest(_message.Message):
         leader_epoch: _builtins.int = ...,
         preferred_candidates: _abc.Iterable[_common_pb2.ReplicaKey] | None = ...,
         leader_endpoint: _common_pb2.Endpoint | None = ...,
+        leader_directory_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "leader_endpoint", b"leader_endpoint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "leader_endpoint", b"leader_endpoint", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "preferred_candidates", b"preferred_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "leader_directory_id", b"leader_directory_id", "leader_endpoint", b"leader_endpoint", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "preferred_candidates", b"preferred_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015

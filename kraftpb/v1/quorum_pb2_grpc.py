@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class QuorumServiceStub:
-    """What replicas say to each other. Fields carry Kafka's names; a request without cluster_id is accepted, one with
-    another cluster's id is answered INCONSISTENT_CLUSTER_ID.
+    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
+    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
+    too, may leave it out.
     """
 
     def __init__(self, channel):
@@ -69,8 +70,9 @@ class QuorumServiceStub:
 
 
 class QuorumServiceServicer:
-    """What replicas say to each other. Fields carry Kafka's names; a request without cluster_id is accepted, one with
-    another cluster's id is answered INCONSISTENT_CLUSTER_ID.
+    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
+    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
+    too, may leave it out.
     """
 
     def Vote(self, request, context):
@@ -152,8 +154,9 @@ def add_QuorumServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QuorumService:
-    """What replicas say to each other. Fields carry Kafka's names; a request without cluster_id is accepted, one with
-    another cluster's id is answered INCONSISTENT_CLUSTER_ID.
+    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
+    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
+    too, may leave it out.
     """
 
     @staticmethod

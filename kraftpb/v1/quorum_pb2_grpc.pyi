@@ -27,8 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class QuorumServiceStub:
-    """What replicas say to each other. Fields carry Kafka's names; a request without cluster_id is accepted, one with
-    another cluster's id is answered INCONSISTENT_CLUSTER_ID.
+    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
+    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
+    too, may leave it out.
     """
 
     @_typing.overload
@@ -45,8 +46,9 @@ class QuorumServiceStub:
 
 @_typing.type_check_only
 class QuorumServiceAsyncStub(QuorumServiceStub):
-    """What replicas say to each other. Fields carry Kafka's names; a request without cluster_id is accepted, one with
-    another cluster's id is answered INCONSISTENT_CLUSTER_ID.
+    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
+    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
+    too, may leave it out.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -59,8 +61,9 @@ class QuorumServiceAsyncStub(QuorumServiceStub):
     DescribeQuorum: _aio.UnaryUnaryMultiCallable[_quorum_pb2.DescribeQuorumRequest, _quorum_pb2.DescribeQuorumResponse]  # type: ignore[assignment]
 
 class QuorumServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What replicas say to each other. Fields carry Kafka's names; a request without cluster_id is accepted, one with
-    another cluster's id is answered INCONSISTENT_CLUSTER_ID.
+    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
+    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
+    too, may leave it out.
     """
 
     @_abc_1.abstractmethod

@@ -173,6 +173,13 @@ class FenceStateMachine:
     own: StateDigest
 
 
+@dataclass(frozen=True, slots=True)
+class ReportUnbelieved:
+    """A peer said what cannot be, and it was refused: tell people. It changed nothing."""
+
+    reason: str
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -193,4 +200,5 @@ Action: TypeAlias = (
     | AdvanceHighWatermark
     | AnnounceLeader
     | FenceStateMachine
+    | ReportUnbelieved
 )

@@ -105,6 +105,11 @@ class Context:
                 return LeaderAndEpoch(None, self.state.epoch)
 
     @property
+    def leader_of_epoch(self) -> NodeId | None:
+        """Who leads the epoch, or led it: unlike `leader` it is this replica itself when it has resigned."""
+        return self.own_id if isinstance(self.state, Resigned) else self.leader.leader_id
+
+    @property
     def leader_endpoint(self) -> Endpoint | None:
         """Where the leader listens, if it and that are known."""
         match self.state:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from raft.core import newcomers
+from raft.core.actions import ReportUnbelieved
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.leading import become_leader
+from raft.core.membership import may_be_voter
 from raft.core.messages import VoteRequest, VoteResponse
 from raft.core.quorum import VoteTally
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.transitions import transition
 from raft.core.types import Endpoint, Epoch, NodeId, OffsetAndEpoch, ReplicaKey
-from raft.core.validation import is_for_this_replica, refuse_voter_request
+from raft.core.validation import refuse_voter_request
 
 
 def become_unattached(
@@ -98,20 +100,24 @@ def candidate_again(context: Context) -> Candidate:
 
 
 def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
-    """Answer a Vote or a pre-vote. A higher epoch is entered first, then the request is judged in it (RF-15)."""
+    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then it is judged in that (RF-15).
+
+    The epoch of whoever cannot be a voter is not entered, and it gets no vote: see `may_be_voter`.
+    """
     # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
-    sender_id = request.replica_key.node_id
-    # Another process with this replica's id is a mistake; to vote for it would be to vote for itself (RF-07).
-    invalid = request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max or sender_id == context.own_id
-    error = refuse_voter_request(context, request.cluster_id, request.replica_epoch, sender_id, invalid=invalid)
+    invalid = request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max
+    sender = request.replica_key
+    error = refuse_voter_request(
+        context, request.cluster_id, request.replica_epoch, sender, request.voter_key, invalid=invalid
+    )
     granted = False
-    if error is ErrorCode.NONE:
+    if error is ErrorCode.NONE and not may_be_voter(context, sender):
+        context.order(ReportUnbelieved(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter"))
+    elif error is ErrorCode.NONE:
         if request.replica_epoch > context.epoch:
             become_unattached(context, request.replica_epoch)
-        if not is_for_this_replica(context, request.voter_key):
-            error = ErrorCode.INVALID_VOTER_KEY  # RF-21
-        elif request.pre_vote:
+        if request.pre_vote:
             granted = _grants_pre_vote(context, request)
         else:
             granted = _grants_vote(context, request)
@@ -141,7 +147,9 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
         return True
     if response.error is not ErrorCode.NONE:
         return False
-    state.votes.record(request.voter_key.node_id, response.vote_granted)
+    # A voter that did not enter this epoch does not take this replica for a voter: that is a no.
+    granted = response.vote_granted and response.leader.epoch == state.epoch
+    state.votes.record(request.voter_key.node_id, granted)
     if isinstance(state, Prospective):
         if state.votes.is_won:
             become_candidate(context)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raft.core import divergence, downloading, newcomers
-from raft.core.actions import AdvanceHighWatermark, AppendBatches, TruncateLog
+from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportUnbelieved, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
 from raft.core.errors import ErrorCode
 from raft.core.leading import order_flush
+from raft.core.membership import is_credible_leader, may_be_voter, voter_named
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -20,6 +21,7 @@ from raft.core.messages import (
     FetchResponse,
     LogRange,
     Response,
+    VoteResponse,
 )
 from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.types import (
@@ -28,7 +30,6 @@ from raft.core.types import (
     Endpoint,
     Epoch,
     LeaderAndEpoch,
-    NodeId,
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
@@ -38,11 +39,12 @@ from raft.core.validation import is_for_this_replica, is_plausible_epoch, refuse
 # --- who leads ------------------------------------------------------------------------------------------------------
 
 
-def learn_of_leader(context: Context, leader: LeaderAndEpoch, endpoint: Endpoint | None) -> bool:
-    """Take note of a leader in this epoch or a higher one. True if that told this replica something new.
+def learn_of_leader(context: Context, leader: LeaderAndEpoch) -> bool:
+    """Take note of a credible leader in this epoch or a higher one. True if that told this replica something new.
 
-    Two leaders in one epoch are a split brain: InvariantViolation, unless the one named is no voter, which is a lie
-    that changes nothing.
+    It is followed at the voter set's endpoint of its id, never at one that a message names (RF-62). Kafka follows it to
+    where it says that it listens (RF-70, RF-91), so anybody could lead replicas to a host of its own. A voter that
+    moves is found again when the voter sets of the others have its new address.
     """
     if leader.epoch < context.epoch:
         return False
@@ -52,76 +54,62 @@ def learn_of_leader(context: Context, leader: LeaderAndEpoch, endpoint: Endpoint
             become_unattached(context, leader.epoch)
             return True
         return False
-    if endpoint is None:
-        endpoint = context.endpoint_of(leader.leader_id)  # RF-62
-    if leader.epoch == context.epoch and _known_leader(context) is not None:
-        return _same_epoch_leader(context, leader.leader_id, endpoint)
-    if leader.epoch == context.epoch and isinstance(context.state, Leader | Resigned):
+    voter, state = voter_named(context, leader.leader_id), context.state
+    if voter is None:
         return False
-    if endpoint is None:
-        if leader.epoch > context.epoch:
-            become_unattached(context, leader.epoch, leader_id=leader.leader_id)
-            return True
-        return False
-    become_follower(context, leader.epoch, leader.leader_id, endpoint)
+    if leader.epoch == context.epoch:
+        if isinstance(state, Leader | Resigned):
+            return False
+        if isinstance(state, Follower | Prospective) and state.leader_endpoint == voter.endpoint:
+            return False
+    become_follower(context, leader.epoch, leader.leader_id, voter.endpoint)
     return True
-
-
-def _known_leader(context: Context) -> NodeId | None:
-    match context.state:
-        case Resigned():
-            return context.own_id
-        case _:
-            return context.leader.leader_id
-
-
-def _same_epoch_leader(context: Context, leader_id: NodeId, endpoint: Endpoint | None) -> bool:
-    state = context.state
-    if leader_id != _known_leader(context):
-        check(
-            context.voters.get(leader_id) is None,
-            "an epoch has one leader, and two voters say they lead it",
-            epoch=context.epoch,
-            known=_known_leader(context),
-            named=leader_id,
-        )
-        return False
-    if endpoint is None:
-        return False
-    knows_where = isinstance(state, Follower | Prospective) and state.leader_endpoint == endpoint
-    if isinstance(state, Follower | Prospective | Unattached) and not knows_where:
-        become_follower(context, context.epoch, leader_id, endpoint)
-        return True
-    return False
 
 
 def on_begin_quorum_epoch(context: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     """The sender leads: follow it (RF-70, RF-71)."""
-    error = refuse_voter_request(context, request.cluster_id, request.leader_epoch, request.leader_id)
+    error = refuse_voter_request(
+        context, request.cluster_id, request.leader_epoch, request.leader_key, request.voter_key
+    )
+    if error is ErrorCode.NONE:
+        error = _refuse_leader(context, request.leader_key, request.leader_epoch)
     if error is ErrorCode.NONE:
         announced = LeaderAndEpoch(request.leader_id, request.leader_epoch)
-        learn_of_leader(context, announced, request.leader_endpoint)
-        if isinstance(context.state, Prospective) and context.leader == announced:
-            endpoint = request.leader_endpoint or context.endpoint_of(request.leader_id)
-            if endpoint is not None:  # the leader is there after all
-                become_follower(context, context.epoch, request.leader_id, endpoint)
-        if not is_for_this_replica(context, request.voter_key):
-            error = ErrorCode.INVALID_VOTER_KEY
+        learn_of_leader(context, announced)
+        voter = voter_named(context, request.leader_id)
+        if isinstance(context.state, Prospective) and context.leader == announced and voter is not None:
+            # The leader is there after all.
+            become_follower(context, context.epoch, request.leader_id, voter.endpoint)
     return BeginQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
 
 
 def on_end_quorum_epoch(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
     """The sender leads no more: start an election in the order that it prefers (RF-36, RF-37, RF-72)."""
-    error = refuse_voter_request(context, request.cluster_id, request.leader_epoch, request.leader_id)
+    error = refuse_voter_request(context, request.cluster_id, request.leader_epoch, request.leader_key, None)
     if error is ErrorCode.NONE:
-        leader = LeaderAndEpoch(request.leader_id, request.leader_epoch)
-        learn_of_leader(context, leader, request.leader_endpoint)
+        error = _refuse_leader(context, request.leader_key, request.leader_epoch)
+    if error is ErrorCode.NONE:
+        learn_of_leader(context, LeaderAndEpoch(request.leader_id, request.leader_epoch))
         state = context.state
         if isinstance(state, Follower) and state.leader_id == request.leader_id:
             wait_ms = _wait_for_election_ms(context, request.preferred_candidates)
             state.fetch_deadline_ms = context.now_ms + wait_ms
             state.has_fetched = False  # it leads no more by its own word: a pre-vote disturbs nobody
     return EndQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
+
+
+def _refuse_leader(context: Context, key: ReplicaKey, epoch: Epoch) -> ErrorCode:
+    """For who says of itself that it leads or led `epoch`, before that is entered.
+
+    A leader of an older version does not say its directory id. Where the voter set has ids it is not believed, and is
+    found all the same: by a fetch that this replica sends to the voters' endpoints (RF-64).
+    """
+    if not may_be_voter(context, key):
+        context.order(ReportUnbelieved(f"{key} says that it is the leader of epoch {epoch}, and is no voter"))
+        return ErrorCode.INVALID_REQUEST
+    if not is_credible_leader(context, LeaderAndEpoch(key.node_id, epoch)):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def _wait_for_election_ms(context: Context, preferred: Sequence[ReplicaKey]) -> int:
@@ -145,11 +133,15 @@ def on_common_response(context: Context, response: Response) -> bool | None:
         return False
     if not is_plausible_epoch(context, response.leader.epoch):
         return False
+    if isinstance(response, VoteResponse) and response.leader.epoch < context.epoch:
+        return None  # a no of who did not enter the epoch
     if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         # Ignored. But who looks for a leader ahead of the others would ask them as fast as they answer.
         return not isinstance(context.state, Unattached)
+    if not is_credible_leader(context, response.leader):
+        return False
     epoch = context.epoch
-    learned = learn_of_leader(context, response.leader, response.leader_endpoint)
+    learned = learn_of_leader(context, response.leader)
     if context.epoch != epoch:
         return True
     if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
@@ -238,13 +230,19 @@ def _fetch_request(context: Context) -> FetchRequest:
     )
 
 
-def on_fetch_response(context: Context, request: FetchRequest, response: FetchResponse) -> bool:
-    """Take what the leader sent. False: leave that peer alone for a while, nothing was changed."""
+def on_fetch_response(context: Context, request: FetchRequest, response: FetchResponse, source: Endpoint) -> bool:
+    """Take what the leader sent. False: leave that peer alone for a while, nothing was changed.
+
+    Records, a snapshot or a digest count only from the leader's own endpoint: any other server that was asked for the
+    leader (RF-64) can do no more than name it.
+    """
     state = context.state
     if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
         return True  # RF-56
-    if response.error is not ErrorCode.NONE:
+    if response.error is not ErrorCode.NONE or source != state.leader_endpoint:
         return False
+    if response.leader.leader_id != state.leader_id:
+        return False  # it does not even say that it leads
     divergence.on_expected_digest(context, response.expected_state_digest)
     if request.fetch_offset != context.log.end_offset:
         return True

@@ -16,6 +16,7 @@ from raft.core.checks import check
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.events import AppendPrepared
+from raft.core.membership import may_be_voter
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -161,7 +162,7 @@ def announce_high_watermark(context: Context) -> None:
 
 def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
     """A voter fetched: with enough others the leader may go on for another check-quorum timeout (RF-32)."""
-    if key.node_id not in leader.voters or not context.voters.is_voter(key):
+    if key.node_id not in leader.voters or not may_be_voter(context, key):
         return
     if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms:
         return  # it is over, say after a pause: one late fetch must not add up to a majority with those before
@@ -198,6 +199,7 @@ def _begin_quorum_epoch(context: Context, leader: Leader) -> None:
             leader_id=leader.leader_id,
             leader_epoch=leader.epoch,
             leader_endpoint=context.endpoint,
+            leader_directory_id=leader.voted_key.directory_id,
         )
         context.send(voter.endpoint, request)
 
@@ -230,7 +232,7 @@ def resign(context: Context) -> None:
 def drive_resigned(context: Context) -> None:
     """Tell the voters that have not acknowledged it."""
     state = context.state
-    if not isinstance(state, Resigned) or context.own_id is None:
+    if not isinstance(state, Resigned) or context.key is None:
         return
     for voter_id in state.unacknowledged:
         voter = context.voters.get(voter_id)
@@ -238,10 +240,11 @@ def drive_resigned(context: Context) -> None:
             continue
         request = EndQuorumEpochRequest(
             cluster_id=context.cluster_id,
-            leader_id=context.own_id,
+            leader_id=context.key.node_id,
             leader_epoch=state.epoch,
             preferred_candidates=state.preferred_candidates,
             leader_endpoint=context.endpoint,
+            leader_directory_id=context.key.directory_id,
         )
         context.send(voter.endpoint, request)
 

@@ -13,6 +13,7 @@ from raft.core.errors import ErrorCode
 from raft.core.types import (
     UNKNOWN_OFFSET,
     Batch,
+    DirectoryId,
     Endpoint,
     Epoch,
     LeaderAndEpoch,
@@ -70,6 +71,14 @@ class BeginQuorumEpochRequest:
     leader_id: NodeId
     leader_epoch: Epoch
     leader_endpoint: Endpoint | None
+    """Where the leader says that it listens, for tools: a replica goes to the voter set's endpoint."""
+    leader_directory_id: DirectoryId | None = None
+    """None: it did not say, as older versions do not."""
+
+    @property
+    def leader_key(self) -> ReplicaKey:
+        """Who the leader says that it is."""
+        return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,13 @@ class EndQuorumEpochRequest:
     leader_epoch: Epoch
     preferred_candidates: tuple[ReplicaKey, ...]
     leader_endpoint: Endpoint | None
+    leader_directory_id: DirectoryId | None = None
+    """None: it did not say, as older versions do not."""
+
+    @property
+    def leader_key(self) -> ReplicaKey:
+        """Who the leader says that it is."""
+        return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,7 @@ from raft.core.types import (
     Epoch,
     LeaderAndEpoch,
     Offset,
+    OffsetAndEpoch,
     RecoveringLog,
     ReplicaKey,
 )
@@ -239,6 +240,10 @@ class Replica:
         """Why AppendPrepared would be refused now, for who wants to know before; None if it would be taken."""
         return leading.refuse_append(self._context, epoch, body_bytes)
 
+    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
+        """Where its log would be cut by an answer that it diverges there; its end or behind it: nowhere (RF-51)."""
+        return self._context.log.truncation_point(diverging)
+
     # --- what happens to it -------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Action]:
@@ -337,7 +342,7 @@ class Replica:
             return handled
         match pending.request, response:
             case FetchRequest() as request, FetchResponse():
-                return following.on_fetch_response(context, request, response)
+                return following.on_fetch_response(context, request, response, pending.endpoint)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse():
                 return downloading.on_fetch_snapshot_response(context, request, response)
             case VoteRequest() as request, VoteResponse():

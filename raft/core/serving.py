@@ -8,6 +8,7 @@ from typing import Final
 from raft.core import divergence, leading
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
+from raft.core.membership import may_be_voter
 from raft.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -155,7 +156,7 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
 
 def _progress(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress | None:
     """What the leader knows of a voter or an observer; None for itself."""
-    progress = leader.voters.get(key.node_id) if context.voters.is_voter(key) else None
+    progress = leader.voters.get(key.node_id) if may_be_voter(context, key) else None
     if progress is None:
         if key == context.key:
             return None

@@ -55,7 +55,7 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
         Role.UNATTACHED: (HIGHER,),
     },
     Role.FOLLOWER: {
-        Role.FOLLOWER: (HIGHER, SAME),  # another leader; the same: its endpoint became known or changed
+        Role.FOLLOWER: (HIGHER,),
         Role.PROSPECTIVE: (SAME,),  # fetch timeout, voters only
         Role.UNATTACHED: (HIGHER,),
     },

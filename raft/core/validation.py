@@ -11,7 +11,8 @@ from raft.core.types import Epoch, ReplicaKey
 
 EPOCH_JUMP_MAX: Final = 1_000_000
 """No cluster holds that many elections while a replica is away. An epoch further ahead is a lie or damage, and to enter
-it would use up the epochs: they end at 2^31-1."""
+it would use up the epochs: they end at 2^31-1. Epochs come from voters only, so what is left to this bound is a voter
+that is wrong itself. It is not lower, because a replica that was away for longer could never come back."""
 
 
 def is_plausible_epoch(context: Context, epoch: Epoch) -> bool:
@@ -20,31 +21,54 @@ def is_plausible_epoch(context: Context, epoch: Epoch) -> bool:
 
 
 def refuse_cluster(context: Context, cluster_id: str | None) -> ErrorCode:
-    """A request may leave the cluster id out; one that it names must be this cluster's."""
+    """A client's request may leave the cluster id out; one that it names must be this cluster's."""
     if cluster_id is not None and cluster_id != context.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     return ErrorCode.NONE
 
 
+def refuse_foreign_peer(context: Context, cluster_id: str | None) -> ErrorCode:
+    """A replica says which cluster it is of.
+
+    Kafka lets it leave that out. Every version of this program has said it, so who does not is no replica of ours.
+    """
+    return ErrorCode.NONE if cluster_id == context.cluster_id else ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
 def refuse_voter_request(
-    context: Context, cluster_id: str | None, epoch: Epoch, sender_id: int, *, invalid: bool = False
+    context: Context,
+    cluster_id: str | None,
+    epoch: Epoch,
+    sender: ReplicaKey,
+    receiver: ReplicaKey | None,
+    *,
+    invalid: bool = False,
 ) -> ErrorCode:
-    """For Vote, BeginQuorumEpoch and EndQuorumEpoch: the cluster, fields that are `invalid`, the epoch, the sender."""
-    error = refuse_cluster(context, cluster_id)
+    """For Vote, BeginQuorumEpoch and EndQuorumEpoch, before their epoch is entered.
+
+    The cluster, fields that are `invalid`, the epoch, the sender's id, and whether `receiver` is this replica. Kafka
+    enters the epoch first and answers INVALID_VOTER_KEY then (RF-21). To be asked for another replica proves that the
+    sender knows a wrong directory id, or a wrong address, so nothing that it says counts. No election is lost: who is
+    not the voter that it is taken for has no vote to give, and learns the epoch when it fetches.
+    """
+    error = refuse_foreign_peer(context, cluster_id)
     if error is not ErrorCode.NONE:
         return error
-    if invalid or not is_plausible_epoch(context, epoch):
+    # Another process with this replica's id is a mistake; to vote for it would be to vote for itself (RF-07).
+    if invalid or not is_plausible_epoch(context, epoch) or sender.node_id == context.own_id:
         return ErrorCode.INVALID_REQUEST
     if epoch < context.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if sender_id < 0:
+    if sender.node_id < 0:
         return ErrorCode.INVALID_REQUEST
+    if not is_for_this_replica(context, receiver):
+        return ErrorCode.INVALID_VOTER_KEY
     return ErrorCode.NONE
 
 
 def refuse_leader_request(context: Context, cluster_id: str | None, epoch: Epoch, *, invalid: bool) -> ErrorCode:
     """For Fetch and FetchSnapshot: only the leader of exactly that epoch answers."""
-    error = refuse_cluster(context, cluster_id)
+    error = refuse_foreign_peer(context, cluster_id)
     if error is not ErrorCode.NONE:
         return error
     if invalid:

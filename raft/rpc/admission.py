@@ -136,7 +136,7 @@ class Admission(grpc.aio.ServerInterceptor):
     def name(self, call: Call, key: ReplicaKey | None) -> None:
         """The first message of a replica's call has come, from who `key` says. Raises ProtocolError."""
         self._unnamed.pop(call, None)
-        if key is None or self._voters is None or not _may_be_voter(self._voters, key):
+        if key is None or self._voters is None or not _has_a_voters_place(self._voters, key):
             self.seat(call)
             return
         call.voter_id = key.node_id
@@ -191,7 +191,7 @@ class ReplicasElsewhere(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(_Refused(_ELSEWHERE).stream_stream)
 
 
-def _may_be_voter(voters: VoterSet, key: ReplicaKey) -> bool:
+def _has_a_voters_place(voters: VoterSet, key: ReplicaKey) -> bool:
     """By id and directory id; the leader of Begin- and EndQuorumEpoch has only the first."""
     return voters.is_voter(key) if key.directory_id is not None else voters.get(key.node_id) is not None
 

@@ -33,6 +33,7 @@ from raft.core.types import (
     NO_LEADER,
     UNKNOWN_OFFSET,
     ZERO_DIRECTORY_ID,
+    DirectoryId,
     Endpoint,
     Epoch,
     LeaderAndEpoch,
@@ -67,22 +68,25 @@ def endpoint_from_proto(endpoint: common_pb2.Endpoint) -> Endpoint:
     return Endpoint(endpoint.host, endpoint.port)
 
 
+def _directory_id_to_proto(directory_id: DirectoryId | None) -> bytes:
+    return b"" if directory_id is None else directory_id.bytes
+
+
+def _directory_id_from_proto(directory_id: bytes) -> DirectoryId | None:
+    if len(directory_id) not in (0, 16):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"a directory id has 16 bytes, not {len(directory_id)}")
+    known = UUID(bytes=directory_id) if directory_id else ZERO_DIRECTORY_ID
+    return None if known == ZERO_DIRECTORY_ID else known
+
+
 def replica_key_to_proto(key: ReplicaKey) -> common_pb2.ReplicaKey:
     """A replica key; an unknown directory id is left empty."""
-    return common_pb2.ReplicaKey(
-        node_id=key.node_id, directory_id=key.directory_id.bytes if key.directory_id is not None else b""
-    )
+    return common_pb2.ReplicaKey(node_id=key.node_id, directory_id=_directory_id_to_proto(key.directory_id))
 
 
 def replica_key_from_proto(key: common_pb2.ReplicaKey) -> ReplicaKey:
     """A replica key from a peer; raises ProtocolError(INVALID_REQUEST) for a directory id that is not 16 bytes."""
-    if len(key.directory_id) not in (0, 16):
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            f"a directory id has 16 bytes, not {len(key.directory_id)}",
-        )
-    directory_id = UUID(bytes=key.directory_id) if key.directory_id else None
-    return ReplicaKey(NodeId(key.node_id), None if directory_id == ZERO_DIRECTORY_ID else directory_id)
+    return ReplicaKey(NodeId(key.node_id), _directory_id_from_proto(key.directory_id))
 
 
 def leader_to_proto(leader: LeaderAndEpoch, endpoint: Endpoint | None) -> common_pb2.CurrentLeader:
@@ -180,6 +184,7 @@ def begin_quorum_epoch_request_to_proto(request: BeginQuorumEpochRequest) -> quo
         leader_id=request.leader_id,
         leader_epoch=request.leader_epoch,
         leader_endpoint=endpoint_to_proto(request.leader_endpoint),
+        leader_directory_id=_directory_id_to_proto(request.leader_directory_id),
     )
 
 
@@ -191,6 +196,7 @@ def begin_quorum_epoch_request_from_proto(message: quorum_pb2.BeginQuorumEpochRe
         leader_id=NodeId(message.leader_id),
         leader_epoch=Epoch(message.leader_epoch),
         leader_endpoint=endpoint_from_proto(message.leader_endpoint) if message.HasField("leader_endpoint") else None,
+        leader_directory_id=_directory_id_from_proto(message.leader_directory_id),
     )
 
 
@@ -215,6 +221,7 @@ def end_quorum_epoch_request_to_proto(request: EndQuorumEpochRequest) -> quorum_
         leader_epoch=request.leader_epoch,
         preferred_candidates=[replica_key_to_proto(key) for key in request.preferred_candidates],
         leader_endpoint=endpoint_to_proto(request.leader_endpoint),
+        leader_directory_id=_directory_id_to_proto(request.leader_directory_id),
     )
 
 
@@ -231,6 +238,7 @@ def end_quorum_epoch_request_from_proto(message: quorum_pb2.EndQuorumEpochReques
         leader_epoch=Epoch(message.leader_epoch),
         preferred_candidates=tuple(replica_key_from_proto(key) for key in message.preferred_candidates),
         leader_endpoint=endpoint_from_proto(message.leader_endpoint) if message.HasField("leader_endpoint") else None,
+        leader_directory_id=_directory_id_from_proto(message.leader_directory_id),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.faults import clock_faults, disk_faults, input_faults, network_faults, process_faults
+from sim.faults import clock_faults, disk_faults, input_faults, network_faults, process_faults, stranger_faults
 from sim.faults.fault import FAULTS
 
-MODULES: Final = (network_faults, process_faults, disk_faults, clock_faults, input_faults)
+MODULES: Final = (network_faults, process_faults, disk_faults, clock_faults, input_faults, stranger_faults)
 
 KINDS: Final = tuple(sorted(FAULTS))
 """The names of all kinds."""

@@ -30,6 +30,7 @@ from sim.invariants.not_to_oneself import NotToOneself
 from sim.invariants.one_answer import OneAnswer
 from sim.invariants.one_fetch import OneFetch
 from sim.invariants.one_vote import OneVote
+from sim.invariants.only_voters import OnlyVotersCount
 from sim.invariants.own_epoch import OwnEpoch
 from sim.invariants.pair_rule import PairRule
 from sim.invariants.partition_states import BrokerEpochs, PartitionEpochs, PartitionStates
@@ -82,6 +83,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     OneAnswer,
     PersistFirst,
     NotToOneself,
+    OnlyVotersCount,
     LogStartWaits,
     StalenessBounded,
     SnapshotsAreEqual,

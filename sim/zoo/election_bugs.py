@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raft.core import elections, leading, newcomers, replica, startup, transitions
+from raft.core import elections, following, leading, newcomers, replica, startup, transitions
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.context import Context
 from raft.core.messages import VoteRequest
@@ -96,6 +96,26 @@ def new_directory_votes() -> list[Any]:
         return context.recovering is None or context.recovering.has_forgotten
 
     return [instead(newcomers, "may_vote_for", may_vote_for)]
+
+
+@mutation("a vote of an unknown id is entered", "RF-15, RF-17", faults=("input: a stranger's claims",))
+def vote_of_anybody() -> list[Any]:
+    """Whoever asks for a vote opens an epoch, and may get the vote."""
+
+    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+        return True
+
+    return [instead(elections, "may_be_voter", may_be_voter)]
+
+
+@mutation("a leader is followed whoever it is", "RF-70", faults=("input: a stranger's claims",))
+def leader_of_any_id() -> list[Any]:
+    """Whoever says with a voter's id that it leads is followed, with whatever directory id."""
+
+    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+        return True
+
+    return [instead(following, "may_be_voter", may_be_voter)]
 
 
 @mutation("a vote goes to a shorter log", "RF-14")

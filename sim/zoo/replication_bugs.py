@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from raft.core import following, leading
+from raft.core import following, leading, serving
 from raft.core.actions import AdvanceHighWatermark
 from raft.core.connections import Connections
 from raft.core.context import Context
 from raft.core.epochs import EpochCache
 from raft.core.log import LogState
 from raft.core.states import Follower, Leader, Unattached
-from raft.core.types import Batch, Endpoint, Offset
+from raft.core.types import Batch, Endpoint, Offset, ReplicaKey
 from sim.zoo.mutation import instead, mutation
 
 
@@ -43,6 +43,20 @@ def wrong_index() -> list[Any]:
         return descending[max(0, len(descending) // 2 - 1)]
 
     return [instead(leading, "majority_end_offset", majority_end_offset)]
+
+
+@mutation(
+    "fetches of a non-voter key count",
+    "KAFKA-14077",
+    faults=("input: a stranger's claims", "network: the leader is isolated"),
+)
+def anybody_counts() -> list[Any]:
+    """Whoever has a voter's node id is the voter, for the high watermark and the check of the quorum."""
+
+    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+        return context.voters.get(key.node_id) is not None
+
+    return [instead(module, "may_be_voter", may_be_voter) for module in (serving, leading)]
 
 
 @mutation("the leader counts what it has not flushed", "etcd #14370")

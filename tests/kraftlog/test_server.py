@@ -13,12 +13,16 @@ from kraftlog.config import NodeConfig
 from kraftlog.connection import connect
 from kraftlog.server import running_node
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
-from raft.core.errors import CorruptLog
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
+from raft.client import RaftClient
+from raft.core.errors import CorruptLog, ErrorCode, ProtocolError
 from raft.core.types import Endpoint, NodeId, Offset
 from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
+from statemachine import controller
 from statemachine.client import AdminClient
+from statemachine.decisions import Decision
 from statemachine.deltas import MetadataDelta
 from tests.raft.nodes import free_port
 from tests.statemachine.waiting import until
@@ -73,6 +77,38 @@ async def test_a_metadata_database_that_is_gone_is_made_again_from_snapshot_and_
     loaded = [line["end_offset"] for line in logs if line["event"] == "snapshot loaded"]
     assert loaded == [taken.snapshot.snapshot_id.end_offset]
     assert [broker.broker_id for broker in brokers] == [7, 8, 9]
+
+
+async def test_what_cannot_be_applied_is_refused_by_the_leader_which_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config) as node, AdminClient([config.listener]) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        end_offset, epoch = node.replica.log_end_offset, node.replica.epoch
+        with monkeypatch.context() as patch:
+            poison = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=b"\1" * 16))
+            patch.setattr(controller, "decide", lambda *_: Decision([poison]))
+            with pytest.raises(ProtocolError) as refusal:
+                await client.register_broker(2, [("PLAINTEXT", "localhost", 9093)])
+        assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.replica.log_end_offset == end_offset
+        await client.register_broker(3, [("PLAINTEXT", "localhost", 9094)])
+        assert node.replica.epoch > epoch
+        assert [broker.broker_id for broker in (await client.list_brokers()).brokers] == [1, 3]
+    async with running_node(config), AdminClient([config.listener]) as client:
+        assert [broker.broker_id for broker in (await client.list_brokers()).brokers] == [1, 3]
+
+
+async def test_a_program_appends_nothing_past_the_controller(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config) as node, AdminClient([config.listener]) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        end_offset = node.replica.log_end_offset
+        with pytest.raises(ProtocolError) as refusal:
+            await RaftClient(node).append([b"poison"])
+        assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+        assert node.replica.log_end_offset == end_offset
 
 
 async def test_a_copied_directory_of_another_node_is_refused(tmp_path: Path) -> None:

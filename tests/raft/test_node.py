@@ -265,7 +265,9 @@ async def test_malformed_requests_are_invalid_and_change_nothing(tmp_path: Path)
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)
             answers = [
                 await stub.Vote(quorum_pb2.VoteRequest(replica_key=broken_key), timeout=5),
-                await stub.Vote(quorum_pb2.VoteRequest(replica_epoch=9, last_offset=-1), timeout=5),
+                await stub.Vote(
+                    quorum_pb2.VoteRequest(cluster_id=cluster.cluster_id, replica_epoch=9, last_offset=-1), timeout=5
+                ),
                 await stub.BeginQuorumEpoch(
                     quorum_pb2.BeginQuorumEpochRequest(leader_epoch=9, leader_endpoint=broken_endpoint), timeout=5
                 ),
@@ -277,7 +279,9 @@ async def test_malformed_requests_are_invalid_and_change_nothing(tmp_path: Path)
             fetch = stub.Fetch(timeout=5)
             for request in (
                 quorum_pb2.FetchRequest(correlation_id=1, replica_key=broken_key),
-                quorum_pb2.FetchRequest(correlation_id=2, fetch_offset=-1, current_leader_epoch=1),
+                quorum_pb2.FetchRequest(
+                    correlation_id=2, cluster_id=cluster.cluster_id, fetch_offset=-1, current_leader_epoch=1
+                ),
             ):
                 await fetch.write(request)
                 answer = await fetch.read()

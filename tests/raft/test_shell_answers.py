@@ -138,7 +138,9 @@ def test_a_followers_next_fetch_is_on_its_way_before_its_listener_is_woken() -> 
     follower = VoterShell()
     leader = VOTERS.voters()[1]
     own_key = VOTERS.voters()[0].key
-    request = begin_quorum_epoch(2, 1, cluster_id=CLUSTER_ID, voter_key=own_key, leader_endpoint=leader.endpoint)
+    request = begin_quorum_epoch(
+        2, 1, cluster_id=CLUSTER_ID, voter_key=own_key, leader_directory_id=leader.key.directory_id
+    )
     follower.shell.step(RequestReceived(follower.shell.new_id(), request))
     follower.runtime.run()
 

@@ -62,8 +62,8 @@ def test_two_seeds_give_two_traces() -> None:
 
 
 def test_there_are_as_many_kinds_and_invariants_as_are_said() -> None:
-    assert len(KINDS) >= 57
-    assert len(ALL) >= 45
+    assert len(KINDS) >= 60
+    assert len(ALL) >= 46
 
 
 def test_parameters_are_a_function_of_the_seed_and_of_what_is_overridden() -> None:

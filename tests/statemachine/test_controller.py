@@ -11,9 +11,11 @@ import pytest
 
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
 from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
-from statemachine import queries
+from statemachine import controller, queries
+from statemachine.decisions import Decision
 from statemachine.ids import id_to_text
 from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
@@ -377,6 +379,22 @@ async def test_ct18_an_append_at_an_unexpected_offset_ends_the_process(
     held.faults.clear()
     assert not held.controller.is_active
     assert held.log.leader_and_epoch.leader_id is None  # it resigned
+
+
+async def test_what_cannot_be_applied_is_not_appended_and_ends_no_process(
+    held: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of a decision: the records were to stop every node, now and at each of its starts."""
+    poison = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=b"\1" * 16))
+    end_offset = held.log.log_end_offset
+    with monkeypatch.context() as patch:
+        patch.setattr(controller, "decide", lambda *_: Decision([poison, poison]))
+        results = await held.submit(create("a"))
+    assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
+    assert "wrote nothing" in results[0].error_message
+    assert held.faults == []
+    assert held.log.leader_and_epoch.leader_id is None, "it resigned: its overlay holds a part of them"
+    assert held.log.log_end_offset == end_offset
 
 
 async def test_an_append_that_the_log_fails_on_is_answered_and_nothing_is_decided_on_it(

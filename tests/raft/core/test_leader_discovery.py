@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from raft.core.actions import PersistElectionState, Send
-from raft.core.errors import ErrorCode, InvariantViolation
+from raft.core.actions import AppendBatches, PersistElectionState, Reply, ReportUnbelieved, Send
+from raft.core.errors import ErrorCode
 from raft.core.messages import FetchRequest
-from raft.core.states import Follower, Role, Unattached
+from raft.core.states import Follower, Role
 from raft.core.types import Endpoint
 from tests.raft.core.builders import (
     Harness,
+    batch,
     begin_quorum_epoch,
     election_state,
     endpoint,
     fetch_response,
     leader_and_epoch,
+    of_type,
     replica,
 )
 
@@ -122,10 +126,14 @@ def test_a_peer_of_another_cluster_is_not_believed() -> None:
     assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
 
 
-def test_rf61_two_voters_that_lead_one_epoch_end_the_process() -> None:
+def test_a_second_leader_of_one_epoch_is_reported_and_not_followed() -> None:
+    """Kafka ends the process (RF-61). But it is only what a peer says: see `is_credible_leader`."""
     harness, send = follower()
-    with pytest.raises(InvariantViolation, match="one leader"):
-        harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    actions = harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    (report,) = of_type(ReportUnbelieved, actions)
+    assert report.reason == "2 is named as the leader of epoch 5, which 3 leads"
+    assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
+    assert backs_off(harness, send)
 
 
 def test_a_second_leader_that_is_no_voter_is_a_lie_that_changes_nothing() -> None:
@@ -148,15 +156,22 @@ def test_rf62_a_leader_that_is_named_without_endpoint_is_looked_up_among_the_vot
     assert harness.state.leader_endpoint == endpoint(2)
 
 
-def test_rf62_a_leader_whose_endpoint_nobody_knows_is_remembered_by_its_id() -> None:
+@pytest.mark.parametrize("leader_endpoint", [None, ELSEWHERE])
+def test_a_leader_that_is_no_voter_is_reported_and_its_epoch_is_not_entered(leader_endpoint: Endpoint | None) -> None:
+    """Kafka remembers it by its id, or follows it (RF-62, RF-91). Here a leader is a voter."""
     harness, send = unattached()
-    harness.answer(send, fetch_response(8, 6, leader_endpoint=None, error=ErrorCode.FENCED_LEADER_EPOCH))
-    assert isinstance(harness.state, Unattached)
-    assert (harness.epoch, harness.leader_id) == (6, 8)
-    (again,) = fetches(harness)
-    harness.answer(again, fetch_response(8, 6, leader_endpoint=ELSEWHERE, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    assert isinstance(harness.state, Follower)
-    assert harness.state.leader_endpoint == ELSEWHERE
+    state = harness.state
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    actions = harness.answer(send, fetch_response(8, 6, leader_endpoint=leader_endpoint, error=error))
+    assert of_type(ReportUnbelieved, actions)
+    assert harness.state is state
+    assert backs_off(harness, send)
+
+
+def test_a_leader_is_reached_where_the_voter_set_has_it_not_where_an_answer_says() -> None:
+    harness, send = unattached()
+    harness.answer(send, fetch_response(2, 6, leader_endpoint=ELSEWHERE, error=ErrorCode.FENCED_LEADER_EPOCH))
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
 
 
 # --- one request at a time (RF-63) --------------------------------------------------------------------------------
@@ -236,13 +251,40 @@ def test_rf64_a_follower_goes_back_to_its_leader_after_the_back_off() -> None:
     assert [sent.destination for sent in fetches(harness)] == [endpoint(3)]
 
 
-def test_rf91_an_observer_finds_a_leader_that_is_not_in_its_voter_set() -> None:
+def test_an_observer_follows_voters_only() -> None:
+    """In Kafka it finds a leader that is not in its voter set (RF-91): voters may change there."""
     harness = replica(observer=True)
     (send,) = fetches(harness)
     harness.answer(send, fetch_response(7, 5, leader_endpoint=ELSEWHERE, error=ErrorCode.FENCED_LEADER_EPOCH))
-    assert isinstance(harness.state, Follower)
-    assert (harness.epoch, harness.leader_id, harness.state.leader_endpoint) == (5, 7, ELSEWHERE)
-    assert [sent.destination for sent in fetches(harness)] == [ELSEWHERE]
+    assert (harness.role, harness.epoch) == (Role.UNATTACHED, 0)
+
+
+def test_whoever_brings_the_news_of_a_leader_may_be_no_voter() -> None:
+    """A server that replicas start from may be an observer: what it says holds if it can be."""
+    server = Endpoint("observer", 1)
+    harness = replica(bootstrap_endpoints=[server])
+    (send,) = fetches(harness)
+    assert send.destination == server
+    harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
+
+
+def test_records_of_a_server_that_is_not_the_leader_are_not_taken() -> None:
+    harness, send = follower()
+    harness.fail(send)
+    (other,) = fetches(harness)
+    assert other.destination != endpoint(3)
+    actions = harness.answer(other, fetch_response(3, 5, batch(0, 1, 5), high_watermark=1))
+    assert not of_type(AppendBatches, actions)
+    assert harness.replica.high_watermark == -1
+
+
+@pytest.mark.parametrize("named", [None, 2])
+def test_records_of_who_does_not_say_that_it_leads_are_not_taken(named: int | None) -> None:
+    harness, send = follower()
+    actions = harness.answer(send, fetch_response(named, 5, batch(0, 1, 5), high_watermark=1))
+    assert not of_type(AppendBatches, actions)
+    assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 3)
 
 
 def test_a_tool_without_an_id_finds_the_leader_too() -> None:
@@ -264,18 +306,22 @@ def test_rf70_whoever_says_that_it_leads_is_followed(epoch: int) -> None:
     assert (harness.role, harness.leader_id) == (Role.FOLLOWER, 2)
 
 
-def test_rf70_a_leader_that_is_no_voter_here_is_followed_where_it_says_that_it_listens() -> None:
+def test_who_says_that_it_leads_and_is_no_voter_is_refused() -> None:
+    """Kafka follows it where it says that it listens (RF-70)."""
     harness, _ = unattached()
-    harness.ask(begin_quorum_epoch(8, 6, leader_endpoint=ELSEWHERE))
-    assert isinstance(harness.state, Follower)
-    assert (harness.leader_id, harness.state.leader_endpoint) == (8, ELSEWHERE)
+    state = harness.state
+    response = harness.ask(begin_quorum_epoch(8, 6, leader_endpoint=ELSEWHERE))
+    assert (response.error, response.leader) == (ErrorCode.INVALID_REQUEST, leader_and_epoch(None, 5))
+    assert harness.state is state
 
 
-def test_rf70_a_leader_that_moved_is_followed_to_where_it_is() -> None:
+@pytest.mark.parametrize("epoch", [5, 6])
+def test_a_leader_is_followed_where_the_voter_set_has_it_not_where_it_says_that_it_listens(epoch: int) -> None:
+    """Kafka goes where the leader says (RF-70): whoever forged that could take all replicas elsewhere."""
     harness, _ = follower()
-    harness.ask(begin_quorum_epoch(3, 5, leader_endpoint=ELSEWHERE))
+    harness.ask(begin_quorum_epoch(3, epoch, leader_endpoint=ELSEWHERE))
     assert isinstance(harness.state, Follower)
-    assert harness.state.leader_endpoint == ELSEWHERE
+    assert (harness.epoch, harness.state.leader_endpoint) == (epoch, endpoint(3))
 
 
 def test_rf70_a_repeated_announcement_changes_nothing() -> None:
@@ -292,16 +338,27 @@ def test_rf70_a_nominee_follows_the_leader_that_it_had_given_up() -> None:
     assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
 
 
-def test_rf70_a_second_leader_of_one_epoch_ends_the_process() -> None:
-    harness, _ = follower()
-    with pytest.raises(InvariantViolation, match="one leader"):
-        harness.ask(begin_quorum_epoch(2, 5))
-
-
-def test_rf70_another_leader_of_the_epoch_that_this_replica_leads_ends_the_process() -> None:
-    harness = replica().make_leader()
-    with pytest.raises(InvariantViolation, match="one leader"):
-        harness.ask(begin_quorum_epoch(2, 1))
+@pytest.mark.parametrize(
+    ("build", "epoch", "known"),
+    [
+        (lambda: follower()[0], 5, 3),
+        (lambda: replica().make_leader(), 1, 1),
+        (lambda: replica(election_state=election_state(5, leader_id=1)), 5, 1),
+    ],
+    ids=["follower", "leader", "resigned"],
+)
+def test_who_says_that_it_leads_an_epoch_with_another_leader_is_refused(
+    build: Callable[[], Harness], epoch: int, known: int
+) -> None:
+    """Kafka ends the process (RF-70): one message ended every node that it was sent to."""
+    harness = build()
+    state = harness.state
+    actions = harness.deliver(begin_quorum_epoch(2, epoch))
+    (report,) = of_type(ReportUnbelieved, actions)
+    assert report.reason == f"2 is named as the leader of epoch {epoch}, which {known} leads"
+    (reply,) = of_type(Reply, actions)
+    assert reply.response.error is ErrorCode.INVALID_REQUEST
+    assert harness.state is state
 
 
 @pytest.mark.parametrize("epoch", [5, 6])

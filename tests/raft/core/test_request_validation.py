@@ -119,12 +119,18 @@ def test_a_request_of_another_cluster_is_refused(
 
 
 @pytest.mark.parametrize("receiver", ROLES)
-@pytest.mark.parametrize("request_of", ALL_REQUESTS)
-def test_a_request_that_names_no_cluster_is_treated_as_one_of_this_cluster(
-    receiver: Callable[[], Harness], request_of: Callable[[int], Request]
+@pytest.mark.parametrize("request_of", VOTER_REQUESTS + LEADER_REQUESTS)
+@pytest.mark.parametrize("epoch", [EPOCH, EPOCH + 3])
+def test_a_replica_that_names_no_cluster_is_refused(
+    receiver: Callable[[], Harness], request_of: Callable[[int], Request], epoch: int
 ) -> None:
-    request = request_of(EPOCH - 1)
-    named, unnamed = receiver().ask(request), receiver().ask(replace(request, cluster_id=None))
+    request = replace(request_of(epoch), cluster_id=None)
+    assert refuse(receiver(), request) is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+@pytest.mark.parametrize("receiver", ROLES)
+def test_a_client_may_leave_the_cluster_out(receiver: Callable[[], Harness]) -> None:
+    named, unnamed = (receiver().ask(DescribeQuorumRequest(cluster_id=named)) for named in (CLUSTER_ID, None))
     assert unnamed == named
     assert unnamed.error is not ErrorCode.INCONSISTENT_CLUSTER_ID
 

@@ -165,9 +165,10 @@ def test_rf36_the_place_is_found_by_directory_where_it_is_named() -> None:
 def test_rf36_a_resignation_of_somebody_who_is_not_followed_changes_nothing() -> None:
     harness = replica().make_follower(3, 5)
     deadline_ms = harness.replica.next_deadline_ms
-    response = harness.ask(end_quorum_epoch(9, 5, [1]))
-    assert (response.error, response.leader) == (ErrorCode.NONE, leader_and_epoch(3, 5))
-    assert (harness.role, harness.replica.next_deadline_ms) == (Role.FOLLOWER, deadline_ms)
+    for sender_id in (2, 9):  # another voter, and no voter
+        response = harness.ask(end_quorum_epoch(sender_id, 5, [1]))
+        assert (response.error, response.leader) == (ErrorCode.INVALID_REQUEST, leader_and_epoch(3, 5))
+        assert (harness.role, harness.replica.next_deadline_ms) == (Role.FOLLOWER, deadline_ms)
 
 
 def test_rf36_an_observer_does_not_start_an_election() -> None:

@@ -100,7 +100,7 @@ def test_rf09_a_higher_epoch_leaves_the_running_election_timer_alone(build: Call
     deadline_ms = election_deadline_ms(harness)
     harness.advance(500)
     assert election_deadline_ms(harness) == deadline_ms
-    harness.ask(vote(2, harness.epoch + 1, last_epoch=0, last_offset=0, voter_key=key(2)))
+    harness.ask(vote(2, harness.epoch + 1, pre_vote=True))
     assert harness.role is Role.UNATTACHED
     assert election_deadline_ms(harness) == deadline_ms
 
@@ -112,7 +112,7 @@ def test_rf09_a_higher_epoch_leaves_the_running_election_timer_alone(build: Call
 )
 def test_rf09_a_state_without_election_timer_is_left_with_a_fresh_one(build: Callable[[], Harness]) -> None:
     harness = build()
-    harness.ask(vote(2, harness.epoch + 1, voter_key=key(2)))
+    harness.ask(vote(2, harness.epoch + 1, pre_vote=True))
     assert TIMEOUT_MS <= election_deadline_ms(harness) - harness.now_ms < 2 * TIMEOUT_MS
 
 
@@ -229,10 +229,9 @@ def test_rf13_a_resigned_leader_never_names_itself() -> None:
 
 def test_rf13_a_resigned_leader_does_not_follow_itself() -> None:
     harness = replica(election_state=election_state(5, leader_id=1))
-    harness.ask(begin_quorum_epoch(1, 5))
-    assert harness.role is Role.RESIGNED
-    harness.ask(begin_quorum_epoch(1, 6))
-    assert (harness.role, harness.epoch, harness.leader_id) == (Role.UNATTACHED, 6, None)
+    for epoch in (5, 6):  # whoever says that, it is not this replica
+        assert harness.ask(begin_quorum_epoch(1, epoch)).error is ErrorCode.INVALID_REQUEST
+        assert (harness.role, harness.epoch, harness.leader_id) == (Role.RESIGNED, 5, None)
 
 
 # --- announcements --------------------------------------------------------------------------------------------------
@@ -244,7 +243,7 @@ def test_listeners_hear_of_every_new_leader_and_epoch_once() -> None:
         AnnounceLeader(leader_and_epoch(3, 5), None)
     ]
     assert of_type(AnnounceLeader, harness.deliver(begin_quorum_epoch(3, 5))) == []
-    assert of_type(AnnounceLeader, harness.deliver(vote(2, 6, voter_key=key(2)))) == [
+    assert of_type(AnnounceLeader, harness.deliver(vote(2, 6, pre_vote=True))) == [
         AnnounceLeader(leader_and_epoch(None, 6), None)
     ]
 

@@ -209,6 +209,7 @@ def test_rf33_a_new_leader_tells_every_other_voter_at_once() -> None:
         leader_id=NodeId(1),
         leader_epoch=Epoch(1),
         leader_endpoint=endpoint(1),
+        leader_directory_id=key(1).directory_id,
     )
 
 

@@ -90,10 +90,6 @@ def resign(harness: Harness) -> None:
     harness.step(ResignRequested(Epoch(harness.epoch)))
 
 
-def move_endpoint(harness: Harness) -> None:
-    harness.ask(begin_quorum_epoch(3, harness.epoch, leader_endpoint=endpoint(33)))
-
-
 def elect_at_start(harness: Harness) -> None:
     elect_only_voter(harness.context)
 
@@ -118,7 +114,6 @@ REACHED: dict[tuple[Role, Role, str], tuple[Build, Do]] = {
     (Role.LEADER, Role.FOLLOWER, HIGHER): (leader, hear_of_leader(2)),
     (Role.LEADER, Role.UNATTACHED, HIGHER): (leader, hear_of_epoch),
     (Role.FOLLOWER, Role.FOLLOWER, HIGHER): (follower, hear_of_leader(2)),
-    (Role.FOLLOWER, Role.FOLLOWER, SAME): (follower, move_endpoint),
     (Role.FOLLOWER, Role.PROSPECTIVE, SAME): (follower, time_out),
     (Role.FOLLOWER, Role.UNATTACHED, HIGHER): (follower, hear_of_epoch),
     (Role.RESIGNED, Role.UNATTACHED, HIGHER): (resigned, hear_of_epoch),
@@ -261,7 +256,7 @@ def test_rf07_nobody_but_a_candidate_votes_for_itself() -> None:
 
 def test_rf07_an_epoch_has_one_leader() -> None:
     with pytest.raises(InvariantViolation, match="one leader"):
-        transition(follower().context, a_state(Role.FOLLOWER, 5, leader_id=2))
+        transition(follower().make_prospective().context, a_state(Role.FOLLOWER, 5, leader_id=2))
 
 
 def test_rf07_an_observer_is_no_nominee() -> None:

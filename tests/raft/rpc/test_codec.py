@@ -83,6 +83,7 @@ REQUESTS = [
             leader_id=int32.map(NodeId),
             leader_epoch=epochs,
             leader_endpoint=st.none() | endpoints,
+            leader_directory_id=directory_ids,
         ),
         codec.begin_quorum_epoch_request_to_proto,
         codec.begin_quorum_epoch_request_from_proto,
@@ -95,6 +96,7 @@ REQUESTS = [
             leader_epoch=epochs,
             preferred_candidates=st.lists(replica_keys, max_size=5).map(tuple),
             leader_endpoint=st.none() | endpoints,
+            leader_directory_id=directory_ids,
         ),
         codec.end_quorum_epoch_request_to_proto,
         codec.end_quorum_epoch_request_from_proto,
@@ -260,6 +262,17 @@ def test_too_many_preferred_candidates_are_an_invalid_request() -> None:
     with pytest.raises(ProtocolError) as refusal:
         codec.end_quorum_epoch_request_from_proto(message)
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("length", [1, 15, 17])
+def test_a_leaders_directory_id_of_another_length_is_an_invalid_request(length: int) -> None:
+    for message, decode in (
+        (quorum_pb2.BeginQuorumEpochRequest, codec.begin_quorum_epoch_request_from_proto),
+        (quorum_pb2.EndQuorumEpochRequest, codec.end_quorum_epoch_request_from_proto),
+    ):
+        with pytest.raises(ProtocolError) as refusal:
+            decode(message(leader_directory_id=b"x" * length))  # type: ignore[operator]
+        assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_an_error_number_that_is_not_known_is_an_unknown_server_error() -> None:
