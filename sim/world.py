@@ -82,8 +82,8 @@ class World(Observed):
             endpoint: machine for machine in self.machines.values() for endpoint in machine.possible_endpoints
         }
         self._voter_keys = [self._voter_key(node_id) for node_id in voter_ids]
-        for node_id in voter_ids:
-            self.tell_voters(self.machines[node_id])
+        for machine in self.machines.values():
+            self.tell_voters(machine)
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
         self.log_start = parameters.log_start

@@ -242,8 +242,7 @@ def wipe(world: World, random: Random) -> str | None:
     world.atlas.lose(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
     machine.replace_disk()
-    if machine.node_id in world.voter_ids:
-        world.tell_voters(machine)
+    world.tell_voters(machine)
     return str(machine.node_id)
 
 
