@@ -254,18 +254,6 @@ def test_somebody_elses_writing_is_noticed(store: MetadataStore, database: Path)
         store.apply([batch(0, [no_op()])])
 
 
-def test_a_checkpoint_moves_the_writing_into_the_database(store: MetadataStore, database: Path) -> None:
-    assert not store.is_checkpoint_due
-    big = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(40_000)]
-    store.apply([batch(0, big)])
-    assert store.is_checkpoint_due
-    before = database.stat().st_size
-    store.checkpoint()
-    assert not store.is_checkpoint_due
-    assert database.stat().st_size > before
-    store.apply([batch(40_000, [no_op()])])
-
-
 async def test_a_query_sees_one_state_while_the_writer_goes_on(store: MetadataStore) -> None:
     store.apply([batch(0, [no_op()])])
 
