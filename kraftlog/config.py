@@ -25,6 +25,7 @@ from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 from statemachine.controller_config import ControllerConfig
 from statemachine.snapshot_generator import SnapshotConfig
+from statemachine.store import READ_MAX_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class NodeConfig:
     log_start: LogStartConfig = field(default_factory=LogStartConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """What the controller goes by while this node's is the active one."""
+    read_max_ms: int = READ_MAX_MS
+    """How long a read of the metadata may take; meanwhile the database's write-ahead log only grows."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:

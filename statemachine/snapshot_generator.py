@@ -12,6 +12,7 @@ import structlog
 from raft.core.errors import StorageError
 from raft.core.types import LeaderAndEpoch, Offset
 from statemachine.background import start_module
+from statemachine.private_copy import DIRECTORY_VARIABLE
 from statemachine.snapshotting import TakenSnapshot, decode_taken
 from statemachine.store import MetadataStore
 
@@ -137,7 +138,11 @@ class SnapshotGenerator:
     async def _run_process(self) -> TakenSnapshot:
         if self._is_shut_down:
             raise StorageError("this node shuts down; ask another")
-        process = start_module("statemachine.snapshotting", (str(self._store.path), self._directory))
+        process = start_module(
+            "statemachine.snapshotting",
+            (str(self._store.path), self._directory),
+            {DIRECTORY_VARIABLE: str(self._store.path.absolute().parent)},
+        )
         end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
         try:
             said, complaints = await asyncio.shield(end)
