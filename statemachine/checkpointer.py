@@ -16,7 +16,7 @@ import structlog
 
 from raft.core.errors import FlushFailed
 from statemachine.store import MetadataStore
-from statemachine.write_ahead_log import WARN_BYTES
+from statemachine.write_ahead_log import START_OVER_BYTES_MIN, WARN_BYTES
 
 RETRY_SECONDS: Final = 1.0
 """How long to leave it after an attempt that did not succeed."""
@@ -32,6 +32,9 @@ LONG_WAIT_PAUSE_SECONDS: Final = 10.0
 
 WARNING_PAUSE_SECONDS: Final = 60.0
 
+LOOK_SECONDS: Final = 1.0
+"""How often to look, though nothing is written, whether it is due: the log, or somebody else, may take the room."""
+
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
@@ -46,6 +49,7 @@ class Checkpointer:
         self._task: asyncio.Task[None] | None = None
         self._stillness: asyncio.Future[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
         self._is_held = False
         """Whether somebody's reading has defeated the last attempt since it became large."""
         self._no_long_wait_before = 0.0
@@ -69,6 +73,7 @@ class Checkpointer:
             raise self._fault
         if self._is_paused:
             return
+        self._look_again()
         if self._store.write_ahead_log.is_large and not self._is_held:
             await asyncio.shield(self._begin())
         else:
@@ -87,9 +92,10 @@ class Checkpointer:
     async def pause(self) -> None:
         """Return when nothing is under way; nothing more begins before `resume`."""
         self._is_paused = True
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        for timer in (self._retry, self._look):
+            if timer is not None:
+                timer.cancel()
+        self._retry = self._look = None
         if self._task is not None:
             await asyncio.shield(self._task)
 
@@ -157,6 +163,15 @@ class Checkpointer:
     def _try_again(self) -> None:
         self._retry = None
         self._begin_if_due()
+
+    def _look_again(self) -> None:
+        if self._look is None and self._store.write_ahead_log.size_bytes >= START_OVER_BYTES_MIN:
+            self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look = None
+        self._begin_if_due()
+        self._look_again()
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

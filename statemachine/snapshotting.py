@@ -1,7 +1,8 @@
 """Takes a snapshot of a node's metadata database, while the node goes on committing to it.
 
-`python -m statemachine.snapshotting DATABASE DIRECTORY` does it in a process of its own, so that the node's event loop
-shares no interpreter with it; one line of JSON says what came of it.
+`python -m statemachine.snapshotting DATABASE DIRECTORY TOKEN` does it in a process of its own, so that the node's event
+loop shares no interpreter with it; one line of JSON says what came of it. The token, hexadecimal digits, is in the name
+of what is written: whoever starts the process can remove that when it was killed.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ def decode_taken(line: str | bytes) -> TakenSnapshot:
 
 def main(arguments: Sequence[str]) -> int:
     """The process: exit code 0 and a line of JSON, or 1 and the reason on standard error."""
-    database, directory = arguments
+    database, directory, token = arguments
     try:
-        taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory))
+        taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory, token=lambda: token))
     except KraftlogError as error:
         sys.stderr.write(f"{error}\n")
         return 1

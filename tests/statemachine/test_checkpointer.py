@@ -238,6 +238,17 @@ async def test_a_disk_fills_with_data_and_when_there_is_room_it_goes_on(small_di
             await until(lambda: machine.obstacle is None or free_bytes(small_disk) == 0)
 
 
+async def test_when_somebody_else_takes_the_room_it_starts_over_though_nothing_is_written(small_disk: Path) -> None:
+    with closing(MetadataStore.open(small_disk / "metadata.db", CLUSTER_ID)) as store:
+        async with running(store) as machine:
+            await load(machine, store, MEBIBYTE)
+            assert store.write_ahead_log.start_over()
+            await load(machine, store, 2 * MEBIBYTE, 512 * 1024)
+            assert store.write_ahead_log.size_bytes > MEBIBYTE
+            (small_disk / "ballast").write_bytes(b"\0" * free_bytes(small_disk))
+            await until(lambda: store.write_ahead_log.size_bytes == 0)
+
+
 async def test_when_there_is_no_room_for_a_transaction_the_write_ahead_log_gives_its_own(small_disk: Path) -> None:
     """Its pages are all in the database already, so that it needs none to be copied."""
     database, ballast = small_disk / "metadata.db", small_disk / "ballast"

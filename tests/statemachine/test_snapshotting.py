@@ -127,7 +127,7 @@ def test_without_room_there_is_none_and_nothing_is_left(
 
 def run(database: Path, directory: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "statemachine.snapshotting", str(database), directory],
+        [sys.executable, "-m", "statemachine.snapshotting", str(database), directory, "0a1b"],
         capture_output=True,
         text=True,
         cwd=ROOT,
