@@ -48,7 +48,8 @@ class Checkpointer:
         self._executor = executor
         self._task: asyncio.Task[None] | None = None
         self._stillness: asyncio.Future[None] | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._not_before = 0.0
+        """When the next attempt may begin."""
         self._look: asyncio.TimerHandle | None = None
         self._is_held = False
         """Whether somebody's reading has defeated the last attempt since it became large."""
@@ -92,10 +93,9 @@ class Checkpointer:
     async def pause(self) -> None:
         """Return when nothing is under way; nothing more begins before `resume`."""
         self._is_paused = True
-        for timer in (self._retry, self._look):
-            if timer is not None:
-                timer.cancel()
-        self._retry = self._look = None
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
         if self._task is not None:
             await asyncio.shield(self._task)
 
@@ -106,7 +106,8 @@ class Checkpointer:
     # --- one attempt --------------------------------------------------------------------------------------------------
 
     def _begin_if_due(self) -> None:
-        if not self._is_paused and self._retry is None and self._store.write_ahead_log.is_due:
+        now = asyncio.get_running_loop().time()
+        if not self._is_paused and now >= self._not_before and self._store.write_ahead_log.is_due:
             self._begin()
 
     def _begin(self) -> asyncio.Task[None]:
@@ -121,10 +122,10 @@ class Checkpointer:
             if self._is_held:
                 await self._warn()
             if self._store.write_ahead_log.is_due:
-                self._retry_later()
+                self._leave_it()
         except sqlite3.Error as error:
             logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=str(error))
-            self._retry_later()
+            self._leave_it()
         except FlushFailed as error:
             self._fault = error
         finally:
@@ -156,13 +157,8 @@ class Checkpointer:
             readers=await self._in_thread(lambda: self._store.write_ahead_log.holders()),
         )
 
-    def _retry_later(self) -> None:
-        if not self._is_paused and self._retry is None:
-            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
-
-    def _try_again(self) -> None:
-        self._retry = None
-        self._begin_if_due()
+    def _leave_it(self) -> None:
+        self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
 
     def _look_again(self) -> None:
         if self._look is None and self._store.write_ahead_log.size_bytes >= START_OVER_BYTES_MIN:

@@ -62,8 +62,10 @@ class WriteAheadLog:
         self._descriptor = os.open(database, os.O_RDONLY)
 
     def close(self) -> None:
-        """Let go of the database."""
-        os.close(self._descriptor)
+        """Let go of the database; twice changes nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     @property
     def size_bytes(self) -> int:
