@@ -41,6 +41,15 @@ async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
         await machine.begin_shutdown()
 
 
+@asynccontextmanager
+async def set_at_the_end(event: threading.Event) -> AsyncIterator[None]:
+    """So that a test that fails does not leave a thread that waits."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
 async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> None:
     await machine.handle_commit(BatchReader(tuple(batch._batch for batch in batches), lambda: None))
 
@@ -144,7 +153,7 @@ async def test_while_the_writer_is_still_the_loop_turns_and_nothing_is_refused(
         may_end.wait()
         return start_over(log, wait_seconds)
 
-    async with running(store) as machine:
+    async with running(store) as machine, set_at_the_end(may_end):
         committed: list[int] = []
         machine.tell_commits_to(lambda end_offset: committed.append(end_offset) or True)  # type: ignore[func-returns-value]
         monkeypatch.setattr(WriteAheadLog, "start_over", held)
@@ -171,7 +180,7 @@ async def test_when_it_is_large_the_next_run_waits(store: MetadataStore, monkeyp
         may_end.wait()
         copy(log)
 
-    async with running(store) as machine:
+    async with running(store) as machine, set_at_the_end(may_end):
         monkeypatch.setattr(WriteAheadLog, "copy", held)
         loading = asyncio.create_task(load(machine, store, 4 * WAIT_BYTES, 24 * 1024))  # on the loop
         await until(lambda: store.write_ahead_log.is_large)
