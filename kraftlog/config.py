@@ -26,6 +26,7 @@ from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 from statemachine.controller_config import ControllerConfig
 from statemachine.snapshot_generator import SnapshotConfig
+from statemachine.store import READ_MAX_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class NodeConfig:
     """What the controller goes by while this node's is the active one."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
     """What callers get."""
+    read_max_ms: int = READ_MAX_MS
+    """How long a read of the metadata may take; meanwhile the database's write-ahead log only grows."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:

@@ -176,6 +176,7 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
         Path(directory.metadata_database_path),
         directory.identity.cluster_id,
         forget_snapshots=snapshots.delete_all,
+        read_max_ms=config.read_max_ms,
     )
     with contextlib.closing(store):
         machine = MetadataMachine(store)

@@ -213,6 +213,14 @@ SETTINGS: Final = (
         "A snapshot is taken when the last is so long ago and anything was applied since; 0: never for that reason.",
     ),
     Setting(
+        "metadata.read.max.ms",
+        "node",
+        "read_max_ms",
+        _milliseconds,
+        "A read or SQL statement that takes longer is ended: meanwhile the database's write-ahead log only grows. SQL"
+        " has 10 s at most.",
+    ),
+    Setting(
         "metadata.log.start.policy",
         "log_start",
         "policy",

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
+from types import MappingProxyType
 from typing import Final
 
 NICENESS: Final = 10
 """How far such a process stands back behind the node's own."""
 
 
-def start_module(module: str, arguments: Sequence[str]) -> Popen[bytes]:
-    """Run a module of this program with pipes for all that it reads and says; `communicate` with it."""
+def start_module(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+) -> Popen[bytes]:
+    """Run a module of this program with pipes for all that it reads and says; `communicate` with it.
+
+    It has this process's environment, with what `environment` sets.
+    """
     # -P: otherwise what lies in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     command = (sys.executable, "-P", "-m", module, *arguments)
     # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
     process = Popen(  # noqa: S603
-        command, env=_environment(), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        command, env={**_environment(), **environment}, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
     )
     _stand_back(process.pid)
     return process

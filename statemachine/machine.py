@@ -27,10 +27,12 @@ from raft.core.types import LeaderAndEpoch, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotReader
 from snapshot.reader import SnapshotReader
 from statemachine.applied import Subscriber
+from statemachine.checkpointer import Checkpointer
 from statemachine.store import MetadataStore
 from statemachine.tables import PreparedRun, StoreUnavailable
 from statemachine.waiters import OffsetWaiters
 from statemachine.watching import Watcher, Watchers
+from statemachine.write_ahead_log import TRANSACTION_BYTES_SOFT_MAX, WriteAheadLogHeld
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
 """Up to about 800 records: what is applied in a few milliseconds. Half as much while somebody watches."""
@@ -52,8 +54,9 @@ TURNS_FOR_ANSWERS: Final = 2
 """So many turns of the loop until what was answered has been handed to the network: one for whoever waits for the
 answer, one for fetches of what is committed now, which are answered meanwhile."""
 
-ACKNOWLEDGED_WAIT_MS: Final = 1_000
-"""How long a read waits for what was acknowledged here; only an obstacle makes that last more than a few turns."""
+ACKNOWLEDGED_WAIT_MS: Final = 2_000
+"""How long a read waits for what was acknowledged here. That is a few turns, or as long as the writer must be still for
+a checkpoint, a second and its syncs at most; only an obstacle makes it last longer."""
 
 logger = structlog.get_logger(__name__)
 
@@ -71,7 +74,7 @@ class MetadataMachine(Listener):
         self._acknowledged_end_offset = Offset(0)
         self._on_committed: Callable[[Offset], bool] | None = None
         self._waiters = OffsetWaiters()
-        self._checkpoint: asyncio.Future[None] | None = None
+        self._checkpointer = Checkpointer(store, self._executor)
         self._is_shut_down = False
         self._obstacle: str | None = None
         self._fence: str | None = None
@@ -188,12 +191,13 @@ class MetadataMachine(Listener):
     async def handle_commit(self, reader: BatchReader) -> None:
         """Apply the batches, then tell; who only waits for the commit is told before, if there is little to write."""
         with reader, self._applying():
-            await self._apply(tuple(reader))
-            if self._fence is None:
-                self._publish(self._store.applied_end_offset)
-                self._tell_watchers()
-                self._report_state_digests()
-                self._checkpoint_if_due()
+            for batches in _transactions(tuple(reader)):
+                await self._apply(batches)
+                if self._fence is None:
+                    self._publish(self._store.applied_end_offset)
+                    self._tell_watchers()
+                    self._report_state_digests()
+                    await self._checkpointer.after_writing()
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
         """Let the snapshot take the database's place, then tell. Reads see the old one until then."""
@@ -210,6 +214,15 @@ class MetadataMachine(Listener):
                 logger.info("snapshot loaded", end_offset=reader.end_offset)
 
     async def _load(self, snapshot: SnapshotReader) -> None:
+        # When the old database is closed, on the event loop, SQLite copies what is left of its write-ahead log.
+        await self._checkpointer.make_room()
+        await self._checkpointer.pause()  # it would open the old database while the new one takes its place
+        try:
+            await self._load_and_use(snapshot)
+        finally:
+            self._checkpointer.resume()
+
+    async def _load_and_use(self, snapshot: SnapshotReader) -> None:
         while self._fence is None:
             try:
                 await _finished(asyncio.get_running_loop().run_in_executor(self._executor, self._store.load, snapshot))
@@ -235,6 +248,7 @@ class MetadataMachine(Listener):
         for subscriber in self._subscribers:
             subscriber.shut_down()
         self._waiters.fail(_shuts_down())
+        await self._checkpointer.pause()
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     def _report_state_digests(self) -> None:
@@ -277,9 +291,11 @@ class MetadataMachine(Listener):
             try:
                 prepared = self._prepare(batches)
                 if prepared is None:
+                    await self._checkpointer.before_writing()
                     await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
                 else:
                     await self._tell_committed(prepared.end_offset)
+                    await self._checkpointer.before_writing()
                     if self._fence is None:
                         self._store.commit(prepared)
                 self._obstacle = None
@@ -287,6 +303,8 @@ class MetadataMachine(Listener):
             except StoreUnavailable as error:
                 self._obstacle = str(error)
                 logger.error("committed records wait to be applied", reason=str(error))
+                if not isinstance(error, WriteAheadLogHeld) and await self._checkpointer.make_room():
+                    continue
             await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 
     def _publish(self, end_offset: Offset) -> None:
@@ -309,15 +327,19 @@ class MetadataMachine(Listener):
         self._watchers.admit(self._applied_end_offset, self._store.reader)
         self._store.is_watched = bool(self._watchers)  # one that failed is gone
 
-    def _checkpoint_if_due(self) -> None:
-        if self._store.is_checkpoint_due and (self._checkpoint is None or self._checkpoint.done()):
-            self._checkpoint = asyncio.get_running_loop().run_in_executor(self._executor, self._take_checkpoint)
 
-    def _take_checkpoint(self) -> None:
-        try:
-            self._store.checkpoint()
-        except sqlite3.Error as error:
-            logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=str(error))
+def _transactions(batches: Sequence[CommittedBatch]) -> Iterator[list[CommittedBatch]]:
+    """Those that are applied in one transaction each; none is large, for the sake of the write-ahead log."""
+    run: list[CommittedBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        if run and size_bytes + batch.size_bytes > TRANSACTION_BYTES_SOFT_MAX:
+            yield run
+            run, size_bytes = [], 0
+        run.append(batch)
+        size_bytes += batch.size_bytes
+    if run:
+        yield run
 
 
 def _shuts_down() -> ProtocolError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -16,6 +17,9 @@ from statemachine.schema import open_reader
 
 QUERIES_MAX: Final = 256
 """How many queries may wait for their turn."""
+
+STEPS_BETWEEN_CLOCK_READS: Final = 10_000
+"""Instructions of SQLite's machine: about a tenth of a millisecond."""
 
 T = TypeVar("T")
 
@@ -65,9 +69,11 @@ class Lane:
 class QueryLane(Lane):
     """Reads on one database over a connection of its own, each on a consistent state."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, read_seconds_max: float) -> None:
+        """A read that takes longer than `read_seconds_max` is ended: it would keep the write-ahead log."""
         super().__init__(name)
         self._path = path
+        self._read_seconds_max = read_seconds_max
         self._connection = open_reader(path)
 
     def reopen(self) -> None:
@@ -79,13 +85,22 @@ class QueryLane(Lane):
         self._connection.close()
 
     async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `function` as `run` does, in a transaction."""
+        """Run `function` as `run` does, in a transaction. Raises REQUEST_TIMED_OUT, too, if its time is over."""
+        return await self.run(lambda: self._read(function))
 
-        def read() -> T:
-            self._connection.execute("BEGIN")
-            try:
-                return function(self._connection)
-            finally:
-                self._connection.execute("ROLLBACK")
-
-        return await self.run(read)
+    def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        deadline = time.monotonic() + self._read_seconds_max
+        self._connection.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_CLOCK_READS)
+        self._connection.execute("BEGIN")
+        try:
+            return function(self._connection)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the read took longer than {self._read_seconds_max:g} s (metadata.read.max.ms); ask for less",
+            ) from None
+        finally:
+            self._connection.set_progress_handler(None, 0)
+            self._connection.execute("ROLLBACK")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 import structlog
 
 from raft.core.errors import StorageError
 from raft.core.types import LeaderAndEpoch, Offset
+from snapshot.names import PART_SUFFIX, SUFFIX
 from statemachine.background import start_module
+from statemachine.private_copy import DIRECTORY_VARIABLE
 from statemachine.snapshotting import TakenSnapshot, decode_taken
 from statemachine.store import MetadataStore
 
@@ -137,19 +142,32 @@ class SnapshotGenerator:
     async def _run_process(self) -> TakenSnapshot:
         if self._is_shut_down:
             raise StorageError("this node shuts down; ask another")
-        process = start_module("statemachine.snapshotting", (str(self._store.path), self._directory))
+        token = token_hex(8)
+        process = start_module(
+            "statemachine.snapshotting",
+            (str(self._store.path), self._directory, token),
+            {DIRECTORY_VARIABLE: str(self._store.path.absolute().parent)},
+        )
         end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
         try:
             said, complaints = await asyncio.shield(end)
         except BaseException:
             process.kill()
             await end
+            self._remove_part(token)
             raise
         if process.returncode != 0:
+            self._remove_part(token)
             lines = complaints.decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"its process ended with {process.returncode}"
             raise StorageError(f"the snapshot could not be taken: {reason}")
         return decode_taken(said)
+
+    def _remove_part(self, token: str) -> None:
+        """A process that was killed leaves what it has written, each time it is tried again."""
+        for part in Path(self._directory).glob(f"*-{token}{SUFFIX}{PART_SUFFIX}"):
+            with suppress(OSError):  # the next start removes it
+                part.unlink()
 
 
 def _log_failure(task: asyncio.Task[TakenSnapshot]) -> None:

@@ -1,7 +1,8 @@
 """Takes a snapshot of a node's metadata database, while the node goes on committing to it.
 
-`python -m statemachine.snapshotting DATABASE DIRECTORY` does it in a process of its own, so that the node's event loop
-shares no interpreter with it; one line of JSON says what came of it.
+`python -m statemachine.snapshotting DATABASE DIRECTORY TOKEN` does it in a process of its own, so that the node's event
+loop shares no interpreter with it; one line of JSON says what came of it. The token, hexadecimal digits, is in the name
+of what is written: whoever starts the process can remove that when it was killed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.posix import PosixFileSystem
 from snapshot.store import SnapshotStore
 from statemachine.image import snapshot_point, write_image
-from statemachine.schema import open_reader
+from statemachine.private_copy import open_copy
 
 
 class TakenSnapshot(NamedTuple):
@@ -34,11 +35,12 @@ class TakenSnapshot(NamedTuple):
 def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
     """Write a snapshot of what is committed to the database now; which ones are deleted then is the node's business.
 
-    One of the same id that is damaged is replaced. Readers and the writer of the database go on. Raises StorageError if
-    there is nothing to take, the database cannot be read, or the snapshot cannot be written; then no new one is there.
+    One of the same id that is damaged is replaced. Readers and the writer of the database go on, and nothing holds its
+    write-ahead log once the database is copied: to write a large snapshot may take minutes. Raises StorageError if
+    there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written; then no new one
+    is there.
     """
-    with closing(open_reader(database)) as connection:
-        connection.execute("BEGIN")
+    with closing(open_copy(database)) as connection:
         point = snapshot_point(connection)
         if point is None:
             raise StorageError(f"nothing is applied to {database} yet, so there is nothing to take a snapshot of")
@@ -86,9 +88,9 @@ def decode_taken(line: str | bytes) -> TakenSnapshot:
 
 def main(arguments: Sequence[str]) -> int:
     """The process: exit code 0 and a line of JSON, or 1 and the reason on standard error."""
-    database, directory = arguments
+    database, directory, token = arguments
     try:
-        taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory))
+        taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory, token=lambda: token))
     except KraftlogError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -43,9 +43,10 @@ from statemachine.schema import (
 )
 from statemachine.table import Table
 from statemachine.tables import Applied, MetadataTables, PreparedRun
+from statemachine.write_ahead_log import WriteAheadLog
 
-CHECKPOINT_TRANSACTIONS: Final = 1_000
-"""A checkpoint is due after this many transactions, a KiB of records counting as one more."""
+READ_MAX_MS: Final = 10_000
+"""How long a read of the node's own may go on, unless its owner says otherwise."""
 
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
@@ -54,14 +55,15 @@ logger = structlog.get_logger(__name__)
 class MetadataStore:
     """The metadata database of one node. Open it with `open`."""
 
-    def __init__(self, path: Path, cluster_id: str, database: Database) -> None:
+    def __init__(self, path: Path, cluster_id: str, database: Database, read_max_ms: int = READ_MAX_MS) -> None:
         self.path = path
+        self._read_seconds_max = read_max_ms / 1000
         self.cluster_id = cluster_id
         self.is_watched = False
         """Whether each run that is applied leaves a delta to take."""
         self._writer_lock = threading.Lock()
         self._start_using(database)
-        self._queries = QueryLane("kraftlog-query", path)
+        self._queries = QueryLane("kraftlog-query", path, self._read_seconds_max)
         self._statement_lane = Lane("kraftlog-statement")
         self._statements: set[QueryProcess] = set()
         """Those that run or wait for their turn."""
@@ -69,23 +71,35 @@ class MetadataStore:
     def _start_using(self, database: Database) -> None:
         self._tables = MetadataTables(database.conn, name=str(self.path))
         self._reader = open_reader(self.path)
+        self._write_ahead_log = WriteAheadLog(self.path)
 
     @classmethod
-    def open(cls, path: Path, cluster_id: str, *, forget_snapshots: Callable[[], None] = lambda: None) -> MetadataStore:
+    def open(
+        cls,
+        path: Path,
+        cluster_id: str,
+        *,
+        forget_snapshots: Callable[[], None] = lambda: None,
+        read_max_ms: int = READ_MAX_MS,
+    ) -> MetadataStore:
         """The store at `path`, made if there is none.
 
         One that cannot be used is set aside as `<name>.damaged`, and snapshot and log fill a new one. If it differed
-        from the quorum's, `forget_snapshots` is called before: they were made of it. Raises DirectoryError if it holds
-        another cluster's metadata, StorageError if the file cannot be had.
+        from the quorum's, `forget_snapshots` is called before: they were made of it. A read that takes longer than
+        `read_max_ms` is ended. Raises DirectoryError if it holds another cluster's metadata, StorageError if the file
+        cannot be had.
         """
         remove(_new_path(path))  # a crash has left it half-filled
         try:
-            return cls(path, cluster_id, open_database(path, cluster_id))
+            database = open_database(path, cluster_id)
         except UnusableDatabase as error:
             if isinstance(error, DivergedDatabase):
                 forget_snapshots()
             cls._set_aside(path, str(error))
-            return cls(path, cluster_id, open_database(path, cluster_id))
+            database = open_database(path, cluster_id)
+        store = cls(path, cluster_id, database, read_max_ms)
+        store._start_over_at_open()
+        return store
 
     @staticmethod
     def _set_aside(path: Path, reason: str) -> None:
@@ -106,6 +120,7 @@ class MetadataStore:
         self._queries.close_connection()
         self._reader.close()
         self._tables.connection.close()
+        self._write_ahead_log.close()
 
     def _open_again(self, database: Database) -> None:
         self._start_using(database)
@@ -229,18 +244,22 @@ class MetadataStore:
         with self._writer_lock:
             self._tables.commit(prepared, note_delta=self.is_watched)
 
-    # --- checkpoints --------------------------------------------------------------------------------------------------
+    # --- the write-ahead log ------------------------------------------------------------------------------------------
 
     @property
-    def is_checkpoint_due(self) -> bool:
-        """Whether enough was written that the write-ahead log should be moved into the database."""
-        return self._tables.written >= CHECKPOINT_TRANSACTIONS
+    def write_ahead_log(self) -> WriteAheadLog:
+        """That of the database as it is now: another one after `use_loaded` and `rebuild_if_ahead`."""
+        return self._write_ahead_log
 
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the database. It fsyncs: for a thread; the writer may go on meanwhile."""
-        self._tables.written = 0
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    def _start_over_at_open(self) -> None:
+        """A process that was killed has left its write-ahead log."""
+        try:
+            is_done = self._write_ahead_log.start_over()
+        except sqlite3.Error as error:
+            logger.warning("the write-ahead log of the metadata database stays; it is tried again", reason=str(error))
+        else:
+            if not is_done:
+                logger.warning("somebody reads the write-ahead log of the metadata database", path=str(self.path))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -252,7 +271,8 @@ class MetadataStore:
     async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run `function` on a consistent state, in a thread of its own, where it may take its time.
 
-        Raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) if too many queries wait.
+        Raises ProtocolError: THROTTLING_QUOTA_EXCEEDED if too many queries wait, REQUEST_TIMED_OUT if it takes longer
+        than a read may.
         """
         return await self._queries.query(function)
 
@@ -262,7 +282,7 @@ class MetadataStore:
         It ends when this is cancelled or the store is closed. Raises ProtocolError: see `QueryProcess.run`, and
         THROTTLING_QUOTA_EXCEEDED if too many wait.
         """
-        statement = QueryProcess(self.path, sql, timeout_seconds)
+        statement = QueryProcess(self.path, sql, min(timeout_seconds, self._read_seconds_max))
         self._statements.add(statement)
         try:
             return await self._statement_lane.run(statement.run)

@@ -34,6 +34,8 @@ STATE_DIGEST_INTERVAL_OFFSETS: Final = 1_000
 """How far apart the offsets are at which the digests of nodes are compared."""
 
 _RETRYABLE: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
+_RETRYABLE_EXTENDED: Final = (sqlite3.SQLITE_IOERR_SHMSIZE,)
+"""No room for the index of the write-ahead log."""
 
 
 class StoreUnavailable(KraftlogError):
@@ -97,8 +99,6 @@ class MetadataTables:
         self.connection = connection
         self._name = name
         self._database = Database(connection, execute_plugins=False)
-        self.written = 0
-        """How many transactions were committed, a KiB of records counting as one more; whoever owns it may reset it."""
         self.applied_bytes = 0
         """How large the bodies of the batches were that were applied since it was opened."""
         self._digest_interval = digest_interval
@@ -220,7 +220,6 @@ class MetadataTables:
         self._open_transaction = prepared.open_transaction
         self._new_state_digests += prepared.state_digests
         self._new_deltas += [delta] if delta is not None and not delta.is_empty else []
-        self.written += 1 + prepared.size_bytes // 1024
         self.applied_bytes += prepared.size_bytes
 
     def restore(self, restored: Restored, runs: Iterable[Sequence[MetadataRecord]]) -> None:
@@ -247,7 +246,8 @@ class MetadataTables:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in _RETRYABLE:
+            code = error.sqlite_errorcode
+            if code & 0xFF in _RETRYABLE or code in _RETRYABLE_EXTENDED:
                 raise StoreUnavailable(f"cannot write to {self._name}: {error}") from None
             raise
 

@@ -140,13 +140,14 @@ class LiveDatabase:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """See Source."""
         from raft.storage.directory import METADATA_DATABASE_NAME
-        from statemachine.schema import open_reader
+        from statemachine.private_copy import open_copy
 
         path = self.directory / METADATA_DATABASE_NAME
-        # While a node runs, and after it was killed, there is a write-ahead log, and SQLite locks what it reads.
+        # While a node runs, and after it was killed, there is a write-ahead log; it only grows while somebody reads,
+        # and nobody knows how long a command takes whose output goes to a pager.
         # Without one nobody writes; then even to read SQLite would make one, unless it is told that nobody writes.
         is_still = not path.with_name(path.name + "-wal").exists()
-        with _translated(path), closing(_open_still(path) if is_still else open_reader(path)) as connection:
+        with _translated(path), closing(_open_still(path) if is_still else open_copy(path)) as connection:
             connection.execute("BEGIN")
             if connection.execute("SELECT end_offset FROM applied").fetchone() is None:
                 raise StorageError(f"the metadata database {path} is damaged: it does not say what is applied")

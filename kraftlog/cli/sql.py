@@ -92,12 +92,12 @@ def _from_snapshot(path: Path, statement: str) -> tuple[Sequence[str], Iterable[
 
 def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
     from raft.core.errors import StorageError
-    from statemachine.schema import open_reader
+    from statemachine.private_copy import open_copy
 
     database = path / "metadata.db"
     if not database.is_file():
         raise StorageError(f"there is no {database}; name the data directory of a node")
-    with closing(open_reader(database)) as connection:
+    with closing(open_copy(database)) as connection:  # a live node must not wait for whoever asks
         return _run(connection, statement)
 
 

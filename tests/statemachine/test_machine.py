@@ -28,7 +28,7 @@ from statemachine.machine import (
     MetadataMachine,
 )
 from statemachine.replay import ReplayError
-from statemachine.store import CHECKPOINT_TRANSACTIONS, MetadataStore
+from statemachine.store import MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
 from tests.statemachine.remote_logs import (
     COPY_FINISHED,
@@ -428,11 +428,3 @@ async def test_a_shutdown_lets_a_running_transaction_finish(store: MetadataStore
     assert store.applied_end_offset in (0, len(LARGE))
     store.apply([batch(0, LARGE)])
     assert store.applied_end_offset == len(LARGE)
-
-
-async def test_a_checkpoint_is_taken_when_it_is_due_and_applying_goes_on(store: MetadataStore) -> None:
-    async with running(store) as machine:
-        for offset in range(CHECKPOINT_TRANSACTIONS + 5):
-            await deliver(machine, batch(offset, [no_op()]))
-        await until(lambda: not store.is_checkpoint_due)
-        assert machine.applied_end_offset == CHECKPOINT_TRANSACTIONS + 5

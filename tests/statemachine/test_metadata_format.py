@@ -48,7 +48,7 @@ def test_the_queries_shown_run(store: MetadataStore, rows: Query) -> None:
     counted, lagging = (query for query in re.search(r"```sql\n(.*?)```", PAGE, re.DOTALL)[1].split(";")[:2])  # type: ignore[index]
     assert rows(counted) == [(1, 2), (2, 2)]
     assert rows(lagging) == [("a", 1)]
-    shown = re.search(r"sqlite3 -readonly metadata.db '(.*)'", PAGE)
+    shown = re.search(r"kraftlog sql --directory node-1 '(.*)'", PAGE)
     assert shown is not None
     assert rows(shown[1]) == [("a", 2)]
 

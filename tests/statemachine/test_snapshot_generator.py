@@ -13,11 +13,13 @@ import structlog
 
 from raft.core.errors import StorageError
 from raft.core.types import Epoch, LeaderAndEpoch, OffsetAndEpoch
+from snapshot.names import part_name
 from snapshot.store import SnapshotStore
 from statemachine import snapshot_generator
 from statemachine.snapshot_generator import SnapshotConfig, SnapshotGenerator
 from statemachine.snapshotting import TakenSnapshot
 from statemachine.store import MetadataStore
+from tests.snapshot.builders import an_id
 from tests.statemachine.builders import CLUSTER_ID, batch, config
 from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
 from tests.statemachine.waiting import until
@@ -157,6 +159,22 @@ async def test_a_process_that_dies_is_a_failure(
     async with generating(store, snapshots) as generator:
         with pytest.raises(StorageError, match="its process ended with 1"):
             await generator.take()
+
+
+async def test_nothing_is_left_of_one_whose_process_was_killed(
+    store: MetadataStore, snapshots: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is another attempt each minute: what each of them leaves would fill the disk."""
+    killed, others = tmp_path / "killed", Path(snapshots.directory, part_name(an_id(5, 3), "0a1b"))
+    others.write_bytes(b"a download")
+    part = Path(snapshots.directory, part_name(an_id(7, 3), "TOKEN"))
+    killed.write_text(f"#!/bin/sh\necho much > $(echo {part} | sed s/TOKEN/$6/)\nkill -9 $$\n")
+    killed.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    async with generating(store, snapshots) as generator:
+        with pytest.raises(StorageError, match="its process ended with -9"):
+            await generator.take()
+    assert list(Path(snapshots.directory).iterdir()) == [others]
 
 
 async def test_closing_abandons_the_one_that_is_being_taken(

@@ -63,6 +63,22 @@ def test_what_is_committed_meanwhile_is_not_in_it(
         assert content(other.reader) == before
 
 
+def test_while_it_is_written_the_write_ahead_log_starts_over(
+    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def start_over_then_write(*arguments: object) -> None:
+        store.apply([batch(store.applied_end_offset, [topic("meanwhile", 77)])])
+        assert store.write_ahead_log.start_over()
+        sizes.append(store.write_ahead_log.size_bytes)
+        write_image(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(snapshotting, "write_image", start_over_then_write)
+    take_snapshot(store.path, snapshots)
+    assert sizes == [0]
+
+
 def test_one_that_is_there_is_not_taken_again(store: MetadataStore, snapshots: SnapshotStore) -> None:
     first = take_snapshot(store.path, snapshots)
     modified = Path(first.path).stat().st_mtime_ns
@@ -111,7 +127,7 @@ def test_without_room_there_is_none_and_nothing_is_left(
 
 def run(database: Path, directory: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "statemachine.snapshotting", str(database), directory],
+        [sys.executable, "-m", "statemachine.snapshotting", str(database), directory, "0a1b"],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
+from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from statemachine.ids import id_to_text
+from statemachine.queries import applied_end_offset
 from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import StoreUnavailable
@@ -254,18 +256,6 @@ def test_somebody_elses_writing_is_noticed(store: MetadataStore, database: Path)
         store.apply([batch(0, [no_op()])])
 
 
-def test_a_checkpoint_moves_the_writing_into_the_database(store: MetadataStore, database: Path) -> None:
-    assert not store.is_checkpoint_due
-    big = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(40_000)]
-    store.apply([batch(0, big)])
-    assert store.is_checkpoint_due
-    before = database.stat().st_size
-    store.checkpoint()
-    assert not store.is_checkpoint_due
-    assert database.stat().st_size > before
-    store.apply([batch(40_000, [no_op()])])
-
-
 async def test_a_query_sees_one_state_while_the_writer_goes_on(store: MetadataStore) -> None:
     store.apply([batch(0, [no_op()])])
 
@@ -276,6 +266,29 @@ async def test_a_query_sees_one_state_while_the_writer_goes_on(store: MetadataSt
 
     assert await store.query(read) == (1, 1)
     assert store.applied_end_offset == 2
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+
+
+async def test_a_query_that_takes_longer_than_a_read_may_is_ended(database: Path) -> None:
+    with closing(MetadataStore.open(database, CLUSTER_ID, read_max_ms=50)) as store:
+        with pytest.raises(ProtocolError, match=r"longer than 0\.05 s \(metadata.read.max.ms\)") as caught:
+            await store.query(lambda connection: connection.execute(ENDLESS).fetchone())
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        store.apply([batch(0, [no_op()])])
+        assert store.write_ahead_log.start_over()  # it holds nothing any more
+        assert await store.query(applied_end_offset) == 1
+
+
+async def test_a_statement_has_no_more_time_than_a_read(database: Path) -> None:
+    with closing(MetadataStore.open(database, CLUSTER_ID, read_max_ms=50)) as store:
+        try:
+            [answer] = await store.run_statement(ENDLESS, 600)
+            message = answer.error_message
+        except ProtocolError as error:  # its process took longer to begin
+            message = error.args[0]
+        assert "longer than 0.05 s" in message
 
 
 async def test_a_query_cannot_write(store: MetadataStore) -> None:

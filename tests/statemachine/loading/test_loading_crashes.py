@@ -90,7 +90,7 @@ def test_a_crash_at_any_moment_leaves_the_old_database_or_the_new_one(
     moments = Moments(old.parent, tmp_path / "moments")
     store = filled(old, LOG[:1])
     states = [content(store.reader)]
-    store.checkpoint()
+    store.write_ahead_log.start_over()
     store.apply(LOG[1:2])  # it is in the write-ahead log only
     states.append(content(store.reader))
     with closing(store), closing(open_reader(old)) as other, newest(whole) as reader:
