@@ -19,7 +19,7 @@ from typing import TypeAlias
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode
 from raft.core.messages import LeaderChange, Request, Response
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +168,13 @@ class FenceStateMachine:
     own: StateDigest
 
 
+@dataclass(frozen=True, slots=True)
+class ReportRefusedLeader:
+    """The epoch's leader lacks what is committed and is not followed: the node is not ready. None: that is over."""
+
+    refused: RefusedLeader | None
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -187,4 +194,5 @@ Action: TypeAlias = (
     | AdvanceHighWatermark
     | AnnounceLeader
     | FenceStateMachine
+    | ReportRefusedLeader
 )

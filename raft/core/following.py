@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core import divergence, downloading
+from raft.core import committed, divergence, downloading
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, EndRecovering, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
@@ -25,6 +25,7 @@ from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
     Batch,
+    CommittedGap,
     Endpoint,
     Epoch,
     LeaderAndEpoch,
@@ -51,6 +52,8 @@ def learn_of_leader(context: Context, leader: LeaderAndEpoch, endpoint: Endpoint
         if leader.epoch > context.epoch:
             become_unattached(context, leader.epoch)
             return True
+        return False
+    if committed.is_refused(context, leader):
         return False
     if endpoint is None:
         endpoint = context.endpoint_of(leader.leader_id)  # RF-62
@@ -101,7 +104,8 @@ def on_begin_quorum_epoch(context: Context, request: BeginQuorumEpochRequest) ->
     if error is ErrorCode.NONE:
         announced = LeaderAndEpoch(request.leader_id, request.leader_epoch)
         learn_of_leader(context, announced, request.leader_endpoint)
-        if isinstance(context.state, Prospective) and context.leader == announced:
+        is_followed = context.leader == announced and not committed.is_refused(context, announced)
+        if isinstance(context.state, Prospective) and is_followed:
             endpoint = request.leader_endpoint or context.endpoint_of(request.leader_id)
             if endpoint is not None:  # the leader is there after all
                 become_follower(context, context.epoch, request.leader_id, endpoint)
@@ -193,6 +197,8 @@ def _check_recovered(context: Context) -> None:
     recovering, state, flushed = context.recovering, context.state, context.log.flushed_end_offset
     if recovering is None:
         return
+    if flushed < context.applied.offset or not context.log.holds(context.applied):
+        return  # it has not even what it applied
     is_past = flushed >= recovering.until_offset
     if isinstance(state, Follower):
         is_past = is_past or 0 <= state.leader_end_offset <= flushed
@@ -232,19 +238,33 @@ def _fetch_request(context: Context) -> FetchRequest:
         recovering=context.recovering is not None,
         state_digest=context.state_digests.latest,
         log_start_offset=context.log.start_offset,
+        leader_lacks=_gap_to_report(context),
     )
+
+
+def _gap_to_report(context: Context) -> CommittedGap | None:
+    refused = context.refused_leader
+    return refused.gap if refused is not None and refused.leader == context.leader else None
 
 
 def on_fetch_response(context: Context, request: FetchRequest, response: FetchResponse) -> bool:
     """Take what the leader sent. False: leave that peer alone for a while, nothing was changed."""
     state = context.state
-    if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
+    is_refused = isinstance(state, Unattached) and committed.is_refused(context, context.leader)
+    if not (isinstance(state, Follower) or is_refused) or request.current_leader_epoch != state.epoch:
         return True  # RF-56
     if response.error is not ErrorCode.NONE:
         return False
-    divergence.on_expected_digest(context, response.expected_state_digest)
     if request.fetch_offset != context.log.end_offset:
         return True
+    gap = committed.find_gap(context, response)
+    if gap is not None:
+        _refuse(context, gap)
+        return False
+    if not isinstance(state, Follower):
+        _follow_again(context, response)
+        return True
+    divergence.on_expected_digest(context, response.expected_state_digest)
     if response.snapshot_id is not None:
         if not downloading.on_offer(context, response.snapshot_id):
             return False
@@ -268,8 +288,26 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
         state.leader_end_offset = request.fetch_offset
     _heard(context, state, response)
     if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
+        committed.note_no_gap(context)
         _take_high_watermark(context, response.high_watermark)
     return True
+
+
+def _refuse(context: Context, gap: CommittedGap) -> None:
+    """The leader lacks what is committed: nothing is cut, and it is not followed (`raft.core.committed`)."""
+    committed.note_gap(context, gap)
+    if isinstance(context.state, Follower):
+        downloading.abandon(context)
+        become_unattached(context, context.epoch, leader_id=context.state.leader_id)
+
+
+def _follow_again(context: Context, response: FetchResponse) -> None:
+    """The leader that was refused has answered, and lacks nothing."""
+    leader_id = context.leader.leader_id
+    committed.note_no_gap(context)
+    endpoint = response.leader_endpoint or (None if leader_id is None else context.endpoint_of(leader_id))
+    if leader_id is not None and endpoint is not None:
+        become_follower(context, context.epoch, leader_id, endpoint)
 
 
 def _heard(context: Context, state: Follower, response: FetchResponse) -> None:
@@ -281,18 +319,15 @@ def _heard(context: Context, state: Follower, response: FetchResponse) -> None:
 
 
 def _truncate(context: Context, diverging: OffsetAndEpoch) -> bool:
-    """Cut the log where it diverges from the leader's. A point that cuts nothing helps nobody: False."""
+    """Cut the log where it diverges from the leader's. A point that cuts nothing helps nobody: False.
+
+    The caller has refused a leader whose log diverges below what is committed.
+    """
     if diverging.epoch < 0 or diverging.offset < 0:
         return False
     point = context.log.truncation_point(diverging)
     if point >= context.log.end_offset:
         return False
-    check(
-        point >= context.high_watermark,
-        "the leader's log diverges below the high watermark: committed records would be lost",
-        truncation_point=point,
-        high_watermark=context.high_watermark,
-    )
     context.log.truncate(point)
     context.order(TruncateLog(point))
     return True
@@ -317,8 +352,11 @@ def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tupl
 def _take_high_watermark(context: Context, high_watermark: Offset) -> None:
     """A follower knows as committed what the leader does, as far as its own log goes (RF-46).
 
-    A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back.
+    A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back. While
+    the log lacks what was applied, the leader has not shown that its own holds it, and is not believed.
     """
+    if context.recovering is not None and not context.log.holds(context.applied):
+        return
     known = Offset(min(high_watermark, context.log.end_offset))
     if known > context.high_watermark:
         context.high_watermark = known
