@@ -19,14 +19,13 @@ import structlog
 from kraftlog.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from raft.client import RaftClient
-from raft.core.types import Offset
+from raft.core.types import OffsetAndEpoch
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault
 from raft.runtime import AsyncioRuntime
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
-from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 from statemachine.applied import Subscriber
 from statemachine.controller import Controller
@@ -109,7 +108,7 @@ async def running_node(
             config=config.quorum,
             log_config=config.log,
             log_start=config.log_start,
-            state=_hosted_state(metadata, is_voter=config.is_voter),
+            state=_hosted_state(metadata),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
@@ -153,26 +152,17 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
         yield _Metadata(store, machine, snapshots, generator)
 
 
-def _hosted_state(metadata: _Metadata, *, is_voter: bool) -> HostedState:
+def _hosted_state(metadata: _Metadata) -> HostedState:
     """What the state machine and the node have to tell each other."""
+    applied = metadata.store.applied
     return HostedState(
-        # What is applied was durable. A voter whose log ends before it could vote away what others have committed; an
-        # observer just fetches it again, and its store is made anew.
-        minimum_durable_offset=metadata.store.applied_end_offset if is_voter else Offset(0),
-        take_up=partial(_take_up_state, metadata),
+        applied=OffsetAndEpoch(epoch=applied.epoch, offset=applied.end_offset),
         fetch_version_allowed=partial(allowed_fetch_version, metadata.store),
         applied_end_offset=lambda: metadata.machine.applied_end_offset,
         snapshots=metadata.snapshots,
         on_snapshot_damaged=metadata.generator.replace_damaged,
         on_diverged=metadata.machine.fence,
     )
-
-
-def _take_up_state(metadata: _Metadata, log: SegmentedLog) -> Offset:
-    if log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
-        metadata.store.rebuild_if_ahead(log.log_end_offset, log.epochs)
-        metadata.machine.resume()
-    return metadata.store.applied_end_offset
 
 
 def _on_listener_fault(machine: MetadataMachine, listener: Listener, error: Exception) -> None:

@@ -37,12 +37,14 @@ from raft.core.actions import (
     FreezeSnapshot,
     PersistElectionState,
     Reply,
+    ReportRefusedLeader,
     Send,
     StartLogAnew,
     TruncateLog,
 )
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ErrorCode, OutOfSpace, ProtocolError
 from raft.core.events import (
     AppendPrepared,
@@ -97,6 +99,7 @@ class Shell:
         election_state: ElectionState | None,
         snapshots: SnapshotStore,
         log_start: LogStartConfig,
+        applied: OffsetAndEpoch = LOG_BEGINNING,
         random: Random,
         runtime: Runtime,
         outlet: Outlet,
@@ -104,7 +107,8 @@ class Shell:
     ) -> None:
         """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds; `Replica` has the rest.
 
-        The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
+        `applied` is what the state machine holds; `log` has it, or recovers. The newest of `snapshots` is in `log`,
+        and one of them ends where it starts, if it starts above 0.
         """
         self.config = config
         self.log = log
@@ -129,6 +133,7 @@ class Shell:
             log=_log_state(log, self.snapshots.latest),
             election_state=election_state,
             recovering=log.recovering,
+            applied=applied,
             fetch_version_allowed=fetch_version_allowed,
             random=random,
             now_ms=self._now_ms(),
@@ -246,8 +251,16 @@ class Shell:
             self._fatal(error)
 
     def outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
-        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause."""
+        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause.
+
+        An answer by which the log would be cut within a batch is as good as none: no log has such an end.
+        """
         match outcome:
+            case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
+                not self.log.is_boundary(self.replica.truncation_point(diverging))
+            ):
+                logger.error("the leader says that its log ends within a batch of this one", diverging=str(diverging))
+                self.step(RequestFailed(correlation_id))
             case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
                 timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
                 pause_ms = min(OUT_OF_SPACE_PAUSE_MS_MAX, timeout_ms / 2)
@@ -387,6 +400,8 @@ class Shell:
                     self._persist(state)
                 case FenceStateMachine(expected, own):
                     self._outlet.state_diverged(expected, own)
+                case ReportRefusedLeader(refused):
+                    self._outlet.leader_refused(refused)
         # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
         listeners_are_woken = is_more_committed and self._say_committed()
         self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)

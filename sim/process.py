@@ -21,7 +21,7 @@ from raft.core.events import (
     StateDigestReported,
 )
 from raft.core.messages import Request, Response, VoteResponse
-from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.log_start import ListenerPosition
 from raft.opening import open_log
 from raft.outlet import Identity
@@ -29,7 +29,6 @@ from raft.shell import Shell
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segment import parse_segment_name
-from raft.storage.segmented_log import SegmentedLog
 from sim.agenda import Appointment
 from sim.applying import Applying
 from sim.controlling import Controlling
@@ -190,14 +189,14 @@ class Process:
         if machine.database.must_forget_snapshots:
             self.snapshots.delete_all()
             machine.database.must_forget_snapshots = False
+        applied = OffsetAndEpoch(epoch=self.tables.applied.epoch, offset=self.tables.applied.end_offset)
         self.log = open_log(
             directory,
             world.parameters.log,
             self.snapshots,
             election_state=election_state,
             has_others=not world.voters.is_only_voter(machine.key),
-            minimum_durable_offset=self.tables.applied.end_offset if machine.view.is_voter else Offset(0),
-            take_up_state=self._take_up_state,
+            applied=applied,
         )
         self.log.reserve(0)
         if self.log.recovering is not None:
@@ -223,6 +222,7 @@ class Process:
             election_state=election_state,
             snapshots=self.snapshots,
             log_start=world.parameters.log_start,
+            applied=applied,
             random=machine.new_random(),
             runtime=self.runtime,
             outlet=self,
@@ -236,12 +236,6 @@ class Process:
         self._slow_listener.start()
         if self.tables.state_digest is not None:
             self.shell.step(StateDigestReported(self.tables.state_digest))
-
-    def _take_up_state(self, log: SegmentedLog) -> Offset:
-        """As the server does it: tables that hold what the log does not are made anew."""
-        if log.recovering is None:
-            self.tables = self.machine.database.made_anew_if_ahead(self.tables, log)
-        return self.tables.applied.end_offset
 
     def shut_down(self) -> None:
         """Ask it to hand over and end."""
@@ -348,6 +342,11 @@ class Process:
         """There is another leader, or none."""
         self.leader = (leader, leader_endpoint, epoch_start_offset)
         self.applying.schedule()
+
+    def leader_refused(self, refused: RefusedLeader | None) -> None:
+        """The leader lacks what is committed, or none does any more."""
+        if refused is not None:
+            self.world.marks.hit("a leader was refused")
 
     def shutdown_complete(self) -> None:
         """It has handed over and ends, not from within its own shell."""

@@ -66,9 +66,7 @@ class LogState:
 
     def holds(self, point: OffsetAndEpoch) -> bool:
         """Whether the records below `point`, the last of its epoch, are in this log, or were before its start."""
-        if point.offset <= self.start_offset:
-            return point.epoch <= self.start.epoch
-        return point.offset <= self.end_offset and self.epochs.epoch_before(point.offset) == point.epoch
+        return self.epochs.holds(point, self.end_offset)
 
     def append(self, epoch: Epoch, record_count: int) -> Offset:
         """Note an append of the leader's own; returns its base offset."""

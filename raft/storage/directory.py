@@ -19,6 +19,7 @@ from typing import Self
 
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode
 from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
+from raft.storage.advice import REPLACE_THE_DISK
 from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
 from raft.storage.identifiers import random_uuid, uuid_from_text, uuid_to_text
 from raft.storage.properties import decode_properties, encode_properties
@@ -185,8 +186,9 @@ def decode_meta(data: bytes, path: str) -> DirectoryIdentity:
 
 def _damaged(path: str) -> DirectoryError:
     return DirectoryError(
-        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed. Bring the file back from"
-        " where it is undamaged, or remove this replica and add a new one with a directory of its own"
+        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed. This file never changes, so a"
+        " copy of it alone that was made since the directory was formatted may be put back. Otherwise:"
+        f" {REPLACE_THE_DISK}"
     )
 
 

@@ -28,7 +28,7 @@ from raft.storage.files import File, FileSystem, join
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
 from raft.storage.log_start import write_log_start
 from raft.storage.recovering import end_recovering
-from raft.storage.recovery import RecoveredLog, RecoveryReport, recover
+from raft.storage.recovery import RecoveredLog, RecoveryReport, mend_copies_of, recover
 from raft.storage.segment import Segment, create_segment, segment_name
 from raft.storage.tail_cache import TailCache
 
@@ -115,6 +115,7 @@ class SegmentedLog:
         undamaged, and `recovering` says what must be fetched again.
         """
         recovered = recover(files, directory, minimum_durable_offset, accept_damage_in_epoch, may_create=may_create)
+        mend_copies_of(files, directory)
         return cls(files, directory, config or LogConfig(), recovered)
 
     @property
