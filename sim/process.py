@@ -201,6 +201,8 @@ class Process:
         self.log.reserve(0)
         if self.log.recovering is not None:
             world.marks.hit("recovery: a damaged log is fetched again")
+            if not self.log.epochs.holds(applied, self.log.log_end_offset):
+                world.marks.hit("recovery: a log behind what was applied is fetched again")
         world.atlas.note_start(machine, is_recovering=self.log.recovering is not None)
         self.applying = Applying(self)
         self._slow_listener = SlowListener(self)
@@ -345,8 +347,9 @@ class Process:
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
         """The leader lacks what is committed, or none does any more."""
-        if refused is not None:
-            self.world.marks.hit("a leader was refused")
+        self.world.marks.hit(
+            "a leader was refused" if refused is not None else "a leader that was refused is followed again"
+        )
 
     def shutdown_complete(self) -> None:
         """It has handed over and ends, not from within its own shell."""
