@@ -31,6 +31,10 @@ LOG_NAME = "log"
 SNAPSHOTS_NAME = "snapshots"
 METADATA_DATABASE_NAME = "metadata.db"
 
+NODE_DATA_NAMES = (LOG_NAME, SNAPSHOTS_NAME, METADATA_DATABASE_NAME)
+QUORUM_STATE_PREFIX = "quorum-state-"
+"""What only a node makes, once its directory was formatted."""
+
 MAX_NODE_ID = 2**31 - 1
 
 
@@ -114,6 +118,7 @@ class DataDirectory:
         is not known, or its meta file is damaged.
         """
         if not files.exists(join(path, META_NAME)):
+            _refuse_without_meta(files, path)
             raise DirectoryError(f"{path} is not formatted. Format it first, or name the directory that is")
         lock = _lock(files, path)
         try:
@@ -184,15 +189,23 @@ def decode_meta(data: bytes, path: str) -> DirectoryIdentity:
     return identity
 
 
-def _damaged(path: str) -> DirectoryError:
+def _damaged(path: str, how: str = "damaged") -> DirectoryError:
     return DirectoryError(
-        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed. This file never changes, so a"
+        f"{path} is {how}: it cannot be told whose data this is. Nothing was changed. This file never changes, so a"
         " copy of it alone that was made since the directory was formatted may be put back. Otherwise:"
         f" {REPLACE_THE_DISK}"
     )
 
 
+def _refuse_without_meta(files: FileSystem, path: str) -> None:
+    """Raise DirectoryError if the directory holds a node's data, and only the file is gone that says whose."""
+    names = files.list_directory(path) if files.exists(path) else []
+    if any(name in NODE_DATA_NAMES or name.startswith(QUORUM_STATE_PREFIX) for name in names):
+        raise _damaged(join(path, META_NAME), "missing")
+
+
 def _refuse_foreign(files: FileSystem, path: str) -> None:
+    _refuse_without_meta(files, path)
     others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
     if others:
         raise DirectoryError(
