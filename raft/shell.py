@@ -105,10 +105,9 @@ class Shell:
         outlet: Outlet,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
     ) -> None:
-        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds; `Replica` has the rest.
+        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds, `applied` the tables.
 
-        `applied` is what the state machine holds; `log` has it, or recovers. The newest of `snapshots` is in `log`,
-        and one of them ends where it starts, if it starts above 0.
+        The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
         """
         self.config = config
         self.log = log
@@ -153,15 +152,13 @@ class Shell:
         self._answers = Answers(log, self.snapshots, holders, runtime, outlet, self._check_shutdown, self._fatal)
         self._committed_end_offset = Offset(0)
         self._actions: deque[Action] = deque()
-        self._persisting = False
+        self._persisting = self._appends_scheduled = self._closed = False
         self._unwritten = UnwrittenAppends()
         self._last_id = 0
-        self._appends_scheduled = False
         self._timer: Timer | None = None
         self._timer_at_ms = 0
         self._marker_timer: Timer | None = None
         self._last_timestamp_ms = _last_timestamp_ms(log)
-        self._closed = False
 
     # --- what its owner asks ------------------------------------------------------------------------------------------
 

@@ -41,13 +41,21 @@ class AcknowledgingNodes(WholeNodes):
         """Some more; each is acknowledged when this returns."""
         for _ in range(count):
             user = f"user-{len(self.acknowledged)}"
-            entity = cluster_admin.quota_entity({"user": user}, {})
-            at = [self.endpoints[node_id] for node_id in self.nodes]
             async with asyncio.timeout(WAIT_SECONDS):
-                await cluster_admin.alter_client_quotas(
-                    at, cluster_admin.quota_alterations(entity, ["producer_byte_rate=5"], [])
-                )
+                while not await self._is_acknowledged(user):
+                    await asyncio.sleep(0.02)  # nobody led
             self.acknowledged.add(user)
+
+    async def _is_acknowledged(self, user: str) -> bool:
+        entity = cluster_admin.quota_entity({"user": user}, {})
+        at = [self.endpoints[node_id] for node_id in self.nodes]
+        try:
+            await cluster_admin.alter_client_quotas(
+                at, cluster_admin.quota_alterations(entity, ["producer_byte_rate=5"], [])
+            )
+        except ProtocolError:
+            return False
+        return True
 
     async def held_by(self, node_id: int) -> set[str]:
         """The users whose quotas a node shows."""

@@ -399,3 +399,37 @@ async def test_sn44_a_voter_that_lost_what_is_below_its_start_fetches_everything
         await cluster.stop(third)  # now its vote is needed
         await cluster.append(20, 21)
         assert cluster.recorders[victim].records == numbered(21)
+
+
+# --- what was applied was committed -----------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_shorter_than_what_was_applied_recovers(make_disk: MakeDisk) -> None:
+    disk = make_disk()
+    disk.applied = 44
+    log = disk.open()
+    assert log.recovering is not None
+    assert (log.log_end_offset, log.recovering.known_until_offset) == (40, None)
+
+
+def test_a_log_with_other_records_than_those_that_were_applied_recovers(make_disk: MakeDisk) -> None:
+    """It may have grown past that offset again: the epoch tells."""
+    disk = make_disk()
+    disk.applied, disk.applied_epoch = 30, EPOCH + 1
+    log = disk.open()
+    assert log.recovering is not None
+    assert (log.log_end_offset, log.recovering.known_until_offset) == (40, None)
+    log.close()
+    assert disk.open().recovering == log.recovering, "and at the next start"
+
+
+@pytest.mark.parametrize(("applied", "epoch"), [(44, EPOCH), (30, EPOCH + 1)])
+def test_a_sole_voter_whose_log_lacks_what_was_applied_is_refused_and_nothing_changes(
+    make_disk: MakeDisk, applied: int, epoch: int
+) -> None:
+    disk = make_disk()
+    disk.applied, disk.applied_epoch = applied, epoch
+    before = disk.content()
+    with pytest.raises(StorageError, match=r"no other voter.*Delete nothing"):
+        disk.open(has_others=False)
+    assert disk.content() == before

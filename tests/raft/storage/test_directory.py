@@ -81,9 +81,9 @@ def test_a_directory_of_another_cluster_or_node_is_not_formatted(files: FileSyst
 
 
 def test_a_directory_that_holds_something_else_is_not_formatted(files: FileSystem) -> None:
-    files.make_directories("data/node/log")
-    files.open("data/node/quorum-state-0", create=True).close()
-    with pytest.raises(DirectoryError, match="not empty, it holds log, quorum-state-0"):
+    files.make_directories("data/node/letters")
+    files.open("data/node/photographs", create=True).close()
+    with pytest.raises(DirectoryError, match="not empty, it holds letters, photographs"):
         format_directory(files)
     assert not files.exists(META)
 
