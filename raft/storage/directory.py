@@ -189,11 +189,16 @@ def decode_meta(data: bytes, path: str) -> DirectoryIdentity:
     return identity
 
 
-def _damaged(path: str, how: str = "damaged") -> DirectoryError:
+_PUT_META_BACK = (
+    "This file never changes, so a copy of it alone that was made since the directory was formatted may be put back."
+    " Without one:"
+)
+
+
+def _damaged(path: str) -> DirectoryError:
     return DirectoryError(
-        f"{path} is {how}: it cannot be told whose data this is. Nothing was changed. This file never changes, so a"
-        " copy of it alone that was made since the directory was formatted may be put back. Otherwise:"
-        f" {REPLACE_THE_DISK}"
+        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed."
+        f" {_PUT_META_BACK} {REPLACE_THE_DISK}"
     )
 
 
@@ -201,7 +206,11 @@ def _refuse_without_meta(files: FileSystem, path: str) -> None:
     """Raise DirectoryError if the directory holds a node's data, and only the file is gone that says whose."""
     names = files.list_directory(path) if files.exists(path) else []
     if any(name in NODE_DATA_NAMES or name.startswith(QUORUM_STATE_PREFIX) for name in names):
-        raise _damaged(join(path, META_NAME), "missing")
+        raise DirectoryError(
+            f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it cannot be told whose"
+            " data this is. Nothing was changed. A restore that was interrupted is done again, in an empty directory."
+            f" If a node has run here: {_PUT_META_BACK} {REPLACE_THE_DISK}"
+        )
 
 
 def _refuse_foreign(files: FileSystem, path: str) -> None:

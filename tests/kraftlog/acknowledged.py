@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 
 from kraftlog import cluster_admin
 from raft.core.errors import ProtocolError
@@ -24,13 +25,15 @@ class AcknowledgingNodes(WholeNodes):
         super().__init__(base, voter_count=3)
         self.nodes: dict[int, Node] = {}
         self.acknowledged: set[str] = set()
+        self.settings: dict[str, Any] = {}
+        """Fields of every node's configuration."""
 
     def path(self, node_id: int) -> Path:
         return self.base / f"node-{node_id}"
 
     async def up(self, *node_ids: int) -> None:
         for node_id in node_ids:
-            self.nodes[node_id] = await self.start(node_id)
+            self.nodes[node_id] = await self.start(node_id, **self.settings)
 
     async def down(self, *node_ids: int) -> None:
         for node_id in node_ids:
