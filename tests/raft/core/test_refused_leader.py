@@ -240,6 +240,14 @@ def test_it_recovers_until_it_has_what_it_applied_and_all_that_the_leader_has(ob
     assert of_type(EndRecovering, answers(harness, high_watermark=7))
 
 
+def test_what_a_later_leader_knows_as_committed_is_not_enough_below_what_it_applied() -> None:
+    lost = RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(LEADS - 1), "a test")
+    harness = follower(LEADS, log=[(1, 4)], applied=point(3, 7), recovering=lost)
+    assert not of_type(EndRecovering, answers(harness, batch(4, 1, 1), high_watermark=4))
+    assert harness.replica.is_recovering
+    assert of_type(EndRecovering, answers(harness, batch(5, 2, 3), high_watermark=4))
+
+
 def test_an_old_tail_is_cut_below_what_was_applied() -> None:
     """It was never committed: what was applied had taken its place before the log went back to it."""
     harness = rolled_back([(1, 4), (2, 5)])
