@@ -6,14 +6,16 @@ Recovery stops at the first damage. The walk goes on behind it, so that an opera
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kraftlog.findings import Finding, Problem, Status
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.errors import StorageError
 from raft.core.types import Offset, OffsetAndEpoch
+from raft.storage.copies import copy_paths
 from raft.storage.directory import LOG_NAME
 from raft.storage.inspection import (
     DamagedStretch,
@@ -33,7 +35,11 @@ RECOVERS: Final = "keeps the log before this and recovers the rest from the othe
 SET_ASIDE: Final = "sets this segment aside and recovers it too"
 DOES_NOT_START: Final = "does not start"
 REMOVES: Final = "removes it"
+FETCHES_ALL: Final = "fetches the whole log anew from the other voters; a sole voter does not start"
+MENDS: Final = "brings it back from the other copy"
 GOES_ON_FETCHING: Final = "goes on fetching it from the leader, and neither votes nor counts until then"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,31 +92,44 @@ def verify_log(directory: Path) -> LogVerdict:
 
 def _recovering(log_directory: Path) -> list[Finding]:
     """What is said of damage that an earlier start found."""
-    path = log_directory / RECOVERING_NAME
-    if not path.exists():
-        return []
-    file = _relative(RECOVERING_NAME)
-    try:
-        recovering = decode_recovering(path.read_bytes(), str(path))
-    except StorageError as error:
-        return [Finding(file, Status.DAMAGED, "damaged", str(error), DOES_NOT_START)]
-    until_offset = recovering.known_until_offset
-    what = "all that the leader has" if until_offset is None else f"offsets below {until_offset}"
+    said, damaged = _copies(log_directory, RECOVERING_NAME, decode_recovering)
+    if not said:
+        return [replace(finding, next_start=FETCHES_ALL) for finding in damaged]
+    until_offset = max(recovering.until_offset for recovering in said)
+    recovering = said[0]._replace(until_offset=until_offset)
+    known_offset = recovering.known_until_offset
+    what = "all that the leader has" if known_offset is None else f"offsets below {known_offset}"
     found = f"{what} must be fetched again"
-    return [Finding(file, Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING)]
+    return [
+        Finding(_relative(RECOVERING_NAME), Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING),
+        *(replace(finding, next_start=MENDS) for finding in damaged),
+    ]
 
 
 def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[Finding]]:
-    """Where the log starts, None if that cannot be told; and what there is to say of the file that says it."""
-    path = log_directory / LOG_START_NAME
-    if not path.exists():
-        return LOG_BEGINNING, []
-    file = _relative(LOG_START_NAME)
-    try:
-        start = decode_log_start(path.read_bytes(), str(path))
-    except StorageError as error:
-        return None, [Finding(file, Status.DAMAGED, "damaged", str(error), DOES_NOT_START)]
-    return start, [Finding(file, found=f"the log starts at offset {start.offset}, behind epoch {start.epoch}")]
+    """Where the log starts, None if that cannot be told; and what there is to say of the files that say it."""
+    said, damaged = _copies(log_directory, LOG_START_NAME, decode_log_start)
+    if not said:
+        findings = [replace(finding, next_start=FETCHES_ALL) for finding in damaged]
+        return (None, findings) if damaged else (LOG_BEGINNING, [])
+    start = max(said, key=lambda start: start.offset)
+    found = f"the log starts at offset {start.offset}, behind epoch {start.epoch}"
+    return start, [
+        Finding(_relative(LOG_START_NAME), found=found),
+        *(replace(finding, next_start=MENDS) for finding in damaged),
+    ]
+
+
+def _copies(log_directory: Path, name: str, decode: Callable[[bytes, str], T]) -> tuple[list[T], list[Finding]]:
+    """What the whole copies of a small file say, and findings for those that are damaged."""
+    said, damaged = [], []
+    for path in map(Path, copy_paths(str(log_directory), name)):
+        if path.exists():
+            try:
+                said.append(decode(path.read_bytes(), str(path)))
+            except StorageError as error:
+                damaged.append(Finding(_relative(path.name), Status.DAMAGED, "damaged", str(error), DOES_NOT_START))
+    return said, damaged
 
 
 def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Finding:

@@ -52,9 +52,11 @@ def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, A
     """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
 
     The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine came to
-    something else than the quorum's, `recovering` if it fetches anew what its disk lost, else empty. `LogStartOffset`
-    is where the replica's log starts. `HoldsLogStart` says that the leader's log would start further on if this
-    replica, or a listener on the leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs.
+    something else than the quorum's; `recovering` if it fetches anew what its disk lost; `LEADER_LACKS_COMMITTED` if it
+    knows more as committed than the leader has, and so does not follow it, with the offset up to which their logs may
+    agree and the one below which everything is committed; else empty. `LogStartOffset` is where the replica's log
+    starts. `HoldsLogStart` says that the leader's log would start further on if this replica, or a listener on the
+    leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs.
     """
     leader = _leader(response)
     followers = [voter for voter in response.current_voters if voter is not leader]
@@ -145,7 +147,11 @@ def _replica(state: quorum_pb2.ReplicaState) -> dict[str, Any]:
 
 def _condition(state: quorum_pb2.ReplicaState) -> str:
     conditions = {"diverged": state.state_diverged, "recovering": state.recovering}
-    return ", ".join(name for name, applies in conditions.items() if applies)
+    names = [name for name, applies in conditions.items() if applies]
+    if state.HasField("leader_lacks"):
+        gap = state.leader_lacks
+        names.append(f"LEADER_LACKS_COMMITTED: agrees to {gap.agreed_offset}, committed {gap.committed_offset}")
+    return ", ".join(names)
 
 
 def _row(state: quorum_pb2.ReplicaState, leader: quorum_pb2.ReplicaState, status: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import structlog
 from kraftlog.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from raft.client import RaftClient
-from raft.core.types import Offset, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
@@ -29,7 +29,6 @@ from raft.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import uuid_to_text
 from raft.storage.posix import PosixFileSystem
-from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 from statemachine.applied import Subscriber
 from statemachine.controller import Controller
@@ -117,7 +116,7 @@ async def running_node(
             log_config=config.log,
             log_start=config.log_start,
             limits=config.service,
-            state=_hosted_state(metadata, is_voter=voters.is_voter(key)),
+            state=_hosted_state(metadata),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
@@ -185,13 +184,11 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
         yield _Metadata(store, machine, snapshots, generator)
 
 
-def _hosted_state(metadata: _Metadata, *, is_voter: bool) -> HostedState:
+def _hosted_state(metadata: _Metadata) -> HostedState:
     """What the state machine and the node have to tell each other."""
+    applied = metadata.store.applied
     return HostedState(
-        # What is applied was durable. A voter whose log ends before it could vote away what others have committed; an
-        # observer just fetches it again, and its store is made anew.
-        minimum_durable_offset=metadata.store.applied_end_offset if is_voter else Offset(0),
-        take_up=partial(_take_up_state, metadata),
+        applied=OffsetAndEpoch(epoch=applied.epoch, offset=applied.end_offset),
         fetch_version_allowed=partial(allowed_fetch_version, metadata.store),
         applied_end_offset=lambda: metadata.machine.applied_end_offset,
         is_sole_writer=True,
@@ -199,13 +196,6 @@ def _hosted_state(metadata: _Metadata, *, is_voter: bool) -> HostedState:
         on_snapshot_damaged=metadata.generator.replace_damaged,
         on_diverged=metadata.machine.fence,
     )
-
-
-def _take_up_state(metadata: _Metadata, log: SegmentedLog) -> Offset:
-    if log.recovering is None:  # else the log is shorter than what was rightly applied, for a while
-        metadata.store.rebuild_if_ahead(log.log_end_offset, log.epochs)
-        metadata.machine.resume()
-    return metadata.store.applied_end_offset
 
 
 def _on_listener_fault(machine: MetadataMachine, listener: Listener, error: Exception) -> None:

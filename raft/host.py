@@ -25,7 +25,7 @@ from grpc_reflection.v1alpha import reflection
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Endpoint, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import Endpoint, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.listener import Listener
 from raft.node import Node, end_process, log_listener_fault, log_state_divergence
@@ -60,17 +60,14 @@ AddServices = Callable[[grpc.aio.Server, Node], Sequence[str]]
 class HostedState:
     """What a program's state machine and the node that feeds it have to tell each other."""
 
-    minimum_durable_offset: Offset = LOG_BEGINNING.offset
-    """An offset that the log was known to be flushed up to, such as what the state machine had applied when it was
-    opened: a log that ends before it has lost committed records."""
-    take_up: Callable[[SegmentedLog], Offset] = lambda log: Offset(0)
-    """Called with the log that was found: how much of it the state machine holds. The rest must be in the log, or in a
-    snapshot."""
+    applied: OffsetAndEpoch = LOG_BEGINNING
+    """What the state machine held when it was opened. That was committed: a log that lacks it recovers, and a leader
+    that lacks it is not followed. The rest must be in the log, or in a snapshot."""
     applied_end_offset: Callable[[], Offset] | None = None
     """What the state machine has applied, for who asks the node; None: whatever is committed."""
     fetch_version_allowed: Callable[[], int] = lambda: FETCH_VERSION_LATEST
-    """Called after `take_up`: the highest version of Fetch that the cluster has agreed on, as far as the state machine
-    knows. `RaftClient.allow_fetch_version` says when that changes."""
+    """The highest version of Fetch that the cluster has agreed on, as far as the state machine knows.
+    `RaftClient.allow_fetch_version` says when that changes."""
     is_sole_writer: bool = False
     """Whether only the state machine's own controller appends, by `RaftClient.prepare_append`, having looked whether it
     can be applied. `RaftClient.append` is refused then: a committed record that cannot be applied stops every node."""
@@ -123,8 +120,7 @@ async def hosted_node(
             snapshots,
             election_state=election_state,
             has_others=not voters.is_only_voter(key),
-            minimum_durable_offset=state.minimum_durable_offset,
-            take_up_state=state.take_up,
+            applied=state.applied,
         )
         with contextlib.closing(log):
             log.reserve(0)  # the room that control batches need is there before anybody needs it
@@ -144,6 +140,7 @@ async def hosted_node(
                 election_state=election_state,
                 snapshots=snapshots,
                 log_start=log_start,
+                applied=state.applied,
                 fetch_version_allowed=state.fetch_version_allowed(),
                 on_snapshot_damaged=state.on_snapshot_damaged,
                 on_fatal=on_fatal,
@@ -206,11 +203,12 @@ async def _serving(
         node.start()
         for each in servers:
             await each.start()
-        for name in ("", *names):
-            await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        readiness = asyncio.create_task(_tell_readiness(health, node, ("", *names)))
         try:
             yield
         finally:
+            readiness.cancel()
+            await asyncio.gather(readiness, return_exceptions=True)
             await health.enter_graceful_shutdown()
             await node.shutdown(SHUTDOWN_TIMEOUT_MS)
             await asyncio.gather(*(each.stop(SERVER_GRACE_SECONDS) for each in servers))
@@ -221,6 +219,16 @@ async def _serving(
 def _server(limits: ServiceLimits, *interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     options = (*SERVER_OPTIONS, ("grpc.max_concurrent_streams", limits.connection_calls_max))
     return grpc.aio.server(interceptors=(*interceptors, MalformedRequests()), options=options)
+
+
+async def _tell_readiness(health: HealthServicer, node: Node, names: Sequence[str]) -> None:
+    """Say that the node serves whenever it is ready, and that it does not when it is not."""
+    status = health_pb2.HealthCheckResponse
+    while True:
+        node.readiness_changed.clear()
+        for name in names:
+            await health.set(name, status.SERVING if node.is_ready else status.NOT_SERVING)
+        await node.readiness_changed.wait()
 
 
 def _add_raft_services(

@@ -22,11 +22,12 @@ from raft.commits import CommitFeed
 from raft.core.actions import Send
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
 from raft.log_start import ListenerPosition
@@ -97,6 +98,7 @@ class Node:
         election_state: ElectionState | None,
         snapshots: SnapshotStore,
         log_start: LogStartConfig | None = None,
+        applied: OffsetAndEpoch = LOG_BEGINNING,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
         on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
@@ -106,8 +108,9 @@ class Node:
     ) -> None:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
-        `election_state` is what `quorum_state` holds; `snapshots` fit `log` (`raft.snapshot_start`).
-        `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's owner takes another.
+        `election_state` is what `quorum_state` holds, `applied` what the state machine does; `snapshots` fit `log`
+        (`raft.snapshot_start`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's
+        owner takes another.
         `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
         what it says must not be believed any more. `fetch_version_allowed` is the highest version of Fetch that the
         cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it. `takes_records` is whether
@@ -129,6 +132,7 @@ class Node:
             election_state=election_state,
             snapshots=snapshots,
             log_start=log_start or LogStartConfig(),
+            applied=applied,
             random=random.Random(),  # noqa: S311 (jitter of elections, no secret)
             runtime=AsyncioRuntime(self._executor),
             outlet=self,
@@ -140,6 +144,8 @@ class Node:
         self._waiting: dict[int, asyncio.Future[tuple[Response, bytes]]] = {}
         self._appends = PendingAppends()
         self._shutdown_complete = asyncio.Event()
+        self.readiness_changed = asyncio.Event()
+        """Set when `is_ready` may have changed."""
         self._closed = False
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -175,6 +181,11 @@ class Node:
     def replica(self) -> Replica:
         """The replica, to be looked at only."""
         return self._shell.replica
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may be asked: not while it refuses a leader that lacks what is committed."""
+        return self.replica.refused_leader is None
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
@@ -292,6 +303,22 @@ class Node:
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """Tell whoever owns the state machine."""
         self._on_state_diverged(expected, own)
+
+    def leader_refused(self, refused: RefusedLeader | None) -> None:
+        """Say so; whoever serves the node says that it is not ready."""
+        if refused is None:
+            logger.info("ready again: a leader has what is committed")
+        else:
+            logger.critical(
+                "LEADER_LACKS_COMMITTED: this node is not ready. It keeps what it has and does not follow the leader."
+                " Format no directory and delete nothing: this node may be the only one that has what is missing. Find"
+                " out which voter's disk was changed or brought back from an older copy",
+                leader=refused.leader.leader_id,
+                epoch=refused.leader.epoch,
+                leader_agrees_to_offset=refused.gap.agreed_offset,
+                committed_offset=refused.gap.committed_offset,
+            )
+        self.readiness_changed.set()
 
     def shutdown_complete(self) -> None:
         """The node has handed over and may stop."""

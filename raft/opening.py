@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from raft.core.election import ElectionState
 from raft.core.errors import CorruptLog, StorageError
-from raft.core.types import Offset
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.snapshot_start import fit_together
+from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
 from raft.storage.directory import DataDirectory
-from raft.storage.recovering import begin_anew
+from raft.storage.recovering import begin_anew, say_recovering
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from snapshot.store import SnapshotStore
 
@@ -21,36 +20,46 @@ def open_log(
     *,
     election_state: ElectionState | None,
     has_others: bool,
-    minimum_durable_offset: Offset,
-    take_up_state: Callable[[SegmentedLog], Offset],
+    applied: OffsetAndEpoch,
 ) -> SegmentedLog:
     """The log in `directory`, fitting `snapshots`.
 
-    `minimum_durable_offset` is an offset that the log was known to be flushed up to. `take_up_state` is called with the
-    log that was found and says how much of it the state machine holds. A log that is damaged, or whose beginning nobody
-    here holds, recovers if the node `has_others` to fetch it from. Raises CorruptLog and StorageError.
+    `applied` is what the state machine holds: that was committed, and flushed in this log. A log that is damaged, or
+    does not hold what was applied, or whose beginning nobody here holds, recovers if the node `has_others` to fetch it
+    from: a voter's, because it may have acknowledged what is missing; an observer's, because it would go on with a
+    leader that lacks what it has shown to its readers. Raises CorruptLog and StorageError.
     """
-    log = _open(directory, config, minimum_durable_offset, election_state, has_others)
+    log = _open(directory, config, applied.offset, election_state, has_others)
+    path = directory.log_path
+    if log.recovering is None and not log.epochs.holds(applied, log.log_end_offset):
+        log.close()
+        reason = (
+            f"the log in {path} has other records than those that were applied below offset {applied.offset}, the"
+            f" last of epoch {applied.epoch}: it was replaced by an older copy, or the database by another one's"
+        )
+        epoch = _epoch_to_recover_in(election_state, has_others, reason)
+        say_recovering(directory.files, path, RecoveringLog(UNKNOWN_UNTIL_OFFSET, epoch, reason))
+        log = SegmentedLog.open(directory.files, path, config=config, accept_damage_in_epoch=epoch)
     try:
-        if fit_together(log, snapshots, directory.identity.cluster_id, take_up_state(log)):
+        if fit_together(log, snapshots, directory.identity.cluster_id, applied.offset):
             return log
     except BaseException:
         log.close()
         raise
     log.close()
     reason = (
-        f"the log in {directory.log_path} starts at offset {log.log_start_offset}, and there is neither a whole"
-        " snapshot nor a database that holds what is below"
+        f"the log in {path} starts at offset {log.log_start_offset}, and there is neither a whole snapshot nor a"
+        " database that holds what is below"
     )
+    epoch = _epoch_to_recover_in(election_state, has_others, reason)
+    begin_anew(directory.files, path, epoch=epoch, reason=reason)
+    return SegmentedLog.open(directory.files, path, config=config, accept_damage_in_epoch=epoch)
+
+
+def _epoch_to_recover_in(election_state: ElectionState | None, has_others: bool, reason: str) -> Epoch:
     if election_state is None or not has_others:
-        raise StorageError(
-            f"{reason}. Nothing of the log was changed, and there is no other voter to fetch it from: bring a snapshot"
-            f" back to {snapshots.directory}, or restore a new cluster from a saved one"
-        )
-    begin_anew(directory.files, directory.log_path, epoch=election_state.epoch, reason=reason)
-    return SegmentedLog.open(
-        directory.files, directory.log_path, config=config, accept_damage_in_epoch=election_state.epoch
-    )
+        raise StorageError(f"{reason}. {NOBODY_TO_FETCH_FROM}")
+    return election_state.epoch
 
 
 def _open(
@@ -86,6 +95,6 @@ def _open(
 
 def _vote_lost(directory: DataDirectory) -> StorageError:
     return StorageError(
-        f"{directory.path} has a log but no quorum state, so this node may have voted and not know it; restore the"
-        " quorum state, or format a new directory and let the node fetch everything anew"
+        f"{directory.path} has a log but no quorum state, so this node may have voted and not know it. Nothing was"
+        f" changed. {REPLACE_THE_DISK}"
     )

@@ -9,7 +9,7 @@ from typing import Protocol
 from raft.core.actions import Send
 from raft.core.errors import ProtocolError
 from raft.core.messages import Response
-from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, RefusedLeader, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.log_start import ListenerPosition
 
@@ -70,6 +70,10 @@ class Outlet(Protocol):
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """The state machine differs from the quorum's and must stop; said once."""
+        ...
+
+    def leader_refused(self, refused: RefusedLeader | None) -> None:
+        """The epoch's leader lacks what is committed here, so the node is not ready; None: that is over."""
         ...
 
     def shutdown_complete(self) -> None:

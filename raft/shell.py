@@ -38,6 +38,7 @@ from raft.core.actions import (
     FreezeSnapshot,
     PersistElectionState,
     Reply,
+    ReportRefusedLeader,
     ReportUnbelieved,
     Send,
     StartLogAnew,
@@ -45,6 +46,7 @@ from raft.core.actions import (
 )
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ErrorCode, OutOfSpace, ProtocolError
 from raft.core.events import (
     AppendPrepared,
@@ -100,12 +102,13 @@ class Shell:
         election_state: ElectionState | None,
         snapshots: SnapshotStore,
         log_start: LogStartConfig,
+        applied: OffsetAndEpoch = LOG_BEGINNING,
         random: Random,
         runtime: Runtime,
         outlet: Outlet,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
     ) -> None:
-        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds; `Replica` has the rest.
+        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds, `applied` the tables.
 
         The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
         """
@@ -132,6 +135,7 @@ class Shell:
             log=_log_state(log, self.snapshots.latest),
             election_state=election_state,
             recovering=_recovering(log),
+            applied=applied,
             fetch_version_allowed=fetch_version_allowed,
             random=random,
             now_ms=self._now_ms(),
@@ -409,6 +413,8 @@ class Shell:
                     self._outlet.state_diverged(expected, own)
                 case ReportUnbelieved(reason):
                     self._unbelieved.note(reason)
+                case ReportRefusedLeader(refused):
+                    self._outlet.leader_refused(refused)
         # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
         listeners_are_woken = is_more_committed and self._say_committed()
         self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)

@@ -12,7 +12,6 @@ from contextlib import closing
 from random import Random
 from typing import Final
 
-from raft.storage.segmented_log import SegmentedLog
 from sim.disk import Crash
 from sim.marks import Marks
 from sim.service import CONFIG_NAME
@@ -61,14 +60,6 @@ class Database:
             connection = _connect(self._template())
         self._open = connection
         return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
-
-    def made_anew_if_ahead(self, tables: MetadataTables, log: SegmentedLog) -> MetadataTables:
-        """The tables, or new ones if these hold what the log does not."""
-        if tables.is_in(log.log_end_offset, log.epochs):
-            return tables
-        self._marks.hit("recovery: a database ahead of its log was made anew")
-        self.lose()
-        return self.open()
 
     def loaded(self, reader: SnapshotReader) -> MetadataTables:
         """New tables with what a snapshot holds, durably in the place of the old ones."""

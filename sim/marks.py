@@ -49,6 +49,15 @@ SNAPSHOTS: Final = (
 """What must have become of snapshots, and of whoever was at work on one."""
 
 
+COMMITTED: Final = (
+    "a log was rolled back below what was applied",
+    "recovery: a log behind what was applied is fetched again",
+    "a leader was refused",
+    "a leader that was refused is followed again",
+)
+"""What must have become of what is applied, and of leaders that lack what is committed."""
+
+
 BROKERS: Final = (
     "a broker vanished",
     "a broker hung",
@@ -116,7 +125,7 @@ def required(fault_kinds: tuple[str, ...]) -> list[str]:
         for relation in relations
     ]
     names += [f"fault: {kind}" for kind in fault_kinds]
-    names += (*SNAPSHOTS, *BROKERS)
+    names += (*SNAPSHOTS, *COMMITTED, *BROKERS)
     return names
 
 

@@ -22,7 +22,7 @@ from raft.core.events import (
     StateDigestReported,
 )
 from raft.core.messages import Request, Response, VoteResponse
-from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.log_start import ListenerPosition
 from raft.opening import open_log
 from raft.outlet import Identity
@@ -31,7 +31,6 @@ from raft.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segment import parse_segment_name
-from raft.storage.segmented_log import SegmentedLog
 from sim.agenda import Appointment
 from sim.applying import Applying
 from sim.controlling import Controlling
@@ -195,18 +194,20 @@ class Process:
             self.snapshots.delete_all()
             machine.database.must_forget_snapshots = False
         voters, _ = starting_voters(directory, self.configured_voters)
+        applied = OffsetAndEpoch(epoch=self.tables.applied.epoch, offset=self.tables.applied.end_offset)
         self.log = open_log(
             directory,
             world.parameters.log,
             self.snapshots,
             election_state=election_state,
             has_others=not voters.is_only_voter(machine.key),
-            minimum_durable_offset=self.tables.applied.end_offset if machine.view.is_voter else Offset(0),
-            take_up_state=self._take_up_state,
+            applied=applied,
         )
         self.log.reserve(0)
         if self.log.recovering is not None:
             world.marks.hit("recovery: a damaged log is fetched again")
+            if not self.log.epochs.holds(applied, self.log.log_end_offset):
+                world.marks.hit("recovery: a log behind what was applied is fetched again")
         world.atlas.note_start(machine, is_recovering=self.log.recovering is not None)
         self.applying = Applying(self)
         self._slow_listener = SlowListener(self)
@@ -228,6 +229,7 @@ class Process:
             election_state=election_state,
             snapshots=self.snapshots,
             log_start=world.parameters.log_start,
+            applied=applied,
             random=machine.new_random(),
             runtime=self.runtime,
             outlet=self,
@@ -241,12 +243,6 @@ class Process:
         self._slow_listener.start()
         if self.tables.state_digest is not None:
             self.shell.step(StateDigestReported(self.tables.state_digest))
-
-    def _take_up_state(self, log: SegmentedLog) -> Offset:
-        """As the server does it: tables that hold what the log does not are made anew."""
-        if log.recovering is None:
-            self.tables = self.machine.database.made_anew_if_ahead(self.tables, log)
-        return self.tables.applied.end_offset
 
     def shut_down(self) -> None:
         """Ask it to hand over and end."""
@@ -353,6 +349,12 @@ class Process:
         """There is another leader, or none."""
         self.leader = (leader, leader_endpoint, epoch_start_offset)
         self.applying.schedule()
+
+    def leader_refused(self, refused: RefusedLeader | None) -> None:
+        """The leader lacks what is committed, or none does any more."""
+        self.world.marks.hit(
+            "a leader was refused" if refused is not None else "a leader that was refused is followed again"
+        )
 
     def shutdown_complete(self) -> None:
         """It has handed over and ends, not from within its own shell."""

@@ -23,9 +23,10 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.rpc import codec
 from raft.storage.batch import decode_batches
+from sim.observation import NodeView
 
 
 def encode_request(request: Request) -> bytes:
@@ -116,3 +117,20 @@ def flip_a_bit(data: bytes, random: Random) -> bytes:
     changed = bytearray(data)
     changed[random.randrange(len(data))] ^= 1 << random.randrange(8)
     return bytes(changed)
+
+
+def falsified(response: FetchResponse, receiver: NodeView, chance: float) -> FetchResponse:
+    """The answer of a leader that lacks something of what `receiver` knows as committed."""
+    replica = receiver.replica
+    if replica is None:
+        return response
+    log = replica._context.log
+    start, end = log.start_offset, replica.high_watermark
+    if end <= start:
+        return response
+    offset = Offset(start + int(chance * (end - start)))
+    epoch = max(Epoch(1), log.epochs.epoch_before(Offset(offset + 1)))
+    point = OffsetAndEpoch(epoch=epoch, offset=offset)
+    if int(chance * 1_000) % 3 == 0 and offset > 0:
+        return replace(response, records=(), snapshot_id=point)
+    return replace(response, records=(), diverging_epoch=point)

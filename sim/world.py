@@ -10,6 +10,7 @@ from uuid import UUID
 
 from raft.core.actions import Send, StartLogAnew
 from raft.core.errors import (
+    ErrorCode,
     FlushFailed,
     KraftlogError,
     OutOfSpace,
@@ -39,7 +40,7 @@ from sim.parameters import Parameters
 from sim.process import Process
 from sim.service import committed_writes
 from sim.trace import Trace
-from sim.wire import carry_request, carry_response, flip_a_bit, foreign_answer
+from sim.wire import carry_request, carry_response, falsified, flip_a_bit, foreign_answer
 
 FIRST_OBSERVER_ID = 11
 FIRST_CLIENT_ID = 101
@@ -59,6 +60,8 @@ class World(Observed):
         """So many of the next pieces of snapshots arrive with a bit flipped."""
         self.transfer_ambush: Callable[[Process, Machine], None] | None = None
         """What happens as soon as a node asks another for more of a snapshot that it has a part of."""
+        self.answers_to_falsify: dict[int, float] = {}
+        """By node: its next answer to a fetch lacks what it knows as committed, where this number says."""
         self.corrupt_rate = 0.0
         """How often a fetched batch arrives with a bit flipped."""
         self.cluster_id = uuid_to_text(UUID(int=random.getrandbits(128) | 1))
@@ -366,6 +369,10 @@ class World(Observed):
                 self.pieces_to_corrupt = max(0, self.pieces_to_corrupt - 1)
                 self.marks.hit("network: a piece of a snapshot was corrupted")
                 response = replace(response, data=flip_a_bit(records, self._wire_random))
+        chance = self.answers_to_falsify.get(source.machine.node_id)
+        if isinstance(response, FetchResponse) and response.error is ErrorCode.NONE and chance is not None:
+            del self.answers_to_falsify[source.machine.node_id]
+            response, records = falsified(response, source.machine.view, chance), b""
         outcome: ResponseReceived | RequestFailed
         try:
             arrived = carry_response(response, records, through_codec=self.parameters.through_codec)

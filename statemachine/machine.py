@@ -96,10 +96,6 @@ class MetadataMachine(Listener):
         """Whether committed batches wait for the end of their metadata transaction."""
         return self._store.has_open_transaction
 
-    def resume(self) -> None:
-        """Go on from what the store holds now: it may have been made anew since. For before it is registered."""
-        self._applied_end_offset = self._store.applied_end_offset
-
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
         self._subscribers.append(subscriber)

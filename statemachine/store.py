@@ -5,7 +5,7 @@
 - One writer at a time, on whichever thread; readers have connections of their own and see whole transactions.
 - The digest is a chain over every batch (base offset, epoch, body) and what its records did: two nodes that have
   applied as much of the same log have the same one, however the batches were grouped into transactions.
-- SQLite is derived data: a database that is damaged, foreign, ahead of its log or unlike the quorum's is set aside and
+- SQLite is derived data: a database that is damaged, foreign or unlike the quorum's is set aside and
   made again.
 """
 
@@ -22,7 +22,6 @@ import structlog
 from sqlite_utils import Database
 
 from kraftpb.v1.admin_pb2 import QueryResponse
-from raft.core.epochs import EpochCache
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
@@ -174,23 +173,6 @@ class MetadataStore:
         """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
         with self._writer_lock:
             self._tables.mark_diverged(reason)
-
-    def rebuild_if_ahead(self, log_end_offset: Offset, epochs: EpochCache | None = None) -> bool:
-        """Set the database aside and begin a new one if it holds what the log does not; whether it did.
-
-        That happens when a log was replaced by an older copy; with the log's `epochs` it is noticed even when the log
-        has grown past that offset since. Call it before the state machine is registered.
-        """
-        if self._tables.is_in(log_end_offset, epochs):
-            return False
-        self._close_connections()
-        self._set_aside(
-            self.path,
-            f"it holds offsets below {self.applied.end_offset}, the last of epoch {self.applied.epoch},"
-            f" which the log, that ends at {log_end_offset}, does not have",
-        )
-        self._open_again(open_database(self.path, self.cluster_id))
-        return True
 
     def load(self, reader: SnapshotReader) -> None:
         """Make a new database of what a snapshot holds, for `use_loaded`. For a thread: 10 microseconds a row.

@@ -235,6 +235,7 @@ class FetchRequest(_message.Message):
     RECOVERING_FIELD_NUMBER: _builtins.int
     STATE_DIGEST_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_LACKS_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     cluster_id: _builtins.str
     current_leader_epoch: _builtins.int
@@ -258,6 +259,10 @@ class FetchRequest(_message.Message):
     def state_digest(self) -> Global___StateDigest:
         """What the replica's state machine came to at the last offset where digests are compared; not set: nothing yet."""
 
+    @_builtins.property
+    def leader_lacks(self) -> Global___CommittedGap:
+        """Set: the replica knows more as committed than this leader has, and does not follow it."""
+
     def __init__(
         self,
         *,
@@ -273,10 +278,11 @@ class FetchRequest(_message.Message):
         recovering: _builtins.bool = ...,
         state_digest: Global___StateDigest | None = ...,
         log_start_offset: _builtins.int | None = ...,
+        leader_lacks: Global___CommittedGap | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "leader_lacks", b"leader_lacks", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "leader_lacks", b"leader_lacks", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
@@ -292,6 +298,32 @@ class FetchRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__log_start_offset) -> _WhichOneofReturnType__log_start_offset | None: ...
 
 Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
+
+@_typing.final
+class CommittedGap(_message.Message):
+    """What a leader lacks of what a replica knows as committed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGREED_OFFSET_FIELD_NUMBER: _builtins.int
+    COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    agreed_offset: _builtins.int
+    """Up to here, at most, the leader's log is the replica's."""
+    committed_offset: _builtins.int
+    """Everything below is committed."""
+    def __init__(
+        self,
+        *,
+        agreed_offset: _builtins.int = ...,
+        committed_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreed_offset", b"agreed_offset", "committed_offset", b"committed_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommittedGap: _TypeAlias = CommittedGap  # noqa: Y015
 
 @_typing.final
 class StateDigest(_message.Message):
@@ -562,6 +594,7 @@ class ReplicaState(_message.Message):
     RECOVERING_FIELD_NUMBER: _builtins.int
     STATE_DIVERGED_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_LACKS_FIELD_NUMBER: _builtins.int
     log_end_offset: _builtins.int
     last_fetch_timestamp: _builtins.int
     last_caught_up_timestamp: _builtins.int
@@ -573,6 +606,10 @@ class ReplicaState(_message.Message):
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
     def endpoint(self) -> _common_pb2.Endpoint: ...
+    @_builtins.property
+    def leader_lacks(self) -> Global___CommittedGap:
+        """Set: it knows more as committed than the leader has, and does not follow it."""
+
     def __init__(
         self,
         *,
@@ -584,10 +621,11 @@ class ReplicaState(_message.Message):
         recovering: _builtins.bool = ...,
         state_diverged: _builtins.bool = ...,
         log_start_offset: _builtins.int = ...,
+        leader_lacks: Global___CommittedGap | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "replica_key", b"replica_key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "leader_lacks", b"leader_lacks", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "last_caught_up_timestamp", b"last_caught_up_timestamp", "last_fetch_timestamp", b"last_fetch_timestamp", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "state_diverged", b"state_diverged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "last_caught_up_timestamp", b"last_caught_up_timestamp", "last_fetch_timestamp", b"last_fetch_timestamp", "leader_lacks", b"leader_lacks", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "state_diverged", b"state_diverged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

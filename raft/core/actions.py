@@ -19,7 +19,7 @@ from typing import TypeAlias
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode
 from raft.core.messages import LeaderChange, Request, Response
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,13 @@ class ReportUnbelieved:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReportRefusedLeader:
+    """The epoch's leader lacks what is committed and is not followed: the node is not ready. None: that is over."""
+
+    refused: RefusedLeader | None
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -201,4 +208,5 @@ Action: TypeAlias = (
     | AnnounceLeader
     | FenceStateMachine
     | ReportUnbelieved
+    | ReportRefusedLeader
 )

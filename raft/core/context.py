@@ -14,10 +14,21 @@ from raft.core.connections import Connections
 from raft.core.digests import StateDigests
 from raft.core.download import SnapshotDownload
 from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, RecoveringLog, ReplicaKey
+from raft.core.types import (
+    Endpoint,
+    Epoch,
+    LeaderAndEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    RecoveringLog,
+    RefusedLeader,
+    ReplicaKey,
+)
 from raft.core.voters import VoterSet
 
 if TYPE_CHECKING:
@@ -53,6 +64,11 @@ class Context:
     """Set while the log lacks what it once had, or may have had: the replica neither votes nor counts."""
     heard: set[NodeId] = field(default_factory=set)
     """Of the other voters, those that a replica in a new directory has had an answer of."""
+    applied: OffsetAndEpoch = LOG_BEGINNING
+    """What the state machine had applied at the start, so it was committed. Later it applies what the high watermark
+    says. The log holds it, unless the replica recovers."""
+    refused_leader: RefusedLeader | None = None
+    """The last leader that lacks what is committed, until another one is followed (`raft.core.committed`)."""
     state_digests: StateDigests = field(default_factory=StateDigests)
     """The last checkpoints of this replica's own state machine."""
     is_fenced: bool = False
@@ -79,6 +95,20 @@ class Context:
     def is_voter(self) -> bool:
         """Whether this replica is in the voter set (RF-01)."""
         return self.key is not None and self.voters.is_voter(self.key)
+
+    @property
+    def committed_offset(self) -> Offset:
+        """Everything below is known as committed: the high watermark says so, or it was applied."""
+        return max(self.high_watermark, self.applied.offset)
+
+    @property
+    def kept_offset(self) -> Offset:
+        """What is below in the log is known as committed and is never cut.
+
+        A replica that recovers has lost some of what it applied. What is in its place may be an older tail that was
+        never committed, so only the high watermark counts.
+        """
+        return self.committed_offset if self.recovering is None else self.high_watermark
 
     @property
     def may_be_elected(self) -> bool:

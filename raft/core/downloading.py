@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from raft.core.actions import AdvanceHighWatermark, AppendSnapshot, DropSnapshot, FreezeSnapshot, StartLogAnew
 from raft.core.checks import check
+from raft.core.committed import holds_committed
 from raft.core.context import Context
 from raft.core.download import SnapshotDownload
 from raft.core.errors import ErrorCode
@@ -20,7 +21,7 @@ def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
     """The leader answers a fetch with a snapshot. False: it is none that this replica could use, nothing changed."""
     if snapshot_id.offset < 1 or not 0 <= snapshot_id.epoch <= context.epoch:
         return False
-    if snapshot_id.offset < context.high_watermark or not context.log.is_replaced_by(snapshot_id):
+    if not holds_committed(context, snapshot_id) or not context.log.is_replaced_by(snapshot_id):
         return False
     if snapshot_id == context.log.latest_snapshot:
         abandon(context)
@@ -106,7 +107,7 @@ def on_received(context: Context, attempt: int) -> None:
     latest = context.log.latest_snapshot
     if latest is None or latest < download.snapshot_id:
         context.log.latest_snapshot = download.snapshot_id
-    if context.log.is_replaced_by(download.snapshot_id):
+    if context.log.is_replaced_by(download.snapshot_id) and holds_committed(context, download.snapshot_id):
         _take(context, download.snapshot_id)
 
 
@@ -125,14 +126,7 @@ def abandon(context: Context) -> None:
 
 def _take(context: Context, snapshot_id: OffsetAndEpoch) -> None:
     check(not isinstance(context.state, Leader), "a leader is not given a snapshot (SN-15)", snapshot_id=snapshot_id)
-    check(
-        snapshot_id.offset >= context.high_watermark,
-        "a snapshot that takes the log's place holds everything committed",
-        snapshot_id=snapshot_id,
-        high_watermark=context.high_watermark,
-    )
     context.log.start_anew(snapshot_id)
     context.order(StartLogAnew(snapshot_id))
-    if snapshot_id.offset > context.high_watermark:
-        context.high_watermark = snapshot_id.offset
-        context.order(AdvanceHighWatermark(snapshot_id.offset))
+    context.high_watermark = snapshot_id.offset  # it was below: a snapshot that ends there takes no log's place
+    context.order(AdvanceHighWatermark(snapshot_id.offset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raft.core import newcomers
 from raft.core.actions import ReportUnbelieved
+from raft.core.committed import candidate_lacks_committed
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.leading import become_leader
@@ -206,7 +207,9 @@ def _leave_prospective(context: Context, state: Prospective) -> None:
 
 
 def _is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
-    """RF-14: the nominee's log ends no earlier than this one."""
+    """RF-14: the nominee's log ends no earlier than this one. Nor may it lack what is committed."""
+    if candidate_lacks_committed(context, request):
+        return False
     return OffsetAndEpoch(epoch=request.last_epoch, offset=request.last_offset) >= context.log.end
 
 

@@ -81,6 +81,15 @@ class EpochCache:
         index = bisect_left(self._start_offsets, offset)
         return self._epochs[index - 1] if index else self.start.epoch
 
+    def holds(self, point: OffsetAndEpoch, log_end_offset: Offset) -> bool:
+        """Whether a log that ends there holds the records below `point`, or did before its start.
+
+        `point.epoch` is that of the last of them; logs that agree on one record agree on all before it.
+        """
+        if point.offset <= self.start.offset:
+            return point.epoch <= self.start.epoch
+        return point.offset <= log_end_offset and self.epoch_before(point.offset) == point.epoch
+
     def truncate(self, end_offset: Offset) -> None:
         """Forget epochs that start at or after `end_offset`, as the log is cut there."""
         while self._start_offsets and self._start_offsets[-1] >= end_offset:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core import divergence, downloading, newcomers
+from raft.core import committed, divergence, downloading, newcomers
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportUnbelieved, TruncateLog
-from raft.core.checks import check
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
 from raft.core.errors import ErrorCode
@@ -27,6 +26,7 @@ from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
     Batch,
+    CommittedGap,
     Endpoint,
     Epoch,
     LeaderAndEpoch,
@@ -54,6 +54,8 @@ def learn_of_leader(context: Context, leader: LeaderAndEpoch) -> bool:
             become_unattached(context, leader.epoch)
             return True
         return False
+    if committed.is_refused(context, leader):
+        return False
     voter, state = voter_named(context, leader.leader_id), context.state
     if voter is None:
         return False
@@ -77,7 +79,8 @@ def on_begin_quorum_epoch(context: Context, request: BeginQuorumEpochRequest) ->
         announced = LeaderAndEpoch(request.leader_id, request.leader_epoch)
         learn_of_leader(context, announced)
         voter = voter_named(context, request.leader_id)
-        if isinstance(context.state, Prospective) and context.leader == announced and voter is not None:
+        is_followed = context.leader == announced and not committed.is_refused(context, announced)
+        if isinstance(context.state, Prospective) and is_followed and voter is not None:
             # The leader is there after all.
             become_follower(context, context.epoch, request.leader_id, voter.endpoint)
     return BeginQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
@@ -189,6 +192,8 @@ def _check_recovered(context: Context) -> None:
         return
     if recovering.has_forgotten and not newcomers.has_heard_enough(context):
         return
+    if flushed < context.applied.offset or not context.log.holds(context.applied):
+        return  # it has not even what it applied
     is_past = flushed >= recovering.until_offset
     if isinstance(state, Follower):
         is_past = is_past or 0 <= state.leader_end_offset <= flushed
@@ -227,7 +232,21 @@ def _fetch_request(context: Context) -> FetchRequest:
         recovering=context.recovering is not None,
         state_digest=context.state_digests.latest,
         log_start_offset=context.log.start_offset,
+        leader_lacks=_gap_to_report(context),
     )
+
+
+def _gap_to_report(context: Context) -> CommittedGap | None:
+    refused = context.refused_leader
+    return refused.gap if refused is not None and refused.leader == context.leader else None
+
+
+def _leader_endpoint(context: Context, state: Follower | Unattached) -> Endpoint | None:
+    """Where the leader listens that this replica follows, or that it knows and refuses."""
+    if isinstance(state, Follower):
+        return state.leader_endpoint
+    voter = None if state.leader_id is None else voter_named(context, state.leader_id)
+    return None if voter is None else voter.endpoint
 
 
 def on_fetch_response(context: Context, request: FetchRequest, response: FetchResponse, source: Endpoint) -> bool:
@@ -237,15 +256,24 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     leader (RF-64) can do no more than name it.
     """
     state = context.state
-    if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
+    if not isinstance(state, Follower | Unattached) or request.current_leader_epoch != state.epoch:
         return True  # RF-56
-    if response.error is not ErrorCode.NONE or source != state.leader_endpoint:
+    if isinstance(state, Unattached) and not committed.is_refused(context, context.leader):
+        return True
+    if response.error is not ErrorCode.NONE or source != _leader_endpoint(context, state):
         return False
     if response.leader.leader_id != state.leader_id:
         return False  # it does not even say that it leads
-    divergence.on_expected_digest(context, response.expected_state_digest)
     if request.fetch_offset != context.log.end_offset:
         return True
+    gap = committed.find_gap(context, response)
+    if gap is not None:
+        _refuse(context, gap)
+        return False
+    if not isinstance(state, Follower):
+        _follow_again(context)
+        return True
+    divergence.on_expected_digest(context, response.expected_state_digest)
     if response.snapshot_id is not None:
         if not downloading.on_offer(context, response.snapshot_id):
             return False
@@ -269,8 +297,26 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
         state.leader_end_offset = request.fetch_offset
     _heard(context, state, response)
     if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
+        committed.note_no_gap(context)
         _take_high_watermark(context, response.high_watermark)
     return True
+
+
+def _refuse(context: Context, gap: CommittedGap) -> None:
+    """The leader lacks what is committed: nothing is cut, and it is not followed (`raft.core.committed`)."""
+    committed.note_gap(context, gap)
+    if isinstance(context.state, Follower):
+        downloading.abandon(context)
+        become_unattached(context, context.epoch, leader_id=context.state.leader_id)
+
+
+def _follow_again(context: Context) -> None:
+    """The leader that was refused has answered, and lacks nothing."""
+    leader_id = context.leader.leader_id
+    committed.note_no_gap(context)
+    voter = None if leader_id is None else voter_named(context, leader_id)
+    if leader_id is not None and voter is not None:
+        become_follower(context, context.epoch, leader_id, voter.endpoint)
 
 
 def _heard(context: Context, state: Follower, response: FetchResponse) -> None:
@@ -282,18 +328,15 @@ def _heard(context: Context, state: Follower, response: FetchResponse) -> None:
 
 
 def _truncate(context: Context, diverging: OffsetAndEpoch) -> bool:
-    """Cut the log where it diverges from the leader's. A point that cuts nothing helps nobody: False."""
+    """Cut the log where it diverges from the leader's. A point that cuts nothing helps nobody: False.
+
+    The caller has refused a leader whose log diverges below what is committed.
+    """
     if diverging.epoch < 0 or diverging.offset < 0:
         return False
     point = context.log.truncation_point(diverging)
     if point >= context.log.end_offset:
         return False
-    check(
-        point >= context.high_watermark,
-        "the leader's log diverges below the high watermark: committed records would be lost",
-        truncation_point=point,
-        high_watermark=context.high_watermark,
-    )
     context.log.truncate(point)
     context.order(TruncateLog(point))
     return True
@@ -318,8 +361,11 @@ def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tupl
 def _take_high_watermark(context: Context, high_watermark: Offset) -> None:
     """A follower knows as committed what the leader does, as far as its own log goes (RF-46).
 
-    A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back.
+    A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back. While
+    the log lacks what was applied, the leader has not shown that its own holds it, and is not believed.
     """
+    if context.recovering is not None and not context.log.holds(context.applied):
+        return
     known = Offset(min(high_watermark, context.log.end_offset))
     if known > context.high_watermark:
         context.high_watermark = known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raft.core import downloading
+from raft.core import committed, downloading
 from raft.core.accumulator import Accumulator
 from raft.core.actions import (
     AdvanceHighWatermark,
@@ -60,6 +60,7 @@ def become_leader(context: Context) -> None:
         since_ms=context.now_ms,
     )
     transition(context, leader)
+    committed.note_no_gap(context)  # what is known here as committed is in this log
     downloading.abandon(context)
     _append_leader_change(context, leader)
 
@@ -283,7 +284,9 @@ def forget_observers(context: Context, leader: Leader) -> None:
     """Drop observers that have not fetched for long (RF-38)."""
     oldest_ms = context.now_ms - context.config.observer_expiration_ms
     leader.observers = {
-        key: progress for key, progress in leader.observers.items() if (progress.last_fetch_ms or 0) > oldest_ms
+        key: progress
+        for key, progress in leader.observers.items()
+        if max(progress.last_fetch_ms or 0, progress.last_refused_ms or 0) > oldest_ms
     }
 
 
@@ -297,4 +300,5 @@ def _describe(context: Context, progress: ReplicaProgress) -> ReplicaDescription
         last_caught_up_ms=progress.last_caught_up_ms,
         is_recovering=progress.is_recovering,
         has_diverged=progress.has_diverged,
+        leader_lacks=progress.leader_lacks,
     )

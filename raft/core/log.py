@@ -64,6 +64,10 @@ class LogState:
         """Where the log ends: what candidates are compared by (RF-14)."""
         return OffsetAndEpoch(epoch=self.epochs.last_epoch, offset=self.end_offset)
 
+    def holds(self, point: OffsetAndEpoch) -> bool:
+        """Whether the records below `point`, the last of its epoch, are in this log, or were before its start."""
+        return self.epochs.holds(point, self.end_offset)
+
     def append(self, epoch: Epoch, record_count: int) -> Offset:
         """Note an append of the leader's own; returns its base offset."""
         base_offset = self.end_offset
@@ -95,7 +99,8 @@ class LogState:
 
     def start_anew(self, snapshot_id: OffsetAndEpoch) -> None:
         """Note that a snapshot took the place of all that was there (SN-14)."""
-        check(self.is_replaced_by(snapshot_id), "a snapshot that takes a log's place is past it", id=snapshot_id)
+        is_past = snapshot_id.offset > self.start_offset and self.is_replaced_by(snapshot_id)
+        check(is_past, "a snapshot that takes a log's place is past it", id=snapshot_id)
         self.epochs = EpochCache(start=snapshot_id)
         self.end_offset = self.flushed_end_offset = snapshot_id.offset
         self.latest_snapshot = snapshot_id

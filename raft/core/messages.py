@@ -13,6 +13,7 @@ from raft.core.errors import ErrorCode
 from raft.core.types import (
     UNKNOWN_OFFSET,
     Batch,
+    CommittedGap,
     DirectoryId,
     Endpoint,
     Epoch,
@@ -119,6 +120,8 @@ class FetchRequest:
     """What the sender's state machine came to at the last offset where digests are compared."""
     log_start_offset: Offset = UNKNOWN_OFFSET
     """Where the sender's log starts, for operators; -1 if it did not say."""
+    leader_lacks: CommittedGap | None = None
+    """Set: the sender knows more as committed than this leader has, and does not follow it. It is never counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +214,8 @@ class ReplicaDescription:
     """It fetches anew what its disk lost, and does not count."""
     has_diverged: bool = False
     """Its state machine came to something else than the quorum's: it is fenced."""
+    leader_lacks: CommittedGap | None = None
+    """It knows more as committed than the leader has, and does not follow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

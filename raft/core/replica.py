@@ -17,6 +17,7 @@ from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
 from raft.core.context import Context
 from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ConfigurationError, ErrorCode
 from raft.core.events import (
     AppendPrepared,
@@ -76,6 +77,7 @@ from raft.core.types import (
     Offset,
     OffsetAndEpoch,
     RecoveringLog,
+    RefusedLeader,
     ReplicaKey,
 )
 from raft.core.voters import VoterSet
@@ -99,11 +101,14 @@ class Replica:
         log: LogState,
         election_state: ElectionState | None,
         recovering: RecoveringLog | None = None,
+        applied: OffsetAndEpoch = LOG_BEGINNING,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
         random: Random,
         now_ms: int,
     ) -> None:
         """`log` and `election_state` are what is on disk; `log` becomes the replica's own.
+
+        `applied` is what the state machine holds: a log that does not hold it is one that is `recovering`.
 
         Fetches have the version `fetch_version_allowed` at most, until FetchVersionAllowed says otherwise.
 
@@ -134,6 +139,7 @@ class Replica:
             persisted=election_state,
             announced=LeaderAndEpoch(None, Epoch(0)),
             recovering=recovering,
+            applied=applied,
             fetch_version_allowed=fetch_version_allowed,
         )
 
@@ -163,6 +169,11 @@ class Replica:
     def may_found(self) -> bool:
         """Whether it takes part in elections of those who have nothing, and in no others: its directory is new."""
         return self._context.may_found
+
+    @property
+    def refused_leader(self) -> RefusedLeader | None:
+        """The leader that lacks what is committed, while it is not followed and no other is."""
+        return self._context.refused_leader
 
     @property
     def epoch(self) -> Epoch:
@@ -236,13 +247,13 @@ class Replica:
                 ]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
+    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
+        """Where the log would be cut after an answer that it diverges there (RF-51)."""
+        return self._context.log.truncation_point(diverging)
+
     def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
         """Why AppendPrepared would be refused now, for who wants to know before; None if it would be taken."""
         return leading.refuse_append(self._context, epoch, body_bytes)
-
-    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where its log would be cut by an answer that it diverges there; its end or behind it: nowhere (RF-51)."""
-        return self._context.log.truncation_point(diverging)
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 

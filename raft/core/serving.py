@@ -39,7 +39,11 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
         context.reply(request_id, _error_response(context, error))
         return
-    if request.replica_key is not None and _goes_on(context, request):
+    if request.replica_key is not None and request.leader_lacks is not None:
+        progress = _progress(context, leader, request.replica_key)
+        if progress is not None:
+            progress.refused(request.leader_lacks, context.now_ms)
+    elif request.replica_key is not None and _goes_on(context, request):
         _note_fetch(context, leader, request.replica_key, request)
         if leading.advance_high_watermark(context):
             release_behind(context)
@@ -130,6 +134,7 @@ def _refuse_fetch(context: Context, request: FetchRequest) -> ErrorCode:
         or request.last_fetched_epoch > request.current_leader_epoch
         or request.high_watermark < UNKNOWN_HIGH_WATERMARK
         or request.log_start_offset < UNKNOWN_OFFSET
+        or (request.leader_lacks is not None and min(request.leader_lacks) < 0)
         or (request.state_digest is not None and request.state_digest.end_offset < 0)
     )
     return refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)

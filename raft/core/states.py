@@ -18,6 +18,7 @@ from raft.core.quorum import VoteTally
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     UNKNOWN_OFFSET,
+    CommittedGap,
     Endpoint,
     Epoch,
     NodeId,
@@ -94,6 +95,10 @@ class ReplicaProgress:
     """Set while its state machine differs: what it should have come to."""
     is_told: bool = False
     """Whether an answer has told it so in this epoch."""
+    leader_lacks: CommittedGap | None = None
+    """What it says that this leader lacks; it does not follow this leader then."""
+    last_refused_ms: int | None = None
+    """When it last said so."""
 
     @property
     def has_diverged(self) -> bool:
@@ -110,8 +115,14 @@ class ReplicaProgress:
         self.snapshot_offset = snapshot_id.offset
         self.last_fetch_ms = now_ms
 
+    def refused(self, gap: CommittedGap, now_ms: int) -> None:
+        """Note that it does not follow this leader."""
+        self.leader_lacks = gap
+        self.last_refused_ms = now_ms
+
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
+        self.leader_lacks = None
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif 0 < self.leader_end_offset_at_last_fetch <= fetch_offset and self.last_fetch_ms is not None:

@@ -57,7 +57,7 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
     Role.FOLLOWER: {
         Role.FOLLOWER: (HIGHER,),
         Role.PROSPECTIVE: (SAME,),  # fetch timeout, voters only
-        Role.UNATTACHED: (HIGHER,),
+        Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch; the same: the leader lacks what is committed
     },
     Role.RESIGNED: {
         Role.UNATTACHED: (HIGHER,),  # its election timeout opens the next epoch (RF-13), or a higher epoch

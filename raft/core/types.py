@@ -81,6 +81,24 @@ class StateDigest(NamedTuple):
     """16 bytes."""
 
 
+class CommittedGap(NamedTuple):
+    """What a leader's answer shows that its log lacks of what a replica knows as committed."""
+
+    agreed_offset: Offset
+    """Up to here, at most, the leader's log is the replica's."""
+    committed_offset: Offset
+    """Everything below is committed, as the replica knows: by its high watermark, or because it has applied it."""
+
+
+class RefusedLeader(NamedTuple):
+    """A leader that lacks what is committed (LEADER_LACKS_COMMITTED): a replica that knows it does not follow it."""
+
+    leader: LeaderAndEpoch
+    gap: CommittedGap
+    answers: int
+    """How many of its answers have shown the gap."""
+
+
 UNKNOWN_UNTIL_OFFSET: Final = Offset(2**63 - 1)
 """No log gets there: a replica that recovers until then is told by a leader that it has everything back."""
 

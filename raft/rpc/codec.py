@@ -33,6 +33,7 @@ from raft.core.types import (
     NO_LEADER,
     UNKNOWN_OFFSET,
     ZERO_DIRECTORY_ID,
+    CommittedGap,
     DirectoryId,
     Endpoint,
     Epoch,
@@ -270,6 +271,7 @@ def fetch_request_to_proto(correlation_id: int, request: FetchRequest) -> quorum
         recovering=request.recovering,
         state_digest=_digest_to_proto(request.state_digest),
         log_start_offset=request.log_start_offset,
+        leader_lacks=_gap_to_proto(request.leader_lacks),
     )
 
 
@@ -289,7 +291,18 @@ def fetch_request_from_proto(message: quorum_pb2.FetchRequest) -> FetchRequest:
         recovering=message.recovering,
         state_digest=_digest_from_proto(message.state_digest) if message.HasField("state_digest") else None,
         log_start_offset=Offset(message.log_start_offset) if message.HasField("log_start_offset") else UNKNOWN_OFFSET,
+        leader_lacks=_gap_from_proto(message.leader_lacks) if message.HasField("leader_lacks") else None,
     )
+
+
+def _gap_to_proto(gap: CommittedGap | None) -> quorum_pb2.CommittedGap | None:
+    if gap is None:
+        return None
+    return quorum_pb2.CommittedGap(agreed_offset=gap.agreed_offset, committed_offset=gap.committed_offset)
+
+
+def _gap_from_proto(gap: quorum_pb2.CommittedGap) -> CommittedGap:
+    return CommittedGap(Offset(gap.agreed_offset), Offset(gap.committed_offset))
 
 
 def _digest_to_proto(digest: StateDigest | None) -> quorum_pb2.StateDigest | None:
@@ -423,6 +436,7 @@ def describe_quorum_response_to_proto(
             recovering=replica.is_recovering,
             state_diverged=replica.has_diverged,
             log_start_offset=replica.log_start_offset,
+            leader_lacks=_gap_to_proto(replica.leader_lacks),
         )
 
     def holder(reader: LogStartHolder) -> quorum_pb2.LogStartHolder:

@@ -19,6 +19,7 @@ from typing import Self
 
 from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode
 from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
+from raft.storage.advice import REPLACE_THE_DISK
 from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
 from raft.storage.identifiers import random_uuid, uuid_from_text, uuid_to_text
 from raft.storage.new_directory import NEW_DIRECTORY_NAME, write_new_directory
@@ -30,6 +31,10 @@ META_NAME = "meta.properties"
 LOG_NAME = "log"
 SNAPSHOTS_NAME = "snapshots"
 METADATA_DATABASE_NAME = "metadata.db"
+
+NODE_DATA_NAMES = (LOG_NAME, SNAPSHOTS_NAME, METADATA_DATABASE_NAME)
+QUORUM_STATE_PREFIX = "quorum-state-"
+"""What only a node makes, once its directory was formatted."""
 
 MAX_NODE_ID = 2**31 - 1
 
@@ -117,6 +122,7 @@ class DataDirectory:
         is not known, or its meta file is damaged.
         """
         if not files.exists(join(path, META_NAME)):
+            _refuse_without_meta(files, path)
             raise DirectoryError(f"{path} is not formatted. Format it first, or name the directory that is")
         lock = _lock(files, path)
         try:
@@ -187,14 +193,32 @@ def decode_meta(data: bytes, path: str) -> DirectoryIdentity:
     return identity
 
 
+_PUT_META_BACK = (
+    "This file never changes, so a copy of it alone that was made since the directory was formatted may be put back."
+    " Without one:"
+)
+
+
 def _damaged(path: str) -> DirectoryError:
     return DirectoryError(
-        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed. Bring the file back from"
-        " where it is undamaged, or remove this replica and add a new one with a directory of its own"
+        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed."
+        f" {_PUT_META_BACK} {REPLACE_THE_DISK}"
     )
 
 
+def _refuse_without_meta(files: FileSystem, path: str) -> None:
+    """Raise DirectoryError if the directory holds a node's data, and only the file is gone that says whose."""
+    names = files.list_directory(path) if files.exists(path) else []
+    if any(name in NODE_DATA_NAMES or name.startswith(QUORUM_STATE_PREFIX) for name in names):
+        raise DirectoryError(
+            f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it cannot be told whose"
+            " data this is. Nothing was changed. A restore that was interrupted is done again, in an empty directory."
+            f" If a node has run here: {_PUT_META_BACK} {REPLACE_THE_DISK}"
+        )
+
+
 def _refuse_foreign(files: FileSystem, path: str) -> None:
+    _refuse_without_meta(files, path)
     others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
     if LOG_NAME in others:  # formatting may have been interrupted between the mark and the identity
         marks = {NEW_DIRECTORY_NAME, NEW_DIRECTORY_NAME + TEMPORARY_SUFFIX}

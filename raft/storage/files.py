@@ -137,9 +137,15 @@ def read_whole(files: FileSystem, path: str) -> bytes:
 def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
     """Make the file with this content appear at once and durably, in the place of any that is there.
 
-    Writes to a temporary name, syncs, renames, syncs the directory: a crash leaves the old file or the new one. What
-    a crash left under the temporary name is replaced.
+    Writes to a temporary name, syncs, renames, syncs the directory: a crash leaves the old file or the new one.
     """
+    write_temporary(files, path, data)
+    files.rename(path + TEMPORARY_SUFFIX, path)
+    files.fsync_directory(parent_directory(path))
+
+
+def write_temporary(files: FileSystem, path: str, data: bytes) -> None:
+    """Make a file with this content, durably, under the temporary name of `path`, in the place of what a crash left."""
     temporary_path = path + TEMPORARY_SUFFIX
     if files.exists(temporary_path):
         files.remove(temporary_path)
@@ -149,8 +155,6 @@ def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
         file.fsync()
     finally:
         file.close()
-    files.rename(temporary_path, path)
-    files.fsync_directory(parent_directory(path))
 
 
 def join(directory: str, name: str) -> str:

@@ -1,6 +1,7 @@
 """Where a log starts, durably (docs/formats/log.md): what is below is in a snapshot, and its segments may be gone.
 
-A log without the file has everything. The file is written before anything is removed for it.
+A log without the file has everything. The file is written before anything is removed for it, in two copies. A start
+only moves on, so of two copies that differ the one that is further on was written last.
 """
 
 from __future__ import annotations
@@ -8,13 +9,23 @@ from __future__ import annotations
 from typing import Final
 
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import StorageError
+from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
-from raft.storage.files import FileSystem, join, read_whole, write_new_file
+from raft.storage.advice import NOBODY_TO_FETCH_FROM
+from raft.storage.copies import mend_copies, read_copies, remove_copies, write_copies
+from raft.storage.files import FileSystem
 from raft.storage.properties import decode_properties, encode_properties
 
 LOG_START_NAME: Final = "log-start"
 FORMAT_VERSION: Final = 1
+
+
+class LogStartUnknown(CorruptLog):
+    """It cannot be told where a log starts: no copy is whole, or they are of another log."""
+
+    def __init__(self, finding: str) -> None:
+        super().__init__(f"{finding}. {NOBODY_TO_FETCH_FROM}")
+        self.finding = finding
 
 
 def encode_log_start(start: OffsetAndEpoch) -> bytes:
@@ -23,14 +34,10 @@ def encode_log_start(start: OffsetAndEpoch) -> bytes:
 
 
 def decode_log_start(data: bytes, path: str) -> OffsetAndEpoch:
-    """What the file says. Raises StorageError naming `path` when it is damaged or of an unknown version."""
+    """What the file says. Raises LogStartUnknown naming `path` when it is damaged, StorageError for another version."""
     values = decode_properties(data)
     if values is None:
-        raise StorageError(
-            f"{path} is damaged: it cannot be told where this replica's log starts. Nothing was changed. Bring the file"
-            " back from a backup of this directory, or remove this replica and add a new one with a directory of its"
-            " own"
-        )
+        raise LogStartUnknown(f"{path} is damaged: it cannot be told where this replica's log starts")
     if values.get("version") != str(FORMAT_VERSION):
         raise StorageError(
             f"{path} has format version {values.get('version')}; this program knows version {FORMAT_VERSION}. Use the"
@@ -40,19 +47,34 @@ def decode_log_start(data: bytes, path: str) -> OffsetAndEpoch:
 
 
 def read_log_start(files: FileSystem, directory: str) -> OffsetAndEpoch:
-    """Where the log in `directory` starts, and the epoch of the record before. Raises StorageError."""
-    path = join(directory, LOG_START_NAME)
-    return decode_log_start(read_whole(files, path), path) if files.exists(path) else LOG_BEGINNING
+    """Where the log in `directory` starts, and the epoch of the record before.
+
+    Raises LogStartUnknown when no copy that is there is whole, StorageError for a version that is not known.
+    """
+    starts: list[OffsetAndEpoch] = []
+    damage: LogStartUnknown | None = None
+    for path, data in read_copies(files, directory, LOG_START_NAME).items():
+        try:
+            starts.append(decode_log_start(data, path))
+        except LogStartUnknown as error:
+            damage = error
+    if damage is not None and not starts:
+        raise damage
+    return max(starts, key=lambda start: start.offset, default=LOG_BEGINNING)
+
+
+def mend_log_start(files: FileSystem, directory: str) -> None:
+    """Bring back a copy that is damaged, older or missing. Raises as `read_log_start` does, and FlushFailed."""
+    start = read_log_start(files, directory)
+    if start != LOG_BEGINNING:
+        mend_copies(files, directory, LOG_START_NAME, encode_log_start(start))
 
 
 def write_log_start(files: FileSystem, directory: str, start: OffsetAndEpoch) -> None:
     """Let the log in `directory` start there, durably. Raises OutOfSpace, then nothing changed; FlushFailed."""
-    write_new_file(files, join(directory, LOG_START_NAME), encode_log_start(start))
+    write_copies(files, directory, LOG_START_NAME, encode_log_start(start))
 
 
 def remove_log_start(files: FileSystem, directory: str) -> None:
     """Let the log start at 0 again, durably."""
-    path = join(directory, LOG_START_NAME)
-    if files.exists(path):
-        files.remove(path)
-        files.fsync_directory(directory)
+    remove_copies(files, directory, LOG_START_NAME)

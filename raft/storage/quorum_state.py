@@ -17,6 +17,7 @@ from raft.core.checks import check
 from raft.core.election import ElectionState
 from raft.core.errors import StorageError
 from raft.core.types import NO_LEADER, ZERO_DIRECTORY_ID, Epoch, NodeId, ReplicaKey
+from raft.storage.advice import REPLACE_THE_DISK
 from raft.storage.checksum import crc32c
 from raft.storage.files import File, FileSystem, join, read_whole, write_new_file
 
@@ -30,10 +31,7 @@ VERSION = 1
 
 NO_VOTE = -1
 
-_ADVICE = (
-    "The vote of this replica may be lost, so it must not vote in the same epoch again: it does not start. Bring both"
-    " files back from where they are undamaged, or remove this replica and add a new one with a directory of its own"
-)
+_ADVICE = f"The vote of this replica may be lost, so it must not vote again: it does not start. {REPLACE_THE_DISK}"
 
 
 class QuorumStateStore:

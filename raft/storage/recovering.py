@@ -13,6 +13,8 @@ import contextlib
 
 from raft.core.errors import OutOfSpace, StorageError
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
+from raft.storage.advice import NOBODY_TO_FETCH_FROM
+from raft.storage.copies import mend_copies, read_copies, remove_copies
 from raft.storage.files import FileSystem, join, read_whole, write_new_file
 from raft.storage.frame import find_frames
 from raft.storage.log_start import read_log_start, remove_log_start
@@ -26,6 +28,14 @@ DAMAGED_SUFFIX = ".damaged"
 FORMAT_VERSION = 1
 
 
+class RecoveringUnknown(StorageError):
+    """A log recovers, and it cannot be told from what."""
+
+    def __init__(self, finding: str) -> None:
+        super().__init__(f"{finding}. {NOBODY_TO_FETCH_FROM}")
+        self.finding = finding
+
+
 def encode_recovering(recovering: RecoveringLog) -> bytes:
     """The content of the file: lines of `key=value`, the last one the CRC-32C of the lines before."""
     reason = " ".join(recovering.reason.splitlines()).encode("utf-8", "backslashreplace").decode()
@@ -35,12 +45,14 @@ def encode_recovering(recovering: RecoveringLog) -> bytes:
 
 
 def decode_recovering(data: bytes, path: str) -> RecoveringLog:
-    """What the file says. Raises StorageError naming `path` when it is damaged or of an unknown version."""
+    """What the file says.
+
+    Raises RecoveringUnknown naming `path` when it is damaged, StorageError for a version that is not known.
+    """
     values = decode_properties(data)
     if values is None:
-        raise StorageError(
-            f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log anew. Nothing was"
-            " changed. Remove this replica and add a new one with a directory of its own"
+        raise RecoveringUnknown(
+            f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log anew"
         )
     if values.get("version") != str(FORMAT_VERSION):
         raise StorageError(
@@ -51,9 +63,54 @@ def decode_recovering(data: bytes, path: str) -> RecoveringLog:
 
 
 def read_recovering(files: FileSystem, directory: str) -> RecoveringLog | None:
-    """What the log in `directory` is recovering from; None if it is not. Raises StorageError."""
-    path = join(directory, RECOVERING_NAME)
-    return decode_recovering(read_whole(files, path), path) if files.exists(path) else None
+    """What the log in `directory` is recovering from; None if it is not.
+
+    Copies that differ are of two findings: the larger offset and epoch hold for both. Raises RecoveringUnknown when no
+    copy that is there is whole, StorageError for a version that is not known.
+    """
+    found: list[RecoveringLog] = []
+    damage: RecoveringUnknown | None = None
+    for path, data in read_copies(files, directory, RECOVERING_NAME).items():
+        try:
+            found.append(decode_recovering(data, path))
+        except RecoveringUnknown as error:
+            damage = error
+    if damage is not None and not found:
+        raise damage
+    if not found:
+        return None
+    until_offset = max(recovering.until_offset for recovering in found)
+    return RecoveringLog(until_offset, max(recovering.epoch for recovering in found), found[0].reason)
+
+
+def say_recovering(files: FileSystem, directory: str, recovering: RecoveringLog) -> None:
+    """Say, durably, that the log in `directory` recovers. Raises OutOfSpace if there is no room for one copy."""
+    data = encode_recovering(recovering)
+    write_new_file(files, join(directory, RECOVERING_NAME), data)
+    mend_copies(files, directory, RECOVERING_NAME, data)
+
+
+def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> bool:
+    """Whether the log in `directory` recovers.
+
+    If both copies are damaged, it recovers everything that a leader has, and says so anew. `epoch`, the replica's
+    durable one, is no lower than the one that was lost, and so asks for no less. It is None if there is nobody to fetch
+    from: then that raises RecoveringUnknown. Raises StorageError for a version that is not known, FlushFailed.
+    """
+    try:
+        return read_recovering(files, directory) is not None
+    except RecoveringUnknown as error:
+        if epoch is None:
+            raise
+        say_recovering(files, directory, RecoveringLog(UNKNOWN_UNTIL_OFFSET, epoch, error.finding))
+        return True
+
+
+def mend_recovering(files: FileSystem, directory: str) -> None:
+    """Bring back a copy that is damaged or missing. Raises as `read_recovering` does, and FlushFailed."""
+    recovering = read_recovering(files, directory)
+    if recovering is not None:
+        mend_copies(files, directory, RECOVERING_NAME, encode_recovering(recovering))
 
 
 def begin_recovering(
@@ -74,7 +131,7 @@ def begin_recovering(
     """
     if read_recovering(files, directory) is None:
         recovering = RecoveringLog(_until_offset(files, directory, durable_offset), epoch, reason)
-        write_new_file(files, join(directory, RECOVERING_NAME), encode_recovering(recovering))
+        say_recovering(files, directory, recovering)
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
     for base in reversed([base for base in bases if base > base_offset or (base == base_offset and position == 0)]):
         _set_aside(files, directory, segment_name(base))
@@ -82,19 +139,22 @@ def begin_recovering(
         _cut(files, directory, segment_name(base_offset), position)
 
 
-def begin_anew(files: FileSystem, directory: str, *, epoch: Epoch, reason: str) -> None:
+def begin_anew(
+    files: FileSystem, directory: str, *, epoch: Epoch, reason: str, durable_offset: Offset | None = None
+) -> None:
     """Give up a log that starts above 0, when nothing here holds what is below: it recovers, from offset 0.
 
-    All that it has is set aside; the next open finds an empty log. `epoch` is the replica's durable epoch. Not while
-    the log is open. A crash leaves a log that is as it was, or one that recovers and is given up again: the file with
-    the start goes last, because without it what is left would be damage. Raises StorageError, OutOfSpace, FlushFailed.
+    All that it has is set aside; the next open finds an empty log. `epoch` is the replica's durable epoch,
+    `durable_offset` what is known to have been durable; None: what is below the start was. Not while the log is open.
+    A crash leaves a log that is as it was, or one that recovers and is given up again: the file with the start goes
+    last, because without it what is left would be damage. Raises StorageError, OutOfSpace, FlushFailed.
     """
     begin_recovering(
         files,
         directory,
         epoch=epoch,
         reason=reason,
-        durable_offset=read_log_start(files, directory).offset,
+        durable_offset=read_log_start(files, directory).offset if durable_offset is None else durable_offset,
         base_offset=Offset(0),
         position=0,
     )
@@ -103,8 +163,7 @@ def begin_anew(files: FileSystem, directory: str, *, epoch: Epoch, reason: str) 
 
 def end_recovering(files: FileSystem, directory: str) -> None:
     """Everything is there again: take the file away, durably, and then what was set aside. Raises FlushFailed."""
-    files.remove(join(directory, RECOVERING_NAME))
-    files.fsync_directory(directory)
+    remove_copies(files, directory, RECOVERING_NAME)
     for name in files.list_directory(directory):
         if name.endswith(DAMAGED_SUFFIX):
             files.remove(join(directory, name))

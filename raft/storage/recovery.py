@@ -32,24 +32,20 @@ from typing import NoReturn
 
 from raft.core.epochs import EpochCache
 from raft.core.errors import CorruptLog, StorageError
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.files import SECTOR_BYTES, FileSystem, join
 from raft.storage.frame import NO_CRC, Frame, decode_frame, find_frames
-from raft.storage.log_start import LOG_START_NAME, read_log_start
-from raft.storage.recovering import begin_recovering, read_recovering
+from raft.storage.log_start import LOG_START_NAME, LogStartUnknown, mend_log_start, read_log_start
+from raft.storage.recovering import begin_anew, begin_recovering, is_recovering, mend_recovering, read_recovering
 from raft.storage.segment import Segment, create_segment, parse_segment_name, segment_name
-
-_ADVICE = (
-    "Nothing was changed. There is no other voter to fetch it from: bring the directory back from a backup, or set it"
-    " aside and begin a new cluster"
-)
 
 
 class DamagedLog(CorruptLog):
     """Durable data is damaged from byte `position` of the segment `base_offset` on; below it the log is whole."""
 
     def __init__(self, message: str, *, base_offset: Offset, position: int, durable_offset: Offset) -> None:
-        super().__init__(f"{message}. {_ADVICE}")
+        super().__init__(f"{message}. {NOBODY_TO_FETCH_FROM}")
         self.finding = message
         self.base_offset = base_offset
         self.position = position
@@ -111,10 +107,15 @@ def recover(
     epoch, it opens what is undamaged and says that it recovers.
     """
     files.make_directories(directory)
-    if read_recovering(files, directory) is not None:
+    if is_recovering(files, directory, accept_damage_in_epoch):
         minimum_durable_offset, may_create = Offset(0), True  # it is known that less is there
     try:
         return _read(files, directory, minimum_durable_offset, may_create=may_create)
+    except LogStartUnknown as error:
+        if accept_damage_in_epoch is None:
+            raise
+        lost = UNKNOWN_UNTIL_OFFSET  # nobody knows what the log held
+        begin_anew(files, directory, epoch=accept_damage_in_epoch, reason=error.finding, durable_offset=lost)
     except DamagedLog as damage:
         if accept_damage_in_epoch is None:
             raise
@@ -128,6 +129,12 @@ def recover(
             position=damage.position,
         )
     return _read(files, directory, Offset(0), may_create=True)
+
+
+def mend_copies_of(files: FileSystem, directory: str) -> None:
+    """Bring back single copies of the small files beside a log that was opened. Raises FlushFailed."""
+    mend_recovering(files, directory)
+    mend_log_start(files, directory)
 
 
 def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset, *, may_create: bool) -> RecoveredLog:
@@ -301,7 +308,7 @@ class _Recovery:
         self.begins_anew = True
 
     def _check_start(self, segment: Segment, batch: Batch) -> None:
-        """Raise StorageError unless the batch before the log's start is one that may be there."""
+        """Raise LogStartUnknown unless the batch before the log's start is one that may be there."""
         found = OffsetAndEpoch(epoch=batch.epoch, offset=batch.end_offset)
         if found.offset == self._start.offset and found.epoch > self._start.epoch:
             self._higher_at_start = (segment, batch)  # fine if it is the last one
@@ -310,11 +317,10 @@ class _Recovery:
 
     def _refuse_start(self, segment: Segment, batch: Batch) -> NoReturn:
         path = join(self._directory, LOG_START_NAME)
-        raise StorageError(
+        raise LogStartUnknown(
             f"{path} says that the log starts at offset {self._start.offset}, behind epoch {self._start.epoch}, but"
             f" {segment.file.path} has a batch with offsets {batch.base_offset} to {batch.last_offset} of epoch"
-            f" {batch.epoch}: they are not of one log. Nothing was changed. Bring the directory back from a backup, or"
-            " remove this replica and add a new one with a directory of its own"
+            f" {batch.epoch}: they are not of one log"
         )
 
     def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:

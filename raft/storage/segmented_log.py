@@ -29,7 +29,7 @@ from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_ma
 from raft.storage.log_start import write_log_start
 from raft.storage.new_directory import read_new_directory, remove_new_directory, write_new_directory
 from raft.storage.recovering import end_recovering
-from raft.storage.recovery import RecoveredLog, RecoveryReport, recover
+from raft.storage.recovery import RecoveredLog, RecoveryReport, mend_copies_of, recover
 from raft.storage.segment import Segment, create_segment, segment_name
 from raft.storage.tail_cache import TailCache
 
@@ -118,6 +118,7 @@ class SegmentedLog:
         undamaged, and `recovering` says what must be fetched again.
         """
         recovered = recover(files, directory, minimum_durable_offset, accept_damage_in_epoch, may_create=may_create)
+        mend_copies_of(files, directory)
         return cls(files, directory, config or LogConfig(), recovered)
 
     @property

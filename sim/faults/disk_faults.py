@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from random import Random
 
 from raft.storage.directory import LOG_NAME, META_NAME, SNAPSHOTS_NAME
-from raft.storage.files import SECTOR_BYTES, join
+from raft.storage.files import SECTOR_BYTES, join, write_new_file
 from raft.storage.frame import HEAD_BYTES, Frame, find_frames
+from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from raft.storage.segment import parse_segment_name
 from sim.disk import DIRECTORY, QUICK_SYNC_US, Crash
@@ -231,6 +233,52 @@ def lose_snapshot(world: World, random: Random) -> str | None:
     files.remove(join(SNAPSHOTS, name))
     files.fsync_directory(SNAPSHOTS)
     return f"{machine.node_id}: {name}"
+
+
+@fault("disk: the log is rolled back to an older copy")
+def roll_back_log(world: World, random: Random) -> str | None:
+    """The log's directory is what it was some time ago, of whatever history that was; the database is not.
+
+    Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
+    disk would, and with the vote rolled back it would be forgotten, which is another fault.
+    """
+    machine = any_machine(world, random)
+    files = machine.disk.files
+    if not files.exists(LOG):
+        return None
+    directories = [LOG, SNAPSHOTS] if random.random() < 0.5 and files.exists(SNAPSHOTS) else [LOG]
+    copies = {directory: _contents(files, directory) for directory in directories}
+    copied_end_offset = machine.view.durable_log.end_offset
+    key = machine.key
+
+    def roll_back(attempts: int) -> None:
+        applied = machine.view.applied
+        if applied is None or applied.end_offset <= copied_end_offset or not world.atlas.may_harm(machine):
+            if attempts > 1:
+                world.agenda.after(1_000_000, partial(roll_back, attempts - 1))
+            return
+        if machine.key != key or machine.disk.files.failing_syncs:
+            return
+        world.atlas.harm(machine)
+        world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
+        for directory, contents in copies.items():
+            _put_back(machine.disk.files, directory, contents)
+        world.marks.hit("a log was rolled back below what was applied")
+
+    world.agenda.after(duration_us(random), partial(roll_back, 20))
+    return f"{machine.node_id} at {copied_end_offset}"
+
+
+def _contents(files: MemoryFileSystem, directory: str) -> dict[str, bytes]:
+    return {name: bytes(file.data) for name, file in files.durable_files(directory).items()}
+
+
+def _put_back(files: MemoryFileSystem, directory: str, contents: Mapping[str, bytes]) -> None:
+    for name in files.list_directory(directory):
+        files.remove(join(directory, name))
+    files.fsync_directory(directory)
+    for name, data in contents.items():
+        write_new_file(files, join(directory, name), data)
 
 
 @fault("disk: wiped, a new directory id")

@@ -13,6 +13,7 @@ from raft.core.messages import (
     Request,
     VoteRequest,
 )
+from raft.core.states import Role
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from sim.faults.fault import fault, running
 from sim.machine import Machine
@@ -124,3 +125,23 @@ def send_malformed(world: World, random: Random) -> str | None:
     nobody = ReplicaKey(NodeId(-5))
     requests = [*_requests(None, random.choice(FAR_EPOCHS), nobody, -7)]
     return _send(world, random, machine, requests)
+
+
+@fault("input: a leader's answer lacks what is committed")
+def lack_committed(world: World, random: Random) -> str | None:
+    """The next answer to a follower's fetch says that the leader's log parts from its own where all is committed.
+
+    Or it offers a snapshot that ends there. The follower must cut nothing, go on, and follow that leader again.
+    """
+    followers = [
+        machine
+        for machine in running(world)
+        if machine.view.replica is not None
+        and machine.view.replica.role is Role.FOLLOWER
+        and machine.view.replica.high_watermark > machine.view.replica._context.log.start_offset
+    ]
+    if not followers:
+        return None
+    machine = random.choice(followers)
+    world.answers_to_falsify[machine.node_id] = random.random()
+    return str(machine.node_id)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from sim.invariants.acknowledged_metadata import AcknowledgedMetadata
+from sim.invariants.applied_is_kept import AppliedIsKept
 from sim.invariants.bounds import Bounds
 from sim.invariants.check_quorum import CheckQuorum
 from sim.invariants.committed_immutable import CommittedImmutable
@@ -68,6 +69,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     LogStart,
     CommittedIsKept,
     LeaderNeverCuts,
+    AppliedIsKept,
     EpochCache,
     OneFetch,
     Timers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from raft.core import following, leading, serving
+from raft.core import committed, following, leading, serving
 from raft.core.actions import AdvanceHighWatermark
 from raft.core.connections import Connections
 from raft.core.context import Context
@@ -154,3 +154,9 @@ def no_fallback() -> list[Any]:
         return whom_to_ask(context, state)
 
     return [instead(following, "_whom_to_ask", loyal)]
+
+
+@mutation("what is committed is cut if a leader says so", "Kafka: a follower truncates below its high watermark")
+def cuts_committed() -> list[Any]:
+    """A leader's answer that parts from the log below what is committed is believed."""
+    return [instead(committed, "find_gap", lambda context, response: None)]

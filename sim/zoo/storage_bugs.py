@@ -7,8 +7,11 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import sim.process
+from raft import opening
 from raft.core import elections
 from raft.core.context import Context
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.messages import VoteRequest, VoteResponse
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
@@ -168,3 +171,14 @@ def stale_reads() -> list[Any]:
             handle(self, request, respond)
 
     return [instead(Service, "handle", hasty)]
+
+
+@mutation("a log behind what was applied is taken as it is", "a database over an older copy of its log")
+def rolled_back_unnoticed() -> list[Any]:
+    """The voter votes and counts by what is left, and its state machine holds what its log does not."""
+    open_log = opening.open_log
+
+    def careless(*given: Any, **named: Any) -> SegmentedLog:
+        return open_log(*given, **{**named, "applied": LOG_BEGINNING})
+
+    return [instead(sim.process, "open_log", careless)]

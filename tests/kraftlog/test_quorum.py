@@ -96,11 +96,13 @@ def test_a_replica_whose_state_differs_or_whose_log_was_damaged_is_shown() -> No
     described.current_voters[0].state_diverged = True
     described.current_voters[2].recovering = True
     described.observers[0].state_diverged = described.observers[0].recovering = True
+    described.current_voters[2].leader_lacks.agreed_offset = 70
+    described.current_voters[2].leader_lacks.committed_offset = 80
     rows = quorum.replication(described)
     assert {row["NodeId"]: row["Condition"] for row in rows} == {
         1: "diverged",
         2: "",
-        3: "recovering",
+        3: "recovering, LEADER_LACKS_COMMITTED: agrees to 70, committed 80",
         4: "diverged, recovering",
     }
 

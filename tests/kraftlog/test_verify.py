@@ -152,7 +152,10 @@ def test_a_log_that_is_being_recovered_says_so(run: Run, node: Path) -> None:
     assert "77" in rows[f"log/{RECOVERING_NAME}"]["Found"]
     flip(path, 3)
     code, rows = verify(run, node)
-    assert (code, rows[f"log/{RECOVERING_NAME}"]["NextStart"]) == (1, "does not start")
+    assert (code, rows[f"log/{RECOVERING_NAME}"]["NextStart"]) == (
+        1,
+        "fetches the whole log anew from the other voters; a sole voter does not start",
+    )
 
 
 class UnreadableFile(io.BytesIO):

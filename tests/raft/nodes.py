@@ -10,7 +10,8 @@ from pathlib import Path
 from kraftlog.cluster_directory import free_endpoints
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
-from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.epochs import LOG_BEGINNING
+from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import BatchReader, Listener
@@ -108,7 +109,7 @@ class Cluster:
         config: QuorumConfig = QUICK,
         log_config: LogConfig | None = None,
         files: FileSystem | None = None,
-        minimum_durable_offset: Offset = Offset(0),
+        applied: OffsetAndEpoch = LOG_BEGINNING,
         on_fatal: Callable[[BaseException], None] = end_process,
     ) -> RaftClient:
         files = files or PosixFileSystem()
@@ -125,7 +126,7 @@ class Cluster:
                 config=config,
                 log_config=log_config,
                 log_start=self.log_start,
-                state=HostedState(minimum_durable_offset=minimum_durable_offset),
+                state=HostedState(applied=applied),
                 on_fatal=on_fatal,
             )
         )

@@ -11,7 +11,7 @@ import pytest
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.errors import CorruptLog, StorageError
-from raft.core.types import NodeId, Offset
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import RECOVERING_NAME
 from raft.storage.segmented_log import LogConfig
@@ -127,9 +127,9 @@ async def test_a_damaged_log_without_a_quorum_state_does_not_start_and_changes_n
         for path in directory.glob("quorum-state-*"):
             path.unlink()
         before = {path: path.read_bytes() for path in (directory / "log").iterdir()}
-        minimum = Offset(0 if damage == "a byte" else 5)
+        applied = OffsetAndEpoch(epoch=Epoch(1), offset=Offset(0 if damage == "a byte" else 5))
         with pytest.raises(StorageError, match="no quorum state"):
-            await cluster.start(stopped, minimum_durable_offset=minimum)
+            await cluster.start(stopped, applied=applied)
         assert {path: path.read_bytes() for path in (directory / "log").iterdir()} == before
         await cluster._stacks.pop(stopped).aclose()
 

@@ -36,7 +36,7 @@ class Disk:
         self.directory = DataDirectory.open(self.files, "data")
         self.store = SnapshotStore(self.files, self.directory.snapshots_path)
         self.applied = 0
-        self.asked: list[SegmentedLog] = []
+        self.applied_epoch = EPOCH
         self.log: SegmentedLog | None = None
         with_log = SegmentedLog.open(self.files, self.directory.log_path, config=LOG)
         while with_log.log_end_offset < log_end:
@@ -63,18 +63,14 @@ class Disk:
     def open(
         self, *, has_others: bool = True, minimum: int = 0, election_state: ElectionState | None = VOTED
     ) -> SegmentedLog:
-        def take_up(log: SegmentedLog) -> Offset:
-            self.asked.append(log)
-            return Offset(self.applied)
-
+        applied = max(minimum, self.applied)
         self.log = open_log(
             self.directory,
             LOG,
             self.store,
             election_state=election_state,
             has_others=has_others,
-            minimum_durable_offset=Offset(minimum),
-            take_up_state=take_up,
+            applied=OffsetAndEpoch(epoch=Epoch(self.applied_epoch if applied else 0), offset=Offset(applied)),
         )
         return self.log
 
@@ -118,7 +114,6 @@ def test_a_log_and_its_snapshots_stay_as_they_are(make_disk: MakeDisk) -> None:
     log = disk.open()
     assert extent(log) == (10, 40)
     assert disk.content() == before
-    assert disk.asked == [log]
     assert log.recovering is None
 
 
@@ -284,7 +279,7 @@ def test_sn44_a_sole_voter_whose_start_nothing_covers_is_refused_and_its_log_is_
     for _ in range(2):
         with pytest.raises(StorageError, match="starts at offset 10") as refused:
             disk.open(has_others=False)
-        assert disk.directory.snapshots_path in str(refused.value)
+        assert "Delete nothing" in str(refused.value)
     after = {path: data for path, data in disk.content().items() if path.startswith(disk.directory.log_path)}
     assert after == before
     disk.write(an_id(10))
@@ -404,3 +399,37 @@ async def test_sn44_a_voter_that_lost_what_is_below_its_start_fetches_everything
         await cluster.stop(third)  # now its vote is needed
         await cluster.append(20, 21)
         assert cluster.recorders[victim].records == numbered(21)
+
+
+# --- what was applied was committed -----------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_shorter_than_what_was_applied_recovers(make_disk: MakeDisk) -> None:
+    disk = make_disk()
+    disk.applied = 44
+    log = disk.open()
+    assert log.recovering is not None
+    assert (log.log_end_offset, log.recovering.known_until_offset) == (40, None)
+
+
+def test_a_log_with_other_records_than_those_that_were_applied_recovers(make_disk: MakeDisk) -> None:
+    """It may have grown past that offset again: the epoch tells."""
+    disk = make_disk()
+    disk.applied, disk.applied_epoch = 30, EPOCH + 1
+    log = disk.open()
+    assert log.recovering is not None
+    assert (log.log_end_offset, log.recovering.known_until_offset) == (40, None)
+    log.close()
+    assert disk.open().recovering == log.recovering, "and at the next start"
+
+
+@pytest.mark.parametrize(("applied", "epoch"), [(44, EPOCH), (30, EPOCH + 1)])
+def test_a_sole_voter_whose_log_lacks_what_was_applied_is_refused_and_nothing_changes(
+    make_disk: MakeDisk, applied: int, epoch: int
+) -> None:
+    disk = make_disk()
+    disk.applied, disk.applied_epoch = applied, epoch
+    before = disk.content()
+    with pytest.raises(StorageError, match=r"no other voter.*Delete nothing"):
+        disk.open(has_others=False)
+    assert disk.content() == before

@@ -122,6 +122,9 @@ class VoterShell:
     def state_diverged(self, *digests: object) -> None:
         raise AssertionError("nobody compares")
 
+    def leader_refused(self, *refused: object) -> None:
+        raise AssertionError("no leader lacks anything")
+
     def shutdown_complete(self) -> None:
         self.happened.append("shutdown complete")
 

@@ -421,7 +421,7 @@ async def test_none_is_taken_without_what_was_acknowledged(served: Served, monke
 
     machine = served.servicer._machine
     served.store.apply([batch(0, [no_op()])])
-    machine.resume()
+    machine._applied_end_offset = served.store.applied_end_offset
     machine.tell_commits_to(lambda end_offset: True)
     with monkeypatch.context() as patched:
         patched.setattr(served.store, "commit", full)

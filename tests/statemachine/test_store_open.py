@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from raft.core.epochs import EpochCache
 from raft.core.errors import DirectoryError, StorageError
-from raft.core.types import Epoch, Offset
 from statemachine import queries
 from statemachine.descriptions import Counts
 from statemachine.schema import open_reader
 from statemachine.store import MetadataStore
-from tests.statemachine.builders import CLUSTER_ID, batch, config, log_of, partition, topic
+from tests.statemachine.builders import CLUSTER_ID, config, log_of, partition, topic
 
 LOG = log_of([[topic("a", 1)], [partition(1)], [config("a", "retention.ms", "1")]])
 
@@ -109,29 +107,6 @@ def test_a_database_that_cannot_be_had_is_an_error_that_names_it(tmp_path: Path)
     missing = tmp_path / "no-such-directory" / "metadata.db"
     with pytest.raises(StorageError, match="no-such-directory"):
         MetadataStore.open(missing, CLUSTER_ID)
-
-
-def test_a_database_ahead_of_its_log_is_made_again(store: MetadataStore, database: Path) -> None:
-    store.apply(LOG)
-    assert not store.rebuild_if_ahead(Offset(3))
-    assert store.applied_end_offset == 3
-    assert store.rebuild_if_ahead(Offset(2))
-    assert store.applied_end_offset == 0
-    assert queries.counts(store.reader).topics == 0
-    assert database.with_name("metadata.db.damaged").exists()
-    store.apply([batch(0, [topic("b", 2)])])
-    assert [listed.name for listed in queries.list_topics(store.reader)] == ["b"]
-
-
-def test_a_database_of_another_history_is_made_again_even_if_the_log_has_grown_past_it(store: MetadataStore) -> None:
-    store.apply([batch(0, [topic("a", 1)], epoch=1), batch(1, [partition(1)], epoch=3)])
-    assert not store.rebuild_if_ahead(Offset(9), EpochCache([(Epoch(1), Offset(0)), (Epoch(3), Offset(1))]))
-    assert not store.rebuild_if_ahead(Offset(9), EpochCache([(Epoch(3), Offset(0)), (Epoch(4), Offset(2))]))
-    assert store.applied_end_offset == 2
-    assert store.rebuild_if_ahead(Offset(9), EpochCache([(Epoch(1), Offset(0)), (Epoch(4), Offset(1))]))
-    assert store.applied_end_offset == 0
-    store.apply([batch(0, [topic("a", 1)], epoch=3)])
-    assert store.rebuild_if_ahead(Offset(0), EpochCache())
 
 
 def test_only_its_owner_may_read_the_database(store: MetadataStore, database: Path) -> None:

@@ -17,7 +17,16 @@ FILES = PosixFileSystem()
 NEW_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 """Of the cluster that is made."""
 NODE_DIRECTORY = {
-    *(".lock", "log", "log/log-start", "meta.properties", "quorum-state-0", "quorum-state-1", "snapshots"),
+    *(
+        ".lock",
+        "log",
+        "log/log-start",
+        "log/log-start-copy",
+        "meta.properties",
+        "quorum-state-0",
+        "quorum-state-1",
+        "snapshots",
+    ),
 }
 """What a directory holds that is made of a snapshot, apart from the snapshot."""
 

@@ -271,6 +271,7 @@ def replica(
     seed: int = 0,
     now_ms: int = 1_000,
     recovering: RecoveringLog | None = None,
+    applied: OffsetAndEpoch = LOG_BEGINNING,
     start: tuple[int, int] | None = None,
     latest_snapshot: OffsetAndEpoch | None = None,
     **settings: int,
@@ -290,6 +291,7 @@ def replica(
         log=log_state(log, flushed_end_offset, start=start, latest_snapshot=latest_snapshot),
         election_state=election_state,
         recovering=recovering,
+        applied=applied,
         random=Random(seed),
         now_ms=now_ms,
     )

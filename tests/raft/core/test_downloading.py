@@ -153,17 +153,6 @@ def test_sn14_a_log_that_goes_another_way_is_replaced_although_it_is_longer() ->
     assert harness.context.log.end == SNAPSHOT
 
 
-def test_sn14_the_high_watermark_is_not_announced_again_if_it_was_there_already() -> None:
-    harness = behind(log=[(1, 12)])
-    harness.context.high_watermark = Offset(10)
-    offer(harness)
-    gives(harness, b"0123456789")
-    harness.step(SnapshotAppended(1, 10))
-    first, request = steps(harness, SnapshotReceived(1))
-    assert first == StartLogAnew(SNAPSHOT)
-    assert isinstance(request, FetchRequest)
-
-
 def test_sn14_a_flush_that_was_under_way_does_not_make_the_new_log_longer() -> None:
     harness = behind(observer=True)
     harness.answer(the_fetch(harness), fetch_response(2, LEADS, batch(3, 20, 1)))  # its flush is under way

@@ -268,8 +268,7 @@ def test_sn14_a_candidate_takes_what_it_has_fetched() -> None:
         (point(2, -1), "a negative offset"),
         (point(-1, 10), "a negative epoch"),
         (point(-1, -1), "both"),
-        (point(2, 5), "below the high watermark"),
-        (point(9, 5), "below the high watermark, in a later epoch"),
+        (point(9, 5), "of an epoch that has not come"),
         (point(1, 7), "within its log"),
         (point(1, 8), "at the end of its log"),
         (point(0, 0), "the bootstrap snapshot, SN-03"),
@@ -292,7 +291,7 @@ def test_sn12_an_offer_that_is_none_changes_nothing_and_backs_off(
     assert fetches_again(told(harness.advance(1)), 8, 1)
 
 
-@pytest.mark.parametrize("snapshot_id", [point(1, 9), point(2, 6), point(2, 8), point(2, 20), point(LEADS, 9)])
+@pytest.mark.parametrize("snapshot_id", [point(1, 9), point(2, 7), point(2, 8), point(2, 20), point(LEADS, 9)])
 def test_sn12_any_other_offer_is_one(snapshot_id: OffsetAndEpoch) -> None:
     harness = behind(log=[(1, 8)])
     harness.context.high_watermark = Offset(6)
@@ -392,8 +391,7 @@ def test_sn14_a_snapshot_that_the_log_is_past_is_kept_and_the_log_too(
 def test_sn14_a_snapshot_never_takes_the_place_of_more_than_it_holds() -> None:
     harness = written(log=[(1, 30)])
     harness.context.high_watermark = Offset(11)
-    with pytest.raises(InvariantViolation, match="holds everything committed"):
-        harness.step(SnapshotReceived(1))
+    assert not of_type(StartLogAnew, harness.step(SnapshotReceived(1)))
     assert harness.context.log.end == point(1, 30)
 
 

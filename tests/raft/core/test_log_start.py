@@ -304,7 +304,7 @@ def test_rf10_its_epoch_is_at_least_that_of_the_logs_start(
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize(
     ("last_epoch", "last_offset", "is_granted"),
-    [(4, 10, True), (4, 11, True), (5, 1, True), (4, 9, False), (3, 99, False), (0, 0, False)],
+    [(4, 10, True), (4, 11, True), (5, 10, True), (5, 1, False), (4, 9, False), (3, 99, False), (0, 0, False)],
 )
 def test_rf14_an_empty_log_at_a_snapshot_is_as_new_as_the_snapshot(
     last_epoch: int, last_offset: int, is_granted: bool, pre_vote: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, Send, TruncateLog
-from raft.core.errors import ErrorCode, InvariantViolation
+from raft.core.errors import ErrorCode
 from raft.core.messages import LogRange
 from raft.core.states import Follower
 from raft.core.types import Batch, Offset
@@ -129,14 +129,6 @@ def test_rf51_an_answer_that_cuts_says_nothing_of_what_is_committed() -> None:
     assert harness.replica.high_watermark == -1
     answer = fetch_response(2, 6, diverging_epoch=point(2, 7), high_watermark=12)
     assert TruncateLog(Offset(5)) in harness.answer(the_fetch(harness), answer)
-
-
-def test_rf51_a_log_is_never_cut_below_the_high_watermark() -> None:
-    harness = follower(5, log=[(1, 5), (3, 4)])
-    harness.context.high_watermark = Offset(6)
-    with pytest.raises(InvariantViolation, match="below the high watermark"):
-        diverging(harness, 1, 7)
-    assert harness.replica.log_end_offset == 9
 
 
 @pytest.mark.parametrize(("epoch", "offset"), [(3, 9), (3, 99), (7, 9), (0, 9), (-1, 3), (1, -3)])

@@ -12,16 +12,18 @@ from raft.core.context import Context
 from raft.core.elections import elect_only_voter
 from raft.core.errors import InvariantViolation
 from raft.core.events import ResignRequested
+from raft.core.messages import FetchRequest
 from raft.core.purgatory import Purgatory
 from raft.core.quorum import VoteTally
 from raft.core.states import ROLES, Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
 from raft.core.transitions import EDGES, HIGHER, NEXT, SAME, transition
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from tests.raft.core.builders import (
     Harness,
     begin_quorum_epoch,
     election_state,
     endpoint,
+    fetch_response,
     key,
     replica,
     vote,
@@ -50,6 +52,12 @@ def leader() -> Harness:
 
 def follower() -> Harness:
     return replica().make_follower(3, 5)
+
+
+def follower_with_a_log() -> Harness:
+    made = replica(log=[(1, 5)])
+    made.sent.clear()
+    return made.make_follower(3, 5)
 
 
 def resigned() -> Harness:
@@ -94,6 +102,14 @@ def elect_at_start(harness: Harness) -> None:
     elect_only_voter(harness.context)
 
 
+def find_that_the_leader_lacks_what_is_committed(harness: Harness) -> None:
+    harness.advance(0)
+    (send,) = [send for send in harness.sent if isinstance(send.request, FetchRequest)]
+    harness.context.high_watermark = Offset(5)
+    point = OffsetAndEpoch(epoch=Epoch(1), offset=Offset(3))
+    harness.answer(send, fetch_response(3, 5, diverging_epoch=point))
+
+
 REACHED: dict[tuple[Role, Role, str], tuple[Build, Do]] = {
     (Role.UNATTACHED, Role.UNATTACHED, HIGHER): (unattached, hear_of_epoch),
     (Role.UNATTACHED, Role.UNATTACHED, SAME): (unattached, vote_for_2),
@@ -116,6 +132,7 @@ REACHED: dict[tuple[Role, Role, str], tuple[Build, Do]] = {
     (Role.FOLLOWER, Role.FOLLOWER, HIGHER): (follower, hear_of_leader(2)),
     (Role.FOLLOWER, Role.PROSPECTIVE, SAME): (follower, time_out),
     (Role.FOLLOWER, Role.UNATTACHED, HIGHER): (follower, hear_of_epoch),
+    (Role.FOLLOWER, Role.UNATTACHED, SAME): (follower_with_a_log, find_that_the_leader_lacks_what_is_committed),
     (Role.RESIGNED, Role.UNATTACHED, HIGHER): (resigned, hear_of_epoch),
     (Role.RESIGNED, Role.FOLLOWER, HIGHER): (resigned, hear_of_leader(2)),
     (Role.RESIGNED, Role.CANDIDATE, NEXT): (sole_resigned, elect_at_start),

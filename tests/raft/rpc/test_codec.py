@@ -31,6 +31,7 @@ from raft.core.messages import (
 from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
     UNKNOWN_OFFSET,
+    CommittedGap,
     Endpoint,
     Epoch,
     LeaderAndEpoch,
@@ -113,6 +114,7 @@ REQUESTS = [
             max_bytes=int32,
             high_watermark=offsets,
             state_digest=state_digests,
+            leader_lacks=st.none() | st.builds(CommittedGap, offsets, offsets),
             log_start_offset=offsets,
         ),
         lambda request: codec.fetch_request_to_proto(7, request),

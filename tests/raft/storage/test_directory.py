@@ -16,7 +16,7 @@ from raft.core.errors import ConfigurationError, DirectoryError
 from raft.core.types import NodeId
 from raft.storage.checksum import crc32c
 from raft.storage.directory import DataDirectory, DirectoryIdentity, decode_meta, encode_meta
-from raft.storage.files import FileSystem, read_whole
+from raft.storage.files import FileSystem, read_whole, write_new_file
 from raft.storage.identifiers import uuid_to_text
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.posix import PosixFileSystem
@@ -81,9 +81,9 @@ def test_a_directory_of_another_cluster_or_node_is_not_formatted(files: FileSyst
 
 
 def test_a_directory_that_holds_something_else_is_not_formatted(files: FileSystem) -> None:
-    files.make_directories("data/node/log")
-    files.open("data/node/quorum-state-0", create=True).close()
-    with pytest.raises(DirectoryError, match="not empty, it holds log, quorum-state-0"):
+    files.make_directories("data/node/letters")
+    files.open("data/node/photographs", create=True).close()
+    with pytest.raises(DirectoryError, match="not empty, it holds letters, photographs"):
         format_directory(files)
     assert not files.exists(META)
 
@@ -234,3 +234,18 @@ def test_whatever_operation_a_crash_comes_before_formatting_can_be_done_again() 
         assert DataDirectory.open(files, "data/node").identity == identity
 
     assert stop_everywhere(lambda files: list[DirectoryIdentity](), story, verify) >= 7
+
+
+@pytest.mark.parametrize("name", ["log", "snapshots", "quorum-state-0", "metadata.db"])
+def test_a_node_without_its_meta_file_is_neither_opened_nor_formatted_anew(name: str) -> None:
+    """To format it again, or an empty directory in its place, would forget what the node acknowledged."""
+    files = MemoryFileSystem()
+    files.make_directories("data")
+    write_new_file(files, f"data/{name}", b"what a node has")
+    for attempt in (
+        lambda: DataDirectory.open(files, "data"),
+        lambda: DataDirectory.format(files, "data", cluster_id=CLUSTER, node_id=NodeId(1)),
+    ):
+        with pytest.raises(DirectoryError, match=r"meta\.properties is missing.*Delete nothing"):
+            attempt()
+    assert files.list_directory("data") == [name]

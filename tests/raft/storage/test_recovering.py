@@ -8,7 +8,8 @@ import pytest
 
 from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
-from raft.storage.files import read_whole
+from raft.storage.copies import copy_paths
+from raft.storage.files import read_whole, write_new_file
 from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import (
     DAMAGED_SUFFIX,
@@ -232,14 +233,55 @@ def test_a_path_that_is_no_utf_8_or_has_line_breaks_can_be_told_of() -> None:
     assert decode_recovering(encode_recovering(recovering), "recovering")[:2] == (9, 4)
 
 
-def test_a_file_that_cannot_be_trusted_stops_the_start() -> None:
+def recovering_log() -> MemoryFileSystem:
     files = flushed_log()
     flip_in_the_first(files)
     opened(files).close()
-    flip(files, f"{LOG}/{RECOVERING_NAME}", 12)
-    with pytest.raises(StorageError, match="cannot be told up to which offset"):
-        opened(files)
-    assert read_recovering(flushed_log(), LOG) is None
+    return files
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("how", ["damaged", "lost"])
+def test_one_copy_is_brought_back_from_the_other(which: int, how: str) -> None:
+    files = recovering_log()
+    paths = copy_paths(LOG, RECOVERING_NAME)
+    whole = read_whole(files, paths[0])
+    if how == "damaged":
+        flip(files, paths[which], 12)
+    else:
+        files.remove(paths[which])
+    log = opened(files)
+    assert log.recovering is not None
+    assert log.recovering.until_offset == END
+    assert [read_whole(files, path) for path in paths] == [whole, whole]
+
+
+def test_without_a_whole_copy_it_recovers_everything_that_a_leader_has() -> None:
+    files = recovering_log()
+    for path in copy_paths(LOG, RECOVERING_NAME):
+        flip(files, path, 12)
+    log = opened(files)
+    assert log.recovering is not None
+    assert log.recovering[:2] == (UNKNOWN_UNTIL_OFFSET, EPOCH)
+    log.close()
+    assert read_recovering(files, LOG) == log.recovering
+
+
+def test_without_a_whole_copy_and_others_to_fetch_from_it_does_not_start_and_nothing_changes() -> None:
+    files = recovering_log()
+    for path in copy_paths(LOG, RECOVERING_NAME):
+        flip(files, path, 12)
+    before = {name: read_whole(files, f"{LOG}/{name}") for name in files.list_directory(LOG)}
+    with pytest.raises(StorageError, match=r"cannot be told up to which offset.*Delete nothing"):
+        SegmentedLog.open(files, LOG, config=SMALL)
+    assert {name: read_whole(files, f"{LOG}/{name}") for name in files.list_directory(LOG)} == before
+
+
+def test_copies_of_two_findings_hold_it_to_both() -> None:
+    files = recovering_log()
+    later = RecoveringLog(Offset(END + 7), Epoch(EPOCH + 1), "an older program has found more")
+    write_new_file(files, f"{LOG}/{RECOVERING_NAME}", encode_recovering(later))
+    assert opened(files).recovering == later
 
 
 def test_a_file_of_another_version_is_refused_by_name() -> None:

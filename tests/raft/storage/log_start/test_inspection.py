@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from kraftlog.findings import Finding, Status
-from kraftlog.log_verification import LogVerdict, verify_log
+from kraftlog.log_verification import FETCHES_ALL, LogVerdict, verify_log
 from raft.core.types import Offset, OffsetAndEpoch
+from raft.storage.copies import copy_paths
 from raft.storage.directory import LOG_NAME
 from raft.storage.files import FileSystem
 from raft.storage.inspection import rehearse_recovery
@@ -112,15 +113,15 @@ def test_a_start_without_segments_is_an_empty_log(node: Path, has_quorum_state: 
 @pytest.mark.parametrize("has_segments", [True, False])
 def test_a_damaged_start_is_found_and_so_is_what_the_segments_are(node: Path, has_segments: bool) -> None:
     start_at(node, point(6, 2))
-    path = node / LOG_NAME / LOG_START_NAME
-    path.write_bytes(path.read_bytes().replace(b"=6", b"=7"))
+    for name in copy_paths(str(node / LOG_NAME), LOG_START_NAME):
+        Path(name).write_bytes(Path(name).read_bytes().replace(b"=6", b"=7"))
     for segment in [] if has_segments else (node / LOG_NAME).glob("*.log"):
         segment.unlink()
     verdict = verified(node)
     finding = found(verdict, LOG_START_NAME)
-    assert (finding.status, finding.next_start) == (Status.DAMAGED, "does not start")
+    assert (finding.status, finding.next_start) == (Status.DAMAGED, FETCHES_ALL)
     assert "it cannot be told where this replica's log starts" in finding.reason
-    assert len(verdict.findings) == (4 if has_segments else 2)
+    assert len(verdict.findings) == (5 if has_segments else 3)
     assert verdict.end_offset is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Offset, OffsetAndEpoch
 from raft.storage.files import read_whole, write_new_file
@@ -156,9 +157,12 @@ def test_damage_below_the_start_with_records_behind_it_that_nothing_vouches_for_
 def test_a_start_that_belongs_to_another_log_is_refused(start: OffsetAndEpoch) -> None:
     files = on_disk(start)
     before = contents(files)
-    with pytest.raises(StorageError, match=r"log-start says that .* not of one log\. Nothing was changed"):
+    with pytest.raises(StorageError, match=r"log-start says that .* not of one log\. Nothing of the log was changed"):
         opened(files)
     assert contents(files) == before
+    log = accepting(files)
+    assert_empty_at(log, LOG_BEGINNING)
+    assert log.recovering is not None, "with others to fetch it from it recovers"
 
 
 def test_sn14_a_log_that_ends_at_the_start_in_a_higher_epoch_is_replaced() -> None:

@@ -1,0 +1,104 @@
+"""What is known as committed is never cut, whoever says so: a leader that lacks it is refused.
+
+A correct leader holds everything that is committed, so none of this happens to one. It happens when disks forget.
+Consider voters A, B and C with record 9 committed on A and B, and applied by them. A's directory is replaced by a copy
+from last week; A and C elect A, whose log ends at 5, and it writes another record 6. Kafka's B would cut record 9 and
+go on, with a state machine that holds what no log has. Our B keeps its log and refuses A: it cuts nothing, does not
+follow, votes for nobody who lacks record 9, and says so (LEADER_LACKS_COMMITTED). How it goes on:
+
+- It stays Unattached, so its election timer runs. Once A is silent its pre-votes are judged by logs alone, and if its
+  own is good enough it leads, with record 9.
+- In the next epoch it follows whoever does not lack record 9.
+- It keeps asking A. A leader's log only grows, so an answer that shows no gap proves that the first was a mistake, and
+  A is followed again.
+
+There are two deviations from RF-14, which asks only for a log that is up to date.
+
+- A voter refuses a candidate whose log ends below what it knows as committed. A candidate that must be able to win
+  holds what is committed, so this refuses none of those, and elections end as they would without it.
+- It refuses a candidate whose log ends with a record of a leader that has shown a gap twice: such a log holds that
+  leader's log, gap and all. If no other voter has the missing record the cluster stands still, rather than lose it. A
+  single answer does not count here: one that was damaged or made up takes nobody's vote away.
+"""
+
+from __future__ import annotations
+
+from raft.core.actions import ReportRefusedLeader
+from raft.core.context import Context
+from raft.core.messages import FetchResponse, LogRange, VoteRequest
+from raft.core.types import CommittedGap, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader
+
+
+def find_gap(context: Context, response: FetchResponse) -> CommittedGap | None:
+    """What a leader's answer to a fetch from the log's end shows that it lacks; None if it shows nothing."""
+    agreed_offset = _agreed_offset(context, response)
+    return None if agreed_offset is None else CommittedGap(agreed_offset, context.committed_offset)
+
+
+def _agreed_offset(context: Context, response: FetchResponse) -> Offset | None:
+    log, snapshot_id, diverging = context.log, response.snapshot_id, response.diverging_epoch
+    if snapshot_id is not None:
+        is_possible = snapshot_id.offset > 0 and 0 <= snapshot_id.epoch <= context.epoch
+        if not is_possible or holds_committed(context, snapshot_id):
+            return None
+        return Offset(min(snapshot_id.offset, context.kept_offset - 1))
+    if diverging is not None:
+        point = log.truncation_point(diverging)
+        is_possible = diverging.epoch >= 0 and diverging.offset >= 0
+        return point if is_possible and point < context.kept_offset else None
+    if context.recovering is None or log.holds(context.applied):
+        return None
+    return _agreed_while_recovering(context, response)
+
+
+def _agreed_while_recovering(context: Context, response: FetchResponse) -> Offset | None:
+    """The leader's log goes on with this one, which lacks what was applied here: it must bring just that."""
+    log, applied = context.log, context.applied
+    if log.end_offset >= applied.offset:
+        return Offset(applied.offset - 1)  # it agrees with a log that has other records there
+    batches = () if isinstance(response.records, LogRange) else response.records
+    for batch in batches:
+        if batch.end_offset >= applied.offset:
+            is_applied = OffsetAndEpoch(epoch=batch.epoch, offset=batch.end_offset) == applied
+            return None if is_applied else Offset(applied.offset - 1)
+    return None if batches or response.is_without_room else log.end_offset
+
+
+def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
+    """Whether a snapshot of a leader's log may hold everything that is known here as committed."""
+    kept_offset = context.kept_offset
+    if kept_offset <= 0:
+        return True
+    epoch = context.log.epochs.epoch_before(kept_offset)
+    if snapshot_id.offset == kept_offset:
+        return snapshot_id.epoch == epoch
+    return snapshot_id.offset > kept_offset and snapshot_id.epoch >= epoch
+
+
+def candidate_lacks_committed(context: Context, request: VoteRequest) -> bool:
+    """Whether the log of who asks for a vote certainly lacks what is known here as committed."""
+    refused = context.refused_leader
+    goes_on_with_refused = refused is not None and refused.answers > 1 and request.last_epoch == refused.leader.epoch
+    return request.last_offset < context.committed_offset or goes_on_with_refused
+
+
+def is_refused(context: Context, leader: LeaderAndEpoch) -> bool:
+    """Whether that leader of that epoch has shown a gap."""
+    return context.refused_leader is not None and context.refused_leader.leader == leader
+
+
+def note_gap(context: Context, gap: CommittedGap) -> None:
+    """The leader of this epoch has shown a gap."""
+    refused = context.refused_leader
+    if refused is not None and refused.leader == context.leader:
+        context.refused_leader = refused._replace(answers=refused.answers + 1)
+        return
+    context.refused_leader = RefusedLeader(context.leader, gap, answers=1)
+    context.order(ReportRefusedLeader(context.refused_leader))
+
+
+def note_no_gap(context: Context) -> None:
+    """A leader's log goes on with this one, or this replica leads."""
+    if context.refused_leader is not None:
+        context.refused_leader = None
+        context.order(ReportRefusedLeader(None))

@@ -1,0 +1,61 @@
+"""Small files in two copies under two names, each with its own checksum: one that rots or is lost alone costs nothing.
+
+Both hold the same, but for a crash between their renames: then whoever reads them takes the one that says more. A
+directory of a program that knew one copy is read as one whose second copy is lost, and gets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from raft.core.errors import OutOfSpace, StorageError
+from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
+
+COPY_SUFFIX: Final = "-copy"
+"""At the end of the second name."""
+
+
+def copy_paths(directory: str, name: str) -> tuple[str, str]:
+    """The paths of both copies."""
+    return join(directory, name), join(directory, name + COPY_SUFFIX)
+
+
+def read_copies(files: FileSystem, directory: str, name: str) -> dict[str, bytes]:
+    """The contents of those copies that are there, by path; empty for one that cannot be read."""
+    found = {}
+    for path in copy_paths(directory, name):
+        if files.exists(path):
+            try:
+                found[path] = read_whole(files, path)
+            except StorageError:
+                found[path] = b""
+    return found
+
+
+def write_copies(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+    """Make both copies hold `data`, durably. Raises OutOfSpace, then nothing changed; FlushFailed."""
+    paths = copy_paths(directory, name)
+    for path in paths:
+        write_temporary(files, path, data)
+    for path in paths:
+        files.rename(path + TEMPORARY_SUFFIX, path)
+    files.fsync_directory(directory)
+
+
+def mend_copies(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+    """Bring back the copies that do not hold `data`, which the other one does; not for now if there is no room."""
+    found = read_copies(files, directory, name)
+    for path in copy_paths(directory, name):
+        if found.get(path) != data:
+            with contextlib.suppress(OutOfSpace):
+                write_new_file(files, path, data)
+
+
+def remove_copies(files: FileSystem, directory: str, name: str) -> None:
+    """Take both away, durably."""
+    there = [path for path in copy_paths(directory, name) if files.exists(path)]
+    for path in there:
+        files.remove(path)
+    if there:
+        files.fsync_directory(directory)
