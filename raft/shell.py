@@ -134,7 +134,7 @@ class Shell:
             bootstrap_endpoints=identity.bootstrap_endpoints,
             log=_log_state(log, self.snapshots.latest),
             election_state=election_state,
-            recovering=_recovering(log),
+            recovering=_recovering(log, identity),
             applied=applied,
             fetch_version_allowed=fetch_version_allowed,
             random=random,
@@ -501,8 +501,13 @@ def _last_timestamp_ms(log: SegmentedLog) -> int:
     return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
 
 
-def _recovering(log: SegmentedLog) -> RecoveringLog | None:
-    """What keeps the replica from taking part. In a new directory that is damaged, too, it must not found anything."""
+def _recovering(log: SegmentedLog, identity: Identity) -> RecoveringLog | None:
+    """What keeps the replica from taking part. In a new directory that is damaged, too, it must not found anything.
+
+    A new directory means nothing to who does not vote: it has forgotten nothing.
+    """
+    if identity.key is None or not identity.voters.is_voter(identity.key):
+        return log.recovering
     if log.new_directory is None or log.recovering is None:
         return log.recovering or log.new_directory
     return log.new_directory._replace(reason=log.recovering.reason, may_found=False)

@@ -1,20 +1,26 @@
 """The fault atlas: whose durable data faults have taken, so that they never take the last good copy.
 
 A machine is harmed from when bytes on its disk rot or its disk is wiped until it has everything back that was committed
-then. Faults may harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt
+then. A voter that has not joined the quorum yet can stand in for no other one, so it counts with them. Faults may harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt
 rather than lie.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from raft.core.types import Offset
+from raft.storage.directory import LOG_NAME
+from raft.storage.files import join
+from raft.storage.new_directory import NEW_DIRECTORY_NAME
+from sim.disk import DIRECTORY
 from sim.observation import Step
 
 if TYPE_CHECKING:
     from sim.machine import Machine
     from sim.world import World
+
+NEW_DIRECTORY: Final = join(join(DIRECTORY, LOG_NAME), NEW_DIRECTORY_NAME)
 
 
 class _Harm(NamedTuple):
@@ -47,7 +53,9 @@ class Atlas:
             return True
         harmed = {node_id for node_id in self._harmed if node_id in world.voter_ids} | self._lost
         harmed |= {node_id for node_id in world.voter_ids if _may_lose_log(world.machines[node_id])}
-        return len(harmed) + 1 <= len(world.voter_ids) - world.majority
+        if world.committed_end_offset > 0:
+            harmed |= {node_id for node_id in world.voter_ids if _has_not_joined(world.machines[node_id])}
+        return len(harmed | {machine.node_id}) <= len(world.voter_ids) - world.majority
 
     def harm(self, machine: Machine) -> None:
         """Note that durable data was taken from it."""
@@ -85,3 +93,8 @@ class Atlas:
 def _may_lose_log(machine: Machine) -> bool:
     """Whether its next process may find that nothing whole holds what is below its log's start."""
     return machine.view.has_diverged or machine.view.has_damaged_snapshots
+
+
+def _has_not_joined(machine: Machine) -> bool:
+    """Whether its voter is new, and neither votes nor counts."""
+    return machine.disk.files.exists(NEW_DIRECTORY)

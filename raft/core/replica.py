@@ -118,8 +118,6 @@ class Replica:
             raise ConfigurationError("a directory id of zero stands for none; format the directory with a random one")
         if key is None and election_state is not None and election_state.voted_key is not None:
             raise ConfigurationError("the quorum state holds a vote, but this replica has no node id; give it its id")
-        if recovering is not None and recovering.has_forgotten and (key is None or not voters.is_voter(key)):
-            recovering = None  # who does not vote forgets nothing
         epoch = Epoch(max(log.last_epoch, election_state.epoch if election_state is not None else 0))
         self._context = Context(
             config=config,
@@ -142,6 +140,8 @@ class Replica:
             applied=applied,
             fetch_version_allowed=fetch_version_allowed,
         )
+        if recovering is not None and recovering.has_forgotten and not self._context.is_voter:
+            self._context.recovering = None  # who does not vote has forgotten nothing
 
     # --- what it is -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from raft.storage.directory import LOG_NAME, META_NAME, SNAPSHOTS_NAME
 from raft.storage.files import SECTOR_BYTES, join, write_new_file
 from raft.storage.frame import HEAD_BYTES, Frame, find_frames
 from raft.storage.memory import MemoryFileSystem
+from raft.storage.new_directory import NEW_DIRECTORY_NAME
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from raft.storage.segment import parse_segment_name
 from sim.disk import DIRECTORY, QUICK_SYNC_US, Crash
@@ -240,11 +241,12 @@ def roll_back_log(world: World, random: Random) -> str | None:
     """The log's directory is what it was some time ago, of whatever history that was; the database is not.
 
     Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
-    disk would, and with the vote rolled back it would be forgotten, which is another fault.
+    disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from before
+    the voter took part: with that it would begin anew, and a majority of such voters stands still.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
-    if not files.exists(LOG):
+    if not files.exists(LOG) or files.exists(join(LOG, NEW_DIRECTORY_NAME)):
         return None
     directories = [LOG, SNAPSHOTS] if random.random() < 0.5 and files.exists(SNAPSHOTS) else [LOG]
     copies = {directory: _contents(files, directory) for directory in directories}

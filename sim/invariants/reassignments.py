@@ -144,6 +144,7 @@ class ReassignmentsAreTaken(Invariant):
             states = self._states.get((topic_id, asked.partition_id), [])
             ends = [begins for begins, _ in states[1:]] + [self.world.metadata.end_offset + 1]
             for (_, state), end in zip(states, ends, strict=False):
-                if end > call.committed_before and is_on_the_way(state, asked.replicas.ids):
+                # What the record at `end` replaced was so still for who had seen everything below `end`.
+                if end >= call.committed_before and is_on_the_way(state, asked.replicas.ids):
                     return True
         return False
