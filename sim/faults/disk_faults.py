@@ -241,8 +241,8 @@ def roll_back_log(world: World, random: Random) -> str | None:
     """The log's directory is what it was some time ago, of whatever history that was; the database is not.
 
     Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
-    disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from before
-    the voter took part: with that it would begin anew, and a majority of such voters stands still.
+    disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from
+    before the voter took part: with that it would begin anew, and a majority of such voters stands still.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
