@@ -1,8 +1,8 @@
 """The fault atlas: whose durable data faults have taken, so that they never take the last good copy.
 
 A machine is harmed from when bytes on its disk rot or its disk is wiped until it has everything back that was committed
-then. A voter that has not joined the quorum yet can stand in for no other one, so it counts with them. Faults may harm a
-minority of the voters at a time. A run that is marked may harm more: then the cluster must halt rather than lie.
+then. A voter that has not joined the quorum yet can stand in for no other one, so it counts with them. Faults may
+harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt rather than lie.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def roll_back_log(world: World, random: Random) -> str | None:
             if attempts > 1:
                 world.agenda.after(1_000_000, partial(roll_back, attempts - 1))
             return
-        if machine.key != key or machine.disk.files.failing_syncs:
+        if machine.key != key or machine.disk.files.failing_syncs or machine.disk.files.space_limit is not None:
             return
         world.atlas.harm(machine)
         world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
