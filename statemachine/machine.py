@@ -136,17 +136,36 @@ class MetadataMachine(Listener):
         """
         if self._fence is not None:
             return
-        self._fence = (
-            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; restart the node: its"
-            " database is made anew from a snapshot and the log"
-        )
         logger.critical(
-            self._fence, end_offset=expected.end_offset, expected=expected.digest.hex(), own=own.digest.hex()
+            "this node's metadata differs from the quorum's",
+            end_offset=expected.end_offset,
+            expected=expected.digest.hex(),
+            own=own.digest.hex(),
         )
-        self._waiters.fail(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence))
+        self._fence_for(
+            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; its database is made anew"
+            " from a snapshot and the log as soon as no other node's is",
+            f"it differs from the quorum's at offset {expected.end_offset}",
+        )
+
+    def fence_rotten(self, reason: str) -> None:
+        """Stop for good: the store's rows are not those that were applied, for `reason`, as a scrub has found.
+
+        As `fence`, but nothing was made of what is wrong, so the snapshots stay.
+        """
+        if self._fence is None:
+            self._fence_for(
+                f"this node's metadata rotted ({reason}); its database is made anew from a snapshot and the log as soon"
+                " as no other node's is",
+                reason,
+            )
+
+    def _fence_for(self, fence: str, mark: str) -> None:
+        self._fence = fence
+        logger.critical(fence)
+        self._waiters.fail(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, fence))
         if not self._is_shut_down:
-            reason = f"it differs from the quorum's at offset {expected.end_offset}"
-            asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, reason)
+            asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, mark)
 
     def refuse_if_fenced(self) -> None:
         """Raise ProtocolError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""

@@ -19,6 +19,7 @@ from raft.storage.posix import PosixFileSystem
 from snapshot.store import SnapshotStore
 from statemachine.image import snapshot_point, write_image
 from statemachine.schema import open_reader
+from statemachine.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, telling_rot
 
 
 class TakenSnapshot(NamedTuple):
@@ -35,7 +36,8 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
     """Write a snapshot of what is committed to the database now; which ones are deleted then is the node's business.
 
     One of the same id that is damaged is replaced. Readers and the writer of the database go on. Raises StorageError if
-    there is nothing to take, the database cannot be read, or the snapshot cannot be written; then no new one is there.
+    there is nothing to take, the database cannot be read, or the snapshot cannot be written, RottenDatabase if the database
+    is not what was applied; then no new one is there.
     """
     with closing(open_reader(database)) as connection:
         connection.execute("BEGIN")
@@ -47,7 +49,8 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
             snapshots.delete(point.snapshot_id)
             writer = snapshots.create(*point)
         if writer is not None:
-            with writer:
+            with writer, telling_rot("what a snapshot is made of"):
+                check_rows(connection)  # what is not what was applied must not spread
                 write_image(connection, writer)
                 writer.freeze()
     with snapshots.open(point.snapshot_id) as reader:
@@ -85,10 +88,13 @@ def decode_taken(line: str | bytes) -> TakenSnapshot:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: exit code 0 and a line of JSON, or 1 and the reason on standard error."""
+    """The process: exit code 0 and a line of JSON; else the reason on standard error, and 3 if it is rot."""
     database, directory = arguments
     try:
         taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory))
+    except RottenDatabase as error:
+        sys.stderr.write(f"{error}\n")
+        return ROTTEN_EXIT_CODE
     except KraftlogError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -159,6 +159,11 @@ class MetadataStore:
         """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
         with self._writer_lock:
             self._tables.mark_diverged(reason)
+
+    def complete_row_sums(self, missing: Sequence[int]) -> None:
+        """Take what a scrub found that the sums of rows lack: see `MetadataTables.complete_row_sums`."""
+        with self._writer_lock:
+            self._tables.complete_row_sums(missing)
 
     def rebuild_if_ahead(self, log_end_offset: Offset, epochs: EpochCache | None = None) -> bool:
         """Set the database aside and begin a new one if it holds what the log does not; whether it did.
