@@ -24,6 +24,7 @@ from raft.core.voters import Voter, VoterSet
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 from statemachine.controller_config import ControllerConfig
+from statemachine.scrubber import SCRUB_INTERVAL_MS
 from statemachine.snapshot_generator import SnapshotConfig
 
 
@@ -46,6 +47,8 @@ class NodeConfig:
     log_start: LogStartConfig = field(default_factory=LogStartConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """What the controller goes by while this node's is the active one."""
+    scrub_interval_ms: int = SCRUB_INTERVAL_MS
+    """How long after one reading of the whole metadata database the next begins; 0: only at the start."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:

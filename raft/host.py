@@ -76,6 +76,8 @@ class HostedState:
     """Asks for another snapshot in the place of one that is deleted for damage."""
     on_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence
     """Told, once, what the quorum's state machines came to, and what this one did."""
+    on_may_rebuild: Callable[[], None] = lambda: None
+    """Told, once, that the state machine, which is fenced, may be made anew: no other voter's is just now."""
 
 
 @contextlib.asynccontextmanager
@@ -139,6 +141,7 @@ async def hosted_node(
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
                 on_state_diverged=state.on_diverged,
+                on_may_rebuild=state.on_may_rebuild,
             )
             async with _serving(node, listen_on or endpoint, add_services, state.applied_end_offset):
                 yield node

@@ -66,6 +66,10 @@ class Outlet(Protocol):
         """The state machine differs from the quorum's and must stop; said once."""
         ...
 
+    def may_rebuild_state(self) -> None:
+        """The state machine, which is fenced, may be made anew now; said once."""
+        ...
+
     def shutdown_complete(self) -> None:
         """The node has handed over. May be said again."""
         ...

@@ -36,6 +36,7 @@ from raft.core.actions import (
     FlushLog,
     FreezeSnapshot,
     PersistElectionState,
+    RebuildStateMachine,
     Reply,
     Send,
     StartLogAnew,
@@ -387,6 +388,8 @@ class Shell:
                     self._persist(state)
                 case FenceStateMachine(expected, own):
                     self._outlet.state_diverged(expected, own)
+                case RebuildStateMachine():
+                    self._outlet.may_rebuild_state()
         # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
         listeners_are_woken = is_more_committed and self._say_committed()
         self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)

@@ -227,7 +227,7 @@ class Changes:
     def _replaced(self, table: Table[Any], keys: Iterable[Key]) -> list[Row]:
         """The stored rows with these keys, where all that is removed by prefix is gone already."""
         stored, connection, rows = self._stored, self._connection, []
-        new_topics = self._new_topics if table is PARTITIONS or table is TOPICS else ()
+        new_topics = self._new_topics if table is PARTITIONS else ()  # what was stored of them is removed by prefix
         has_removals = table in self._removed
         for key in keys:
             if key[:1] in new_topics:

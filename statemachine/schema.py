@@ -49,6 +49,10 @@ class UnusableDatabase(Exception):
     """The file cannot be used and may be replaced; the message says why."""
 
 
+class DamagedDatabase(StorageError):
+    """The file cannot be read because it is damaged, not because it cannot be had."""
+
+
 class DivergedDatabase(UnusableDatabase):
     """Its content differs from the quorum's: what was made of it must not be believed either."""
 
@@ -112,7 +116,7 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
 
 
 def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> sqlite3.Connection:
-    """A connection that can only read. Raises StorageError if there is no such database."""
+    """A connection that can only read. Raises StorageError if there is no such database, DamagedDatabase if it rotted."""
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
@@ -127,8 +131,9 @@ def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) ->
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
-        raise StorageError(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's complaint quotes what is damaged
+        kind = DamagedDatabase if _is_damage(error) else StorageError
+        raise kind(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
     return connection
 
 
@@ -211,7 +216,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
     They may rot where SQLite does not look.
     """
     # A column that was added stands in the statement with other blanks around it.
-    found = {"".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
+    found = {"".join(str(sql).split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
     if not {"".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
         raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
     read_sums(connection)
@@ -238,13 +243,18 @@ def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:
     )
 
 
+def _is_damage(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN)
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+    return isinstance(error, UnicodeDecodeError) or code & 0xFF in damage
+
+
 def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
     """What to raise when the database at `path` could not be opened or made."""
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL or (
         isinstance(error, OSError) and error.errno in _NO_ROOM
     ):
         return OutOfSpace(f"no room for the metadata database {path}: {error}; make room on its file system")
-    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF in damage:
+    if _is_damage(error):
         return UnusableDatabase(f"it is damaged: {error}")
     return StorageError(f"cannot open the metadata database {path}: {error}; check the directory and its permissions")

@@ -20,7 +20,7 @@ from typing import Final
 from raft.core.errors import KraftlogError, StorageError
 from statemachine.all_tables import TABLES
 from statemachine.row_sums import ALL_SLICES, Slice, missing_of, sum_of
-from statemachine.schema import ROTTEN, UnusableDatabase, check_tables, open_reader, read_sums
+from statemachine.schema import ROTTEN, DamagedDatabase, UnusableDatabase, check_tables, open_reader, read_sums
 
 ROTTEN_EXIT_CODE: Final = 3
 
@@ -46,7 +46,7 @@ def telling_rot(what: str) -> Iterator[None]:
     """Turn whatever SQLite says of damaged pages, within the block, into RottenDatabase; the rest into StorageError."""
     try:
         yield
-    except UnusableDatabase as error:
+    except (UnusableDatabase, DamagedDatabase) as error:
         raise RottenDatabase(f"{ROTTEN}: {error}") from None
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NO_DAMAGE:
@@ -120,7 +120,7 @@ def _check_slice(connection: sqlite3.Connection, part: Slice) -> int:
 def main(arguments: Sequence[str]) -> int:
     """The process: exit code 0 and a line of JSON; 3 and the reason on standard error if it is rotten, 1 if unread."""
     try:
-        with closing(open_reader(Path(arguments[0]))) as connection:
+        with telling_rot("its file"), closing(open_reader(Path(arguments[0]))) as connection:
             sys.stdout.write(json.dumps(scrub(connection)) + "\n")
     except RottenDatabase as error:
         sys.stderr.write(f"{error}\n")

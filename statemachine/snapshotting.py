@@ -39,7 +39,7 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
     there is nothing to take, the database cannot be read, or the snapshot cannot be written, RottenDatabase if the database
     is not what was applied; then no new one is there.
     """
-    with closing(open_reader(database)) as connection:
+    with telling_rot("what a snapshot is made of"), closing(open_reader(database)) as connection:
         connection.execute("BEGIN")
         point = snapshot_point(connection)
         if point is None:
@@ -49,7 +49,7 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
             snapshots.delete(point.snapshot_id)
             writer = snapshots.create(*point)
         if writer is not None:
-            with writer, telling_rot("what a snapshot is made of"):
+            with writer:
                 check_rows(connection)  # what is not what was applied must not spread
                 write_image(connection, writer)
                 writer.freeze()

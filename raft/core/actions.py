@@ -168,6 +168,11 @@ class FenceStateMachine:
     own: StateDigest
 
 
+@dataclass(frozen=True, slots=True)
+class RebuildStateMachine:
+    """The local state machine is fenced, and may be made anew now: no other voter's is, as far as is known."""
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -187,4 +192,5 @@ Action: TypeAlias = (
     | AdvanceHighWatermark
     | AnnounceLeader
     | FenceStateMachine
+    | RebuildStateMachine
 )

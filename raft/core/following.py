@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core import divergence, downloading
+from raft.core import divergence, downloading, rebuilding
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, EndRecovering, TruncateLog
 from raft.core.checks import check
 from raft.core.context import Context
@@ -232,6 +232,7 @@ def _fetch_request(context: Context) -> FetchRequest:
         recovering=context.recovering is not None,
         state_digest=context.state_digests.latest,
         log_start_offset=context.log.start_offset,
+        wants_rebuild=rebuilding.wants(context),
     )
 
 
@@ -243,6 +244,8 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     if response.error is not ErrorCode.NONE:
         return False
     divergence.on_expected_digest(context, response.expected_state_digest)
+    if response.may_rebuild:
+        rebuilding.on_allowed(context)
     if request.fetch_offset != context.log.end_offset:
         return True
     if response.snapshot_id is not None:

@@ -272,6 +272,7 @@ def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> Desc
         high_watermark=leader.high_watermark,
         voters=tuple(_describe(context, progress) for progress in voters),
         observers=tuple(_describe(context, progress) for progress in leader.observers.values()),
+        state_alarm_offset=leader.state_alarm_offset,
     )
 
 

@@ -103,6 +103,8 @@ class FetchRequest:
     """What the sender's state machine came to at the last offset where digests are compared."""
     log_start_offset: Offset = UNKNOWN_OFFSET
     """Where the sender's log starts, for operators; -1 if it did not say."""
+    wants_rebuild: bool = False
+    """The sender's state machine is fenced, and waits to be let begin anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,8 @@ class FetchResponse(_Response):
     records: LogRange | tuple[Batch, ...] = ()
     expected_state_digest: StateDigest | None = None
     """Set: the quorum's state machines came to this, the receiver's to something else."""
+    may_rebuild: bool = False
+    """The receiver, whose state machine is fenced, may make it anew now."""
     is_without_room: bool = False
     """Never sent. The receiver had no room for the records, and left them out."""
 
@@ -220,6 +224,8 @@ class DescribeQuorumResponse(_Response):
     observers: tuple[ReplicaDescription, ...] = ()
     log_start_holders: tuple[LogStartHolder, ...] = ()
     """Who keeps the leader's log from starting further on."""
+    state_alarm_offset: Offset | None = None
+    """Set: there the voters' state machines came to different things, and no majority to the same."""
 
 
 Request: TypeAlias = (

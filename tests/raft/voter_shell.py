@@ -122,6 +122,9 @@ class VoterShell:
     def state_diverged(self, *digests: object) -> None:
         raise AssertionError("nobody compares")
 
+    def may_rebuild_state(self) -> None:
+        raise AssertionError("no state machine is fenced")
+
     def shutdown_complete(self) -> None:
         self.happened.append("shutdown complete")
 
