@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import statemachine.row_sums
+import statemachine.scrub
 from raft.core import elections
 from raft.core.context import Context
 from raft.core.messages import VoteRequest, VoteResponse
@@ -168,3 +170,19 @@ def stale_reads() -> list[Any]:
             handle(self, request, respond)
 
     return [instead(Service, "handle", hasty)]
+
+
+# --- the state machine's rows -----------------------------------------------------------------------------------------
+
+
+@mutation("a scrub compares nothing", "issue 14")
+def scrub_compares_nothing() -> list[Any]:
+    """It reads all rows, and leaves it at that."""
+    return [instead(statemachine.scrub, "missing_of", lambda part, kept, found: 0)]
+
+
+@mutation("the hash of a row leaves out a column", "issue 14")
+def row_hash_without_a_column() -> list[Any]:
+    """The last one of each row."""
+    dumps = statemachine.row_sums.dumps
+    return [instead(statemachine.row_sums, "dumps", lambda value, version: dumps(value[:-1], version))]
