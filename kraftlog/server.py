@@ -171,6 +171,7 @@ async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> Asy
         RaftClient(node).state_machine_fenced()
 
     metadata.generator.tell_rot(on_rotten)
+    metadata.machine.tell_rot(on_rotten)
     running = asyncio.create_task(Scrubber(metadata.store, config.scrub_interval_ms, on_rotten).run())
     try:
         yield

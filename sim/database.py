@@ -121,7 +121,9 @@ class Database:
             columns = "cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
             applied = list(self._open.execute(f"SELECT {columns} FROM applied").fetchone())  # noqa: S608
             applied[3] = "d" * 32
-            self._open.execute("UPDATE applied SET digest = ?, row_sums = ?", (applied[3], sums.encoded(tuple(applied))))
+            self._open.execute(
+                "UPDATE applied SET digest = ?, row_sums = ?", (applied[3], sums.encoded(tuple(applied)))
+            )
 
     def rot(self) -> str | None:
         """A value of a stored row changes by itself, where SQLite does not look. Which one; None if there is no row."""

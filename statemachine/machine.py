@@ -27,6 +27,7 @@ from raft.core.types import LeaderAndEpoch, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotReader
 from snapshot.reader import SnapshotReader
 from statemachine.applied import Subscriber
+from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import PreparedRun, StoreUnavailable
 from statemachine.waiters import OffsetWaiters
@@ -76,6 +77,7 @@ class MetadataMachine(Listener):
         self._obstacle: str | None = None
         self._fence: str | None = None
         self._report: Callable[[StateDigest], None] | None = None
+        self._on_rotten: Callable[[str], None] = self.fence_rotten
         self._unreported: list[StateDigest] = []
 
     @property
@@ -159,6 +161,10 @@ class MetadataMachine(Listener):
                 " as no other node's is",
                 reason,
             )
+
+    def tell_rot(self, on_rotten: Callable[[str], None]) -> None:
+        """Let `on_rotten` call `fence_rotten`, and tell others, when a record cannot be applied because of rot."""
+        self._on_rotten = on_rotten
 
     def _fence_for(self, fence: str, mark: str) -> None:
         self._fence = fence
@@ -306,6 +312,12 @@ class MetadataMachine(Listener):
             except StoreUnavailable as error:
                 self._obstacle = str(error)
                 logger.error("committed records wait to be applied", reason=str(error))
+            except (ReplayError, sqlite3.DatabaseError, ValueError):
+                reason = await asyncio.get_running_loop().run_in_executor(self._executor, self._store.find_rot)
+                if reason is None:
+                    raise
+                self._on_rotten(reason)  # not the record is wrong but what it was to change
+                return
             await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 
     def _publish(self, end_offset: Offset) -> None:

@@ -1,8 +1,8 @@
 """What the rows of each table add up to, kept with every transaction, so that a row that changes by itself is noticed.
 
-Each table's rows are divided into slices, by the first character of an id, say. The sum of a slice is that of the hashes
-of its rows, modulo 2^64: the order makes no difference, and a transaction adds the rows that come and subtracts those
-that go. The hash of a row is the CRC-32C of its values, which differs whenever up to 32 adjacent bits do.
+Each table's rows are divided into slices, by the first character of an id, say. The sum of a slice is that of the
+hashes of its rows, modulo 2^64: the order makes no difference, and a transaction adds the rows that come and subtracts
+those that go. The hash of a row is the CRC-32C of its values, which differs whenever up to 32 adjacent bits do.
 
 The sums are a column of `applied`, sealed together with what is applied: they change in the same transaction, and cost
 it no page more. A slice is small enough to be read in one transaction, so whoever compares needs nobody's help: one
@@ -43,10 +43,10 @@ _SEAL_BYTES: Final = 4
 
 
 class Slice(NamedTuple):
-    """Some of a table's rows: those whose sum is at `index`."""
+    """Some of a table's rows: those whose sum is at `at`."""
 
     table: Table[Any]
-    index: int
+    at: int
     where: str
     parameters: tuple[Any, ...]
 
@@ -79,7 +79,9 @@ def _slices(table: Table[Any], first: int) -> Iterator[Slice]:
     for number in range(SLICES if slice_of is not None else 0):
         if slice_of is _by_resource:
             # SQLite's unicode() of nothing is NULL.
-            yield Slice(table, first + number, f"ifnull(unicode(substr(resource_name, -1)), 0) % {SLICES} = ?", (number,))
+            yield Slice(
+                table, first + number, f"ifnull(unicode(substr(resource_name, -1)), 0) % {SLICES} = ?", (number,)
+            )
             continue
         bounds = [_ID_CHARACTERS[at * 64 // SLICES] for at in (number, number + 1) if at < SLICES]
         conditions = [f"{table.key[0]} >= ?"] * (number > 0) + [f"{table.key[0]} < ?"] * (number < SLICES - 1)
@@ -94,13 +96,14 @@ def _all_slices() -> tuple[Slice, ...]:
 
 
 ALL_SLICES: Final = _all_slices()
-_FIRST: Final = {part.table: part.index for part in reversed(ALL_SLICES)}
+_FIRST: Final = {part.table: part.at for part in reversed(ALL_SLICES)}
 _SLICE_OF: Final = {table: _slice_of(table) for table in TABLES}
 
 
 def sum_of(rows: Iterable[Row]) -> int:
     """What `rows` add up to. Half a microsecond each."""
-    return sum(crc32c(dumps(row, _MARSHAL_VERSION)) for row in rows) & _MASK
+    found: int = sum(crc32c(dumps(row, _MARSHAL_VERSION)) for row in rows)
+    return found & _MASK
 
 
 class RowSums:
@@ -115,7 +118,7 @@ class RowSums:
         """Whether they count all rows; else only what came and went since they began."""
 
     def __getitem__(self, part: Slice) -> int:
-        return self._sums[part.index]
+        return self._sums[part.at]
 
     def copy(self) -> RowSums:
         """Sums that change by themselves."""
@@ -170,7 +173,8 @@ def missing_of(part: Slice, kept: RowSums, found: int) -> int:
 
 
 def _seal(applied: tuple[Any, ...], data: bytes) -> bytes:
-    return crc32c(dumps((*applied, data), _MARSHAL_VERSION)).to_bytes(_SEAL_BYTES, "little")
+    checksum: int = crc32c(dumps((*applied, data), _MARSHAL_VERSION))
+    return checksum.to_bytes(_SEAL_BYTES, "little")
 
 
 def _little_endian(sums: array[int]) -> array[int]:

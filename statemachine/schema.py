@@ -116,7 +116,10 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
 
 
 def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> sqlite3.Connection:
-    """A connection that can only read. Raises StorageError if there is no such database, DamagedDatabase if it rotted."""
+    """A connection that can only read.
+
+    Raises StorageError if there is no such database, DamagedDatabase if it rotted.
+    """
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
@@ -216,7 +219,9 @@ def check_tables(connection: sqlite3.Connection) -> None:
     They may rot where SQLite does not look.
     """
     # A column that was added stands in the statement with other blanks around it.
-    found = {"".join(str(sql).split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
+    found = {
+        "".join(str(sql).split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None
+    }
     if not {"".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
         raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
     read_sums(connection)

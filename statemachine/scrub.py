@@ -50,7 +50,9 @@ def telling_rot(what: str) -> Iterator[None]:
         raise RottenDatabase(f"{ROTTEN}: {error}") from None
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NO_DAMAGE:
-            raise StorageError(f"the metadata database cannot be read, {what}: {error}; see whether its disk is well") from None
+            raise StorageError(
+                f"the metadata database cannot be read, {what}: {error}; see whether its disk is well"
+            ) from None
         raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None
     except ValueError as error:  # a text that is none, or an id that is none
         raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None

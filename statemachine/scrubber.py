@@ -23,7 +23,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Scrubber:
-    """Scrubs once at the start and then from time to time, in a process of its own. `on_rotten` is told of rot, once."""
+    """Scrubs at the start and then from time to time, in a process of its own. `on_rotten` is told of rot, once."""
 
     def __init__(self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None]) -> None:
         """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one, at the start."""
@@ -46,7 +46,9 @@ class Scrubber:
             self._on_rotten(last_line(complaints))
             return None
         if code != 0:
-            logger.warning("the metadata database was not scrubbed", reason=last_line(complaints) or f"exit code {code}")
+            logger.warning(
+                "the metadata database was not scrubbed", reason=last_line(complaints) or f"exit code {code}"
+            )
             return RETRY_SECONDS
         try:
             await asyncio.to_thread(self._store.complete_row_sums, json.loads(said))

@@ -36,8 +36,8 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
     """Write a snapshot of what is committed to the database now; which ones are deleted then is the node's business.
 
     One of the same id that is damaged is replaced. Readers and the writer of the database go on. Raises StorageError if
-    there is nothing to take, the database cannot be read, or the snapshot cannot be written, RottenDatabase if the database
-    is not what was applied; then no new one is there.
+    there is nothing to take, the database cannot be read, or the snapshot cannot be written, RottenDatabase if the
+    database is not what was applied; then no new one is there.
     """
     with telling_rot("what a snapshot is made of"), closing(open_reader(database)) as connection:
         connection.execute("BEGIN")

@@ -12,9 +12,9 @@ from raft.core.types import Offset
 from statemachine.changes import Changes
 from statemachine.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from statemachine.overlay import Overlay
+from statemachine.row_sums import RowSums
 from statemachine.schema import create_in
 from statemachine.state import MetadataState
-from statemachine.row_sums import RowSums
 from tests.statemachine.builders import CLUSTER_ID
 
 

@@ -136,9 +136,7 @@ def test_no_damage_gets_into_a_snapshot(sound: Path, tmp_path: Path) -> None:
     "UPDATE applied SET end_offset = end_offset + 1",
     "UPDATE applied SET row_sums = zeroblob(length(row_sums))",
 ])  # fmt: skip
-def test_what_nobody_applied_is_found_in_a_database_that_is_in_use(
-    sound: Path, tmp_path: Path, statement: str
-) -> None:
+def test_what_nobody_applied_is_found_in_a_database_that_is_in_use(sound: Path, tmp_path: Path, statement: str) -> None:
     path = Path(shutil.copy(sound, tmp_path / "metadata.db"))
     with closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -155,7 +153,7 @@ def test_an_index_that_is_not_its_tables_is_found(sound: Path, tmp_path: Path) -
     assert len(places) == 4  # topics, its indexes by name and by collision, configs
     for at in places:
         path.write_bytes(data[:at] + b"t-7x" + data[at + 4 :])
-        with pytest.raises(RottenDatabase, match="table (topics|configs)"), closing(open_reader(path)) as reader:
+        with pytest.raises(RottenDatabase, match=r"table (topics|configs)"), closing(open_reader(path)) as reader:
             scrub(reader)
 
 
@@ -254,9 +252,9 @@ def test_each_row_is_in_one_slice(sound: Path) -> None:
 def test_as_a_process_it_says_what_it_found(sound: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(sound, tmp_path / "metadata.db"))
     command = [sys.executable, "-m", "statemachine.scrub", str(path)]
-    done = subprocess.run(command, capture_output=True, check=True, text=True)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout) == [0] * len(ALL_SLICES)
     path.write_bytes(path.read_bytes().replace(b"t-77", b"t-7x"))
-    rotten = subprocess.run(command, capture_output=True, check=False, text=True)  # noqa: S603
+    rotten = subprocess.run(command, capture_output=True, check=False, text=True)
     assert rotten.returncode == ROTTEN_EXIT_CODE
     assert "its rows are not those that were applied" in rotten.stderr

@@ -262,7 +262,9 @@ def alarm(harness: Harness) -> Offset | None:
     return harness.ask(DescribeQuorumRequest()).state_alarm_offset
 
 
-@pytest.mark.parametrize(("others", "is_alarm"), [("b", True), ("a", False), ("bc", True), ("ab", False), ("b-", False)])
+@pytest.mark.parametrize(
+    ("others", "is_alarm"), [("b", True), ("a", False), ("bc", True), ("ab", False), ("b-", False)]
+)
 def test_without_a_majority_it_is_an_alarm_and_nobody_is_fenced(others: str, is_alarm: bool) -> None:
     harness = replica(voter_count=len(others) + 1).make_leader()
     report(harness, 10, "a")
