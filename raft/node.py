@@ -110,7 +110,8 @@ class Node:
         `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's owner takes another.
         `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
         what it says must not be believed any more; `on_may_rebuild`, once, that it may be made anew.
-        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it.
+        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on;
+        `RaftClient.allow_fetch_version` changes it.
         """
         self.identity = identity
         self.config = config

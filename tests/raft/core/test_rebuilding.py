@@ -82,8 +82,9 @@ def test_who_asks_for_none_is_let_none_and_who_asks_is_shown() -> None:
 
 def test_a_follower_asks_until_it_is_let_and_begins_once() -> None:
     harness = follower()
-    assert not fetch_request(the_fetch(harness)).wants_rebuild
-    harness.answer(the_fetch(harness), fetch_response(2, EPOCH, may_rebuild=True))
+    send = the_fetch(harness)
+    assert not fetch_request(send).wants_rebuild
+    assert rebuilds(harness.answer(send, fetch_response(2, EPOCH, may_rebuild=True))) == 0
     assert rebuilds(harness.step(StateMachineFenced())) == 0
     harness.answer(the_fetch(harness), fetch_response(2, EPOCH))
     send = the_fetch(harness)
