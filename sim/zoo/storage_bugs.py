@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import marshal
 import sqlite3
 from collections.abc import Callable, Iterable
+from marshal import dumps
 from typing import Any
 
 import statemachine.row_sums
@@ -185,4 +185,4 @@ def scrub_compares_nothing() -> list[Any]:
 @mutation("the hash of a row leaves out a column", "issue 14")
 def row_hash_without_a_column() -> list[Any]:
     """The last one of each row."""
-    return [instead(statemachine.row_sums, "dumps", lambda value, version: marshal.dumps(value[:-1], version))]
+    return [instead(statemachine.row_sums, "dumps", lambda value, version: dumps(value[:-1], version))]

@@ -258,33 +258,6 @@ def test_of_two_voters_neither_is_believed_without_the_other() -> None:
     assert diverged(harness) == [OBSERVER_ID]
 
 
-def alarm(harness: Harness) -> Offset | None:
-    return harness.ask(DescribeQuorumRequest()).state_alarm_offset
-
-
-@pytest.mark.parametrize(
-    ("others", "is_alarm"), [("b", True), ("a", False), ("bc", True), ("ab", False), ("b-", False)]
-)
-def test_without_a_majority_it_is_an_alarm_and_nobody_is_fenced(others: str, is_alarm: bool) -> None:
-    harness = replica(voter_count=len(others) + 1).make_leader()
-    report(harness, 10, "a")
-    for node_id, name in enumerate(others, 2):
-        if name != "-":
-            tell(harness, node_id, 10, name)
-    assert alarm(harness) == (10 if is_alarm else None)
-    assert harness.role is Role.LEADER
-
-
-def test_an_alarm_ends_when_voters_agree_further_on() -> None:
-    harness = replica(voter_count=2).make_leader()
-    report(harness, 10, "a")
-    tell(harness, 2, 10, "b")
-    assert alarm(harness) == 10
-    report(harness, 20, "a")
-    tell(harness, 2, 20, "a")
-    assert alarm(harness) is None
-
-
 # --- what the leader tells --------------------------------------------------------------------------------------------
 
 
