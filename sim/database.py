@@ -129,7 +129,10 @@ class Database:
         """A value of a stored row changes by itself, where SQLite does not look. Which one; None if there is no row."""
         if self._open is None:
             return None
-        choices = [(table, column) for table in TABLES for column in table.columns if column not in table.key]
+        filled = [table for table in TABLES if self._open.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()]  # noqa: S608
+        choices = [(table, column) for table in filled for column in table.columns if column not in table.key]
+        if not choices:
+            return None
         table, column = self._random.choice(choices)
         key = ", ".join(table.key)
         rows = self._open.execute(f"SELECT {key}, {column} FROM {table.name}").fetchall()  # noqa: S608
