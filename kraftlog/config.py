@@ -25,6 +25,7 @@ from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 from statemachine.controller_config import ControllerConfig
+from statemachine.scrubber import SCRUB_INTERVAL_MS
 from statemachine.snapshot_generator import SnapshotConfig
 from statemachine.store import READ_MAX_MS
 
@@ -56,6 +57,8 @@ class NodeConfig:
     """What callers get."""
     read_max_ms: int = READ_MAX_MS
     """How long a read of the metadata may take; meanwhile the database's write-ahead log only grows."""
+    scrub_interval_ms: int = SCRUB_INTERVAL_MS
+    """How long after one reading of the whole metadata database the next begins; 0: only at the start."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:

@@ -45,7 +45,15 @@ def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
         "CurrentVoters": [_replica(voter) for voter in response.current_voters],
         "CurrentObservers": [_replica(observer) for observer in response.observers],
         "KRaftVersion": response.kraft_version,
+        **({"StateAlarm": _alarm(response)} if response.HasField("state_alarm_offset") else {}),
     }
+
+
+def _alarm(response: quorum_pb2.DescribeQuorumResponse) -> str:
+    return (
+        f"the voters' metadata differs at offset {response.state_alarm_offset}, and no majority has the same: find out"
+        " whose is right (kraftlog verify, with the node stopped)"
+    )
 
 
 def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, Any]]:

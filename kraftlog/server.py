@@ -35,6 +35,7 @@ from statemachine.controller import Controller
 from statemachine.controller_registration import ControllerRegistration, registration_of
 from statemachine.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.machine import MetadataMachine
+from statemachine.scrubber import Scrubber
 from statemachine.service import AdminServicer
 from statemachine.snapshot_generator import SnapshotGenerator
 from statemachine.snapshot_service import SnapshotServicer
@@ -71,13 +72,29 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running_node(config, watchers, subscribers) as node:
-        for listener in extra_listeners:
-            RaftClient(node).register(listener)
-        if ready is not None:
-            ready()
-        await stop.wait()
-        logger.info("shutting down", node=config.node_id)
+    while not stop.is_set():
+        anew = asyncio.Event()
+        # Listeners of somebody else's were told everything once, and would be told again.
+        on_may_rebuild = anew.set if not extra_listeners else lambda: None
+        async with running_node(config, watchers, subscribers, on_may_rebuild) as node:
+            for listener in extra_listeners:
+                RaftClient(node).register(listener)
+            if ready is not None:
+                ready()
+            await _first_of(stop, anew)
+            if stop.is_set():
+                logger.info("shutting down", node=config.node_id)
+            else:
+                logger.warning("starting over, to make the metadata database anew", node=config.node_id)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +109,16 @@ class _Metadata:
 
 @contextlib.asynccontextmanager
 async def running_node(
-    config: NodeConfig, watchers: Sequence[Watcher] = (), subscribers: Sequence[Subscriber] = ()
+    config: NodeConfig,
+    watchers: Sequence[Watcher] = (),
+    subscribers: Sequence[Subscriber] = (),
+    on_may_rebuild: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Node]:
-    """A whole node, serving, for as long as the context lasts."""
+    """A whole node, serving, for as long as the context lasts.
+
+    `on_may_rebuild` is called when its metadata is not what it should be, and whoever opens the node again has the
+    database made anew: at a time when no other voter's is.
+    """
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(
             contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
@@ -116,12 +140,12 @@ async def running_node(
             log_config=config.log,
             log_start=config.log_start,
             limits=config.service,
-            state=_hosted_state(metadata),
+            state=_hosted_state(metadata, on_may_rebuild),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine),
         ) as node:
             try:
-                async with _registering(config, voters, key, metadata):
+                async with _registering(config, voters, key, metadata), _scrubbing(config, metadata, node):
                     yield node
             finally:
                 await metadata.generator.close()
@@ -168,6 +192,24 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
     return voters
 
 
+@contextlib.asynccontextmanager
+async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> AsyncIterator[None]:
+    """What is stored is read through from time to time; rot ends the state machine."""
+
+    def on_rotten(reason: str) -> None:
+        metadata.machine.fence_rotten(reason)
+        RaftClient(node).state_machine_fenced()
+
+    metadata.generator.tell_rot(on_rotten)
+    metadata.machine.tell_rot(on_rotten)
+    running = asyncio.create_task(Scrubber(metadata.store, config.scrub_interval_ms, on_rotten).run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 @contextlib.contextmanager
 def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_Metadata]:
     snapshots = SnapshotStore(directory.files, directory.snapshots_path)
@@ -184,7 +226,7 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
         yield _Metadata(store, machine, snapshots, generator)
 
 
-def _hosted_state(metadata: _Metadata) -> HostedState:
+def _hosted_state(metadata: _Metadata, on_may_rebuild: Callable[[], None]) -> HostedState:
     """What the state machine and the node have to tell each other."""
     applied = metadata.store.applied
     return HostedState(
@@ -195,6 +237,7 @@ def _hosted_state(metadata: _Metadata) -> HostedState:
         snapshots=metadata.snapshots,
         on_snapshot_damaged=metadata.generator.replace_damaged,
         on_diverged=metadata.machine.fence,
+        on_may_rebuild=on_may_rebuild,
     )
 
 

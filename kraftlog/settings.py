@@ -221,6 +221,14 @@ SETTINGS: Final = (
         " has 10 s at most.",
     ),
     Setting(
+        "metadata.scrub.interval.ms",
+        "node",
+        "scrub_interval_ms",
+        whole_number(0, 2**31 - 1),
+        "How long after one reading of the whole metadata database, to see whether it rotted, the next begins; 0: only"
+        " at the start and for each snapshot.",
+    ),
+    Setting(
         "metadata.log.start.policy",
         "log_start",
         "policy",

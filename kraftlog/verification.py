@@ -14,6 +14,7 @@ from typing import Final
 
 from kraftlog.findings import Finding, Status
 from kraftlog.log_verification import DOES_NOT_START, LogVerdict, verify_log
+from kraftlog.replay_verification import Progress, compare_with_log
 from kraftlog.snapshot_files import snapshot_finding
 from raft.core.errors import DirectoryError, StorageError
 from raft.core.types import Offset, OffsetAndEpoch
@@ -34,6 +35,7 @@ from statemachine.tables import MetadataTables
 
 BEGINS_ANEW: Final = "sets it aside and makes it anew from"
 FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and makes it anew from the log"
+FINDS_ROT: Final = "finds rot by a scrub and makes it anew; if it does not, move it away before"
 FROM_LOG: Final = "the log"
 FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
 MENDS: Final = "mends it from the other copy"
@@ -49,8 +51,8 @@ REMOVES: Final = "removes it"
 WRITE_AHEAD_SUFFIX: Final = "-wal"
 
 
-def verify_directory(directory: Path) -> list[Finding]:
-    """What there is in a node's data directory, file by file.
+def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[Finding]:
+    """What there is in a node's data directory, file by file. `progress` is told how far the log is replayed.
 
     Raises DirectoryError if it is no node's, OSError or StorageError for a file that may not be read.
     """
@@ -65,7 +67,11 @@ def verify_directory(directory: Path) -> list[Finding]:
         *log.findings,
         *_verify_snapshots(snapshots, log, identity),
         *_verify_database(
-            directory / METADATA_DATABASE_NAME, log, identity, FROM_SNAPSHOT if _has_any(snapshots) else FROM_LOG
+            directory / METADATA_DATABASE_NAME,
+            log,
+            identity,
+            FROM_SNAPSHOT if _has_any(snapshots) else FROM_LOG,
+            progress,
         ),
     ]
 
@@ -185,7 +191,9 @@ def _has_any(directory: Path) -> bool:
     return directory.is_dir() and any(parse_snapshot_name(entry.name) for entry in directory.iterdir())
 
 
-def _verify_database(path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str) -> list[Finding]:
+def _verify_database(
+    path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str, progress: Progress
+) -> list[Finding]:
     """Open a copy as a start does; `made_from` is what a new one would be made from.
 
     Nothing is said where it is not known whose the directory is.
@@ -210,7 +218,14 @@ def _verify_database(path: Path, log: LogVerdict, identity: DirectoryIdentity | 
         with closing(database.conn) as connection:
             tables = MetadataTables(connection, name=str(path))
             is_in_log = log.end_offset is None or tables.is_in(log.end_offset, log.epochs)
+            differs = (
+                compare_with_log(path.parent, connection, tables.applied, identity.cluster_id, Path(scratch), progress)
+                if is_in_log and log.end_offset is not None
+                else None
+            )
     finding = Finding(path.name, found=f"offsets below {tables.applied.end_offset} are applied")
+    if differs is not None:
+        finding.status, finding.reason, finding.next_start = Status.DAMAGED, differs, FINDS_ROT
     if not is_in_log:
         finding.status = Status.DAMAGED
         finding.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"

@@ -11,7 +11,7 @@ import structlog
 
 from raft.core.config import FETCH_VERSIONS
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.events import FetchVersionAllowed, StateDigestReported
+from raft.core.events import FetchVersionAllowed, StateDigestReported, StateMachineFenced
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
@@ -194,6 +194,13 @@ class RaftClient:
                 f" not {len(digest.digest)} bytes at {digest.end_offset}"
             )
         self._node.step(StateDigestReported(digest))
+
+    def state_machine_fenced(self) -> None:
+        """Tell the quorum that what this node's state machine stores is not what it applied: it has stopped.
+
+        The node is not elected any more, and asks to make its state machine anew: see `HostedState.on_may_rebuild`.
+        """
+        self._node.step(StateMachineFenced())
 
     def allow_fetch_version(self, version: int) -> None:
         """Let this node's fetches have that version at most: what the cluster has agreed on (PK-05).

@@ -77,6 +77,8 @@ class HostedState:
     """Asks for another snapshot in the place of one that is deleted for damage."""
     on_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence
     """Told, once, what the quorum's state machines came to, and what this one did."""
+    on_may_rebuild: Callable[[], None] = lambda: None
+    """Told, once, that the state machine, which is fenced, may be made anew: no other voter's is just now."""
 
 
 @contextlib.asynccontextmanager
@@ -147,6 +149,7 @@ async def hosted_node(
                 on_listener_fault=on_listener_fault,
                 on_state_diverged=state.on_diverged,
                 takes_records=not state.is_sole_writer,
+                on_may_rebuild=state.on_may_rebuild,
             )
             listeners = (listen_on or endpoint, replicas_listen_on)
             async with _serving(node, listeners, add_services, state.applied_end_offset, limits or ServiceLimits()):

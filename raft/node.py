@@ -105,6 +105,7 @@ class Node:
         on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
         on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
         takes_records: bool = True,
+        on_may_rebuild: Callable[[], None] = lambda: None,
     ) -> None:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
@@ -112,9 +113,10 @@ class Node:
         (`raft.snapshot_start`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's
         owner takes another.
         `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
-        what it says must not be believed any more. `fetch_version_allowed` is the highest version of Fetch that the
-        cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it. `takes_records` is whether
-        `RaftClient.append` takes whatever a program appends, or leaves that to the node's own controller.
+        what it says must not be believed any more; `on_may_rebuild`, once, that it may be made anew.
+        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on;
+        `RaftClient.allow_fetch_version` changes it. `takes_records` is whether `RaftClient.append` takes whatever a
+        program appends, or leaves that to the node's own controller.
         """
         self.identity = identity
         self.config = config
@@ -122,6 +124,7 @@ class Node:
         self.takes_records = takes_records
         self._on_fatal = on_fatal
         self._on_state_diverged = on_state_diverged
+        self._on_may_rebuild = on_may_rebuild
         self._on_snapshot_damaged = on_snapshot_damaged
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
         self._shell = Shell(
@@ -319,6 +322,10 @@ class Node:
                 committed_offset=refused.gap.committed_offset,
             )
         self.readiness_changed.set()
+
+    def may_rebuild_state(self) -> None:
+        """Tell whoever owns the state machine."""
+        self._on_may_rebuild()
 
     def shutdown_complete(self) -> None:
         """The node has handed over and may stop."""

@@ -76,6 +76,10 @@ class Outlet(Protocol):
         """The epoch's leader lacks what is committed here, so the node is not ready; None: that is over."""
         ...
 
+    def may_rebuild_state(self) -> None:
+        """The state machine, which is fenced, may be made anew now; said once."""
+        ...
+
     def shutdown_complete(self) -> None:
         """The node has handed over. May be said again."""
         ...

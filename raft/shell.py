@@ -37,6 +37,7 @@ from raft.core.actions import (
     FlushLog,
     FreezeSnapshot,
     PersistElectionState,
+    RebuildStateMachine,
     Reply,
     ReportRefusedLeader,
     ReportUnbelieved,
@@ -415,6 +416,8 @@ class Shell:
                     self._unbelieved.note(reason)
                 case ReportRefusedLeader(refused):
                     self._outlet.leader_refused(refused)
+                case RebuildStateMachine():
+                    self._outlet.may_rebuild_state()
         # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
         listeners_are_woken = is_more_committed and self._say_committed()
         self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)

@@ -17,9 +17,11 @@ from sim.marks import Marks
 from sim.service import CONFIG_NAME
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
+from statemachine.all_tables import TABLES
 from statemachine.image import load_image, snapshot_point, write_image
 from statemachine.resources import ResourceType
-from statemachine.schema import UnusableDatabase, check_tables, create_in
+from statemachine.schema import UnusableDatabase, check_tables, create_in, read_sums
+from statemachine.scrub import RottenDatabase, check_rows
 from statemachine.tables import MetadataTables
 
 IMAGE_RATE: Final = 0.05
@@ -43,15 +45,17 @@ class Database:
         self._open: sqlite3.Connection | None = None
         self.is_set_aside = False
         """Whether it came to something else than the quorum's: the next process begins a new one."""
+        self.is_rotten = False
+        """Whether that is because it rotted: nothing was made of what is wrong."""
         self.must_forget_snapshots = False
         """Whether the snapshots were made of what must not be believed."""
 
     def open(self) -> MetadataTables:
         """The tables as the last process left them, new ones if the image is gone or cannot be used."""
         if self.is_set_aside:
-            self._marks.hit("recovery: a diverged database was made anew")
+            self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was made anew")
+            self.must_forget_snapshots = not self.is_rotten
             self.lose()
-            self.must_forget_snapshots = True
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
         if not _is_sound(connection):
@@ -99,12 +103,50 @@ class Database:
     def lose(self) -> None:
         """The file is gone."""
         self._images.clear()
-        self.is_set_aside = False
+        self.is_set_aside = self.is_rotten = False
 
     def diverge(self) -> None:
         """What the tables came to is no longer what others came to, as after a record that was applied wrongly."""
         if self._open is not None:
-            self._open.execute("UPDATE applied SET digest = ?", ("d" * 32,))
+            sums = read_sums(self._open)
+            columns = "cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
+            applied = list(self._open.execute(f"SELECT {columns} FROM applied").fetchone())  # noqa: S608
+            applied[3] = "d" * 32
+            self._open.execute(
+                "UPDATE applied SET digest = ?, row_sums = ?", (applied[3], sums.encoded(tuple(applied)))
+            )
+
+    def rot(self) -> str | None:
+        """A value of a stored row changes by itself, where SQLite does not look. Which one; None if there is no row."""
+        if self._open is None:
+            return None
+        filled = [table for table in TABLES if self._open.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()]  # noqa: S608
+        choices = [(table, column) for table in filled for column in table.columns if column not in table.key]
+        if not choices:
+            return None
+        table, column = self._random.choice(choices)
+        key = ", ".join(table.key)
+        rows = self._open.execute(f"SELECT {key}, {column} FROM {table.name}").fetchall()  # noqa: S608
+        if not rows:
+            return None
+        *row_key, value = self._random.choice(rows)
+        if not isinstance(value, int | str):
+            return None
+        changed = value ^ 1 if isinstance(value, int) else value[:-1] + chr(ord(value[-1:] or "a") ^ 1)
+        conditions = " AND ".join(f"{part} = ?" for part in table.key)
+        self._open.execute(f"UPDATE {table.name} SET {column} = ? WHERE {conditions}", (changed, *row_key))  # noqa: S608
+        self._images.clear()  # no power cut brings it back
+        return f"{table.name}.{column} of {row_key}"
+
+    def find_rot(self) -> str | None:
+        """What a scrub finds."""
+        if self._open is None:
+            return None
+        try:
+            check_rows(self._open)
+        except RottenDatabase as error:
+            return str(error)
+        return None
 
     def damage(self) -> None:
         """Bits in the file rot, so many that it shows; one in the middle of a value would not (docs/faults.md)."""
@@ -138,6 +180,7 @@ def take_snapshot(image: bytes, snapshots: SnapshotStore) -> None:
         writer = None if point is None else snapshots.create(*point)
         if writer is not None:
             with writer:
+                check_rows(connection)
                 write_image(connection, writer)
                 writer.freeze()
 

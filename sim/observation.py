@@ -229,6 +229,8 @@ class NodeView:
     durable_election: ElectionState | None = None
     has_diverged: bool = False
     """A fault made its state machine come to something else; it has not been made anew since."""
+    has_rotted: bool = False
+    """Of those: a fault changed a row of its tables, so that the node itself must find out."""
     started_at_us: int = 0
     """When its process was started."""
     now_ms: int = 0

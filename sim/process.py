@@ -20,6 +20,7 @@ from raft.core.events import (
     RequestReceived,
     ShutdownRequested,
     StateDigestReported,
+    StateMachineFenced,
 )
 from raft.core.messages import Request, Response, VoteResponse
 from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
@@ -237,12 +238,13 @@ class Process:
         view = machine.view
         view.replica, view.log = self.shell.replica, self.log
         if self.tables.applied.end_offset == 0:
-            view.has_diverged = False
+            view.has_diverged = view.has_rotted = False
         self.applying.note_applied()
         self.shell.start()
         self._slow_listener.start()
         if self.tables.state_digest is not None:
             self.shell.step(StateDigestReported(self.tables.state_digest))
+        self.scrub()
 
     def shut_down(self) -> None:
         """Ask it to hand over and end."""
@@ -388,6 +390,23 @@ class Process:
         self.is_fenced = True
         self.machine.database.is_set_aside = True
         self.world.state_diverged(self, expected, own)
+
+    def scrub(self) -> None:
+        """Read the tables through; a state machine that finds rot stops, and asks to be made anew."""
+        reason = self.machine.database.find_rot()
+        if reason is None or self.is_fenced:
+            return
+        self.world.marks.hit("rot was found by a scrub")
+        if not self.machine.view.has_rotted:
+            self.world.complain(f"node {self.machine.node_id} found rot where there is none: {reason}")
+        self.is_fenced = True
+        self.machine.database.is_set_aside = self.machine.database.is_rotten = True
+        self.shell.step(StateMachineFenced())
+
+    def may_rebuild_state(self) -> None:
+        """The node starts over: its database is made anew then."""
+        self.world.marks.hit("a fenced state machine may be made anew")
+        self.world.start_over(self)
 
     def fatal(self, error: BaseException) -> None:
         """The process must end, or is being killed."""

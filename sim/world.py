@@ -288,7 +288,10 @@ class World(Observed):
             self.violation = Violation(
                 f"node {machine.node_id} was told that its state machine differs: {own}, not {expected}; it does not"
             )
-        self.agenda.after(2_000_000, partial(self._replace, process))
+
+    def start_over(self, process: Process) -> None:
+        """A node whose state machine is fenced may make it anew: it ends and starts again by itself."""
+        self.agenda.after(1_000, partial(self._replace, process))
 
     def _replace(self, process: Process) -> None:
         if process.machine.process is process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,23 @@ def start_module(
     )
     _stand_back(process.pid)
     return process
+
+
+async def run_to_end(process: Popen[bytes]) -> tuple[int, bytes, bytes]:
+    """Its exit code, what it said and what it complained of; it is killed if this is cancelled."""
+    end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
+    try:
+        said, complaints = await asyncio.shield(end)
+    except BaseException:
+        process.kill()
+        await end
+        raise
+    return process.returncode, said, complaints
+
+
+def last_line(complaints: bytes) -> str:
+    """What such a process complained of last; empty for nothing."""
+    return (complaints.decode(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def _environment() -> dict[str, str]:

@@ -18,8 +18,9 @@ from statemachine.all_tables import TABLES
 from statemachine.cluster_tables import ACLS_BY_CONTENT
 from statemachine.remote_log_tables import REMOTE_SEGMENTS
 from statemachine.replay import replay
+from statemachine.row_sums import RowSums
 from statemachine.sorted_rows import SortedRows
-from statemachine.table import Condition, Key, Page, Table, key_to_sql
+from statemachine.table import Condition, Key, Page, Row, Table, key_to_sql
 from statemachine.topic_tables import (
     PARTITIONS,
     PARTITIONS_BY_LEADER,
@@ -44,7 +45,7 @@ class TooManyRows(Exception):
 class Changes:
     """The net change of the records replayed so far, over the database behind `connection`. A `View`."""
 
-    __slots__ = ("_connection", "_effects", "_new_topics", "_removed", "_rows", "_rows_left", "_topics")
+    __slots__ = ("_connection", "_effects", "_new_topics", "_removed", "_rows", "_rows_left", "_stored", "_topics")
 
     def __init__(self, connection: sqlite3.Connection, rows_max: int | None = None) -> None:
         """With `rows_max` the replay ends in TooManyRows when that many rows were looked through or touched.
@@ -57,6 +58,8 @@ class Changes:
         """By table and key; None: the row goes."""
         self._removed: dict[Table[Any], dict[Key, None]] = {}
         """The beginnings of keys whose stored rows all go, before anything is added."""
+        self._stored: dict[tuple[Table[Any], Key], Row | None] = {}
+        """Rows that were looked up, as they are stored: what is written in their place takes them from the sums."""
         self._topics: dict[Key, Any] = {}
         """Stored topics that were looked up: the partitions of one come together."""
         self._new_topics: set[Key] = set()
@@ -96,10 +99,16 @@ class Changes:
         if self._is_removed(table, key) or (table is PARTITIONS and key[:1] in self._new_topics):
             return None
         if table is not TOPICS:
-            return table.get(self._connection, key)
+            return self._get_stored(table, key)
         if key not in self._topics:
-            self._topics[key] = table.get(self._connection, key)
+            self._topics[key] = self._get_stored(table, key)
         return cast(R | None, self._topics[key])
+
+    def _get_stored(self, table: Table[R], key: Key) -> R | None:
+        row = table.get_row(self._connection, key)
+        if not table.is_index:
+            self._stored[table, key] = row
+        return None if row is None else table.from_row(row)
 
     def find(
         self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1, end: Key | None = None
@@ -192,25 +201,42 @@ class Changes:
 
     # --- the tables ---------------------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Write the net change, in the transaction that is open: removals first."""
+    def flush(self, sums: RowSums) -> None:
+        """Write the net change, in the transaction that is open, and count it in `sums`: removals first."""
         for table, prefixes in self._removed.items():
             for prefix in prefixes:
+                sums.subtract(table, table.rows(self._connection, prefix))
                 self._connection.execute(table.delete_sql(len(prefix)), key_to_sql(prefix))
         for table in TABLES:
             rows = self._rows.get(table)
             if rows is not None and rows.by_key:
-                self._write(table, rows.by_key)
+                self._write(table, rows.by_key, sums)
 
-    def _write(self, table: Table[Any], rows: dict[Key, Any]) -> None:
+    def _write(self, table: Table[Any], rows: dict[Key, Any], sums: RowSums) -> None:
+        if replaced := self._replaced(table, rows):
+            sums.subtract(table, replaced)
         gone = [key_to_sql(key) for key, record in rows.items() if record is None]
         if gone:
             self._connection.executemany(table.delete_sql(len(table.key)), gone)
         if len(gone) < len(rows):
             to_row = table.to_row
-            self._connection.executemany(
-                table.insert_sql, (to_row(record) for record in rows.values() if record is not None)
-            )
+            written = [to_row(record) for record in rows.values() if record is not None]
+            sums.add(table, written)
+            self._connection.executemany(table.insert_sql, written)
+
+    def _replaced(self, table: Table[Any], keys: Iterable[Key]) -> list[Row]:
+        """The stored rows with these keys, where all that is removed by prefix is gone already."""
+        stored, connection, rows = self._stored, self._connection, []
+        new_topics = self._new_topics if table is PARTITIONS else ()  # what was stored of them is removed by prefix
+        has_removals = table in self._removed
+        for key in keys:
+            if key[:1] in new_topics:
+                continue
+            at = (table, key)
+            row = stored[at] if at in stored else table.get_row(connection, key)
+            if row is not None and not (has_removals and self._is_removed(table, key)):
+                rows.append(row)
+        return rows
 
 
 def _key_bytes(part: Any) -> bytes:

@@ -35,12 +35,12 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
         record.broker_epoch,
         id_to_text(record.incarnation_id),
         record.rack if record.HasField("rack") else None,
-        record.fenced,
-        record.in_controlled_shutdown,
+        int(record.fenced),
+        int(record.in_controlled_shutdown),
         endpoints_to_json(record.end_points),
         ids_to_json(tuple(record.log_dirs)),
         features_to_json(record.features),
-        record.unclean_shutdown,
+        int(record.unclean_shutdown),
     )
 
 
@@ -152,7 +152,7 @@ CLIENT_QUOTAS: Final = Table[ClientQuotaRecord](
     columns=("entity", "key", "value"),
     kind="client_quota",
     key_of=lambda record: (quota_entity_key(record.entity), record.key),
-    to_row=lambda record: (quota_entity_key(record.entity), record.key, record.value),
+    to_row=lambda record: (quota_entity_key(record.entity), record.key, record.value + 0.0),
     from_row=_quota_from_row,
 )
 

@@ -28,6 +28,7 @@ from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotRea
 from snapshot.reader import SnapshotReader
 from statemachine.applied import Subscriber
 from statemachine.checkpointer import Checkpointer
+from statemachine.replay import ReplayError
 from statemachine.store import MetadataStore
 from statemachine.tables import PreparedRun, StoreUnavailable
 from statemachine.waiters import OffsetWaiters
@@ -79,6 +80,7 @@ class MetadataMachine(Listener):
         self._obstacle: str | None = None
         self._fence: str | None = None
         self._report: Callable[[StateDigest], None] | None = None
+        self._on_rotten: Callable[[str], None] = self.fence_rotten
         self._unreported: list[StateDigest] = []
 
     @property
@@ -135,17 +137,40 @@ class MetadataMachine(Listener):
         """
         if self._fence is not None:
             return
-        self._fence = (
-            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; restart the node: its"
-            " database is made anew from a snapshot and the log"
-        )
         logger.critical(
-            self._fence, end_offset=expected.end_offset, expected=expected.digest.hex(), own=own.digest.hex()
+            "this node's metadata differs from the quorum's",
+            end_offset=expected.end_offset,
+            expected=expected.digest.hex(),
+            own=own.digest.hex(),
         )
-        self._waiters.fail(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence))
+        self._fence_for(
+            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; its database is made anew"
+            " from a snapshot and the log as soon as no other node's is",
+            f"it differs from the quorum's at offset {expected.end_offset}",
+        )
+
+    def fence_rotten(self, reason: str) -> None:
+        """Stop for good: the store's rows are not those that were applied, for `reason`, as a scrub has found.
+
+        As `fence`, but nothing was made of what is wrong, so the snapshots stay.
+        """
+        if self._fence is None:
+            self._fence_for(
+                f"this node's metadata rotted ({reason}); its database is made anew from a snapshot and the log as soon"
+                " as no other node's is",
+                reason,
+            )
+
+    def tell_rot(self, on_rotten: Callable[[str], None]) -> None:
+        """Let `on_rotten` call `fence_rotten`, and tell others, when a record cannot be applied because of rot."""
+        self._on_rotten = on_rotten
+
+    def _fence_for(self, fence: str, mark: str) -> None:
+        self._fence = fence
+        logger.critical(fence)
+        self._waiters.fail(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, fence))
         if not self._is_shut_down:
-            reason = f"it differs from the quorum's at offset {expected.end_offset}"
-            asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, reason)
+            asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, mark)
 
     def refuse_if_fenced(self) -> None:
         """Raise ProtocolError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
@@ -301,6 +326,12 @@ class MetadataMachine(Listener):
                 logger.error("committed records wait to be applied", reason=str(error))
                 if not isinstance(error, WriteAheadLogHeld) and await self._checkpointer.make_room():
                     continue
+            except (ReplayError, sqlite3.DatabaseError, ValueError):
+                reason = await asyncio.get_running_loop().run_in_executor(self._executor, self._store.find_rot)
+                if reason is None:
+                    raise
+                self._on_rotten(reason)  # not the record is wrong but what it was to change
+                return
             await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 
     def _publish(self, end_offset: Offset) -> None:

@@ -32,7 +32,7 @@ def _segment_to_row(record: RemoteLogSegmentMetadataRecord) -> Row:
         record.segment_size_bytes,
         json.dumps(epochs),
         record.custom_metadata if record.HasField("custom_metadata") else None,
-        record.txn_index_empty,
+        int(record.txn_index_empty),
     )
 
 
@@ -110,7 +110,7 @@ REMOTE_SEGMENT_EPOCHS: Final = Table[SegmentInEpoch](
         "is_referenced",
     ),
     key_of=lambda entry: tuple(entry)[:5],
-    to_row=lambda entry: key_to_sql(tuple(entry)),
+    to_row=lambda entry: key_to_sql((*entry[:-1], int(entry.is_referenced))),
     from_row=lambda row: SegmentInEpoch(
         id_to_bytes(row[0]), row[1], row[2], row[3], id_to_bytes(row[4]), row[5], bool(row[6])
     ),

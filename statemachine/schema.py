@@ -16,6 +16,7 @@ from typing import Final
 from sqlite_utils import Database, Migrations
 
 from raft.core.errors import DirectoryError, FlushFailed, OutOfSpace, StorageError
+from statemachine.row_sums import RowSums, decode_sums
 from statemachine.table_definitions import TABLE_STATEMENTS
 from statemachine.views import VIEW_STATEMENTS
 
@@ -33,13 +34,27 @@ EMPTY_DIGEST: Final = "00" * 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0004_tables",)
-"""One only: what is derived is made anew rather than migrated. 0001's digest did not cover what records did; 0002
-did not know when its last batch was appended; 0003 had topics, partitions, brokers and configs only."""
+KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums")
+"""The first makes all tables: what is derived is made anew rather than migrated, unless that is free. 0001's digest did
+not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
+configs only; 0004 kept no sums of rows."""
+
+
+ROTTEN: Final = "its rows are not those that were applied"
+"""How the reason begins why a database is set aside that rotted, of which nothing was made."""
+
+_APPLIED: Final = (
+    "SELECT row_sums, cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
+    " FROM applied"
+)
 
 
 class UnusableDatabase(Exception):
     """The file cannot be used and may be replaced; the message says why."""
+
+
+class DamagedDatabase(StorageError):
+    """The file cannot be read because it is damaged, not because it cannot be had."""
 
 
 class DivergedDatabase(UnusableDatabase):
@@ -51,6 +66,13 @@ def create_tables(database: Database) -> None:
     """All tables, and the views over them."""
     for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS):
         database.execute(statement)
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[1])
+def add_row_sums(database: Database) -> None:
+    """Those of a database that had none are found by the first scrub."""
+    if "row_sums" not in {name for _, name, *_ in database.execute("PRAGMA table_info(applied)")}:
+        database.execute("ALTER TABLE applied ADD COLUMN row_sums BLOB")
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
@@ -99,7 +121,10 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
 
 
 def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> sqlite3.Connection:
-    """A connection that can only read. Raises StorageError if there is no such database."""
+    """A connection that can only read.
+
+    Raises StorageError if there is no such database, DamagedDatabase if it rotted.
+    """
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro",
@@ -114,8 +139,9 @@ def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) ->
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
-        raise StorageError(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's complaint quotes what is damaged
+        kind = DamagedDatabase if _is_damage(error) else StorageError
+        raise kind(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
     return connection
 
 
@@ -182,28 +208,55 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
     row = connection.execute("SELECT cluster_id, diverged FROM applied").fetchone()
     if row is None:
         _begin(connection, cluster_id)
-    elif row[0] != cluster_id:
+    check_tables(connection)
+    if row is not None and row[0] != cluster_id:
         raise DirectoryError(
             f"{path} holds the metadata of cluster {row[0]}, not of {cluster_id};"
             " use that cluster's data directory, or move the file away to have it made anew"
         )
-    elif row[1] is not None:
-        raise DivergedDatabase(row[1])
-    check_tables(connection)
+    if row is not None and row[1] is not None:
+        raise UnusableDatabase(row[1]) if row[1].startswith(ROTTEN) else DivergedDatabase(row[1])
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raise UnusableDatabase unless tables and views are the present ones: they may rot where SQLite does not look."""
-    found = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
-    if not {" ".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
+    """Raise UnusableDatabase unless tables and views are the present ones, and what is applied is what was written.
+
+    They may rot where SQLite does not look.
+    """
+    # A column that was added stands in the statement with other blanks around it.
+    found = {
+        "".join(str(sql).split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None
+    }
+    if not {"".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
         raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
+    read_sums(connection)
+
+
+def read_sums(connection: sqlite3.Connection) -> RowSums:
+    """What the rows add up to, as the last transaction says. Raises UnusableDatabase if that was changed since."""
+    rows = connection.execute(_APPLIED).fetchall()
+    if len(rows) != 1:
+        raise UnusableDatabase("it is damaged: it does not say what is applied")
+    data, *applied = rows[0]
+    sums = decode_sums(data, tuple(applied))
+    if sums is None:
+        raise UnusableDatabase("it is damaged: what it says is applied, or its sums of rows, is not what was written")
+    return sums
 
 
 def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:
+    row_sums = RowSums().encoded((cluster_id, 0, 0, EMPTY_DIGEST, 0, None, None))
     connection.execute(
-        "INSERT INTO applied (id, cluster_id, end_offset, epoch, timestamp_ms, digest) VALUES (1, ?, 0, 0, 0, ?)",
-        (cluster_id, EMPTY_DIGEST),
+        "INSERT INTO applied (id, cluster_id, end_offset, epoch, timestamp_ms, digest, row_sums)"
+        " VALUES (1, ?, 0, 0, 0, ?, ?)",
+        (cluster_id, EMPTY_DIGEST, row_sums),
     )
+
+
+def _is_damage(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN)
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+    return isinstance(error, UnicodeDecodeError) or code & 0xFF in damage
 
 
 def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
@@ -212,7 +265,6 @@ def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
         isinstance(error, OSError) and error.errno in _NO_ROOM
     ):
         return OutOfSpace(f"no room for the metadata database {path}: {error}; make room on its file system")
-    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF in damage:
+    if _is_damage(error):
         return UnusableDatabase(f"it is damaged: {error}")
     return StorageError(f"cannot open the metadata database {path}: {error}; check the directory and its permissions")

@@ -15,8 +15,9 @@ import structlog
 from raft.core.errors import StorageError
 from raft.core.types import LeaderAndEpoch, Offset
 from snapshot.names import PART_SUFFIX, SUFFIX
-from statemachine.background import start_module
+from statemachine.background import last_line, run_to_end, start_module
 from statemachine.private_copy import DIRECTORY_VARIABLE
+from statemachine.scrub import ROTTEN_EXIT_CODE
 from statemachine.snapshotting import TakenSnapshot, decode_taken
 from statemachine.store import MetadataStore
 
@@ -51,10 +52,15 @@ class SnapshotGenerator:
         self._has_failed = False
         self._is_shut_down = False
         self._on_taken: Callable[[], None] = lambda: None
+        self._on_rotten: Callable[[str], None] = lambda reason: None
 
     def tell(self, on_taken: Callable[[], None]) -> None:
         """Call `on_taken` whenever there is another snapshot from now on."""
         self._on_taken = on_taken
+
+    def tell_rot(self, on_rotten: Callable[[str], None]) -> None:
+        """Call `on_rotten` if the database turns out not to be what was applied: no snapshot is made of it."""
+        self._on_rotten = on_rotten
 
     def replace_damaged(self) -> None:
         """A snapshot was damaged and is gone: take another one in the background."""
@@ -148,18 +154,16 @@ class SnapshotGenerator:
             (str(self._store.path), self._directory, token),
             {DIRECTORY_VARIABLE: str(self._store.path.absolute().parent)},
         )
-        end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
         try:
-            said, complaints = await asyncio.shield(end)
+            code, said, complaints = await run_to_end(process)
         except BaseException:
-            process.kill()
-            await end
             self._remove_part(token)
             raise
-        if process.returncode != 0:
+        if code != 0:
             self._remove_part(token)
-            lines = complaints.decode(errors="replace").strip().splitlines()
-            reason = lines[-1] if lines else f"its process ended with {process.returncode}"
+            reason = last_line(complaints) or f"its process ended with {code}"
+            if code == ROTTEN_EXIT_CODE:
+                self._on_rotten(reason)
             raise StorageError(f"the snapshot could not be taken: {reason}")
         return decode_taken(said)
 

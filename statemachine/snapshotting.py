@@ -20,6 +20,7 @@ from raft.storage.posix import PosixFileSystem
 from snapshot.store import SnapshotStore
 from statemachine.image import snapshot_point, write_image
 from statemachine.private_copy import open_copy
+from statemachine.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, telling_rot
 
 
 class TakenSnapshot(NamedTuple):
@@ -37,10 +38,10 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
 
     One of the same id that is damaged is replaced. Readers and the writer of the database go on, and nothing holds its
     write-ahead log once the database is copied: to write a large snapshot may take minutes. Raises StorageError if
-    there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written; then no new one
-    is there.
+    there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written, RottenDatabase
+    if the database is not what was applied; then no new one is there.
     """
-    with closing(open_copy(database)) as connection:
+    with telling_rot("what a snapshot is made of"), closing(open_copy(database)) as connection:
         point = snapshot_point(connection)
         if point is None:
             raise StorageError(f"nothing is applied to {database} yet, so there is nothing to take a snapshot of")
@@ -50,6 +51,7 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
             writer = snapshots.create(*point)
         if writer is not None:
             with writer:
+                check_rows(connection)  # what is not what was applied must not spread
                 write_image(connection, writer)
                 writer.freeze()
     with snapshots.open(point.snapshot_id) as reader:
@@ -87,10 +89,13 @@ def decode_taken(line: str | bytes) -> TakenSnapshot:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: exit code 0 and a line of JSON, or 1 and the reason on standard error."""
+    """The process: exit code 0 and a line of JSON; else the reason on standard error, and 3 if it is rot."""
     database, directory, token = arguments
     try:
         taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory, token=lambda: token))
+    except RottenDatabase as error:
+        sys.stderr.write(f"{error}\n")
+        return ROTTEN_EXIT_CODE
     except KraftlogError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,6 +22,7 @@ import structlog
 from sqlite_utils import Database
 
 from kraftpb.v1.admin_pb2 import QueryResponse
+from raft.core.errors import StorageError
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
@@ -40,6 +41,7 @@ from statemachine.schema import (
     sync,
     translated,
 )
+from statemachine.scrub import RottenDatabase, scrub, telling_rot
 from statemachine.table import Table
 from statemachine.tables import Applied, MetadataTables, PreparedRun
 from statemachine.write_ahead_log import WriteAheadLog
@@ -173,6 +175,22 @@ class MetadataStore:
         """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
         with self._writer_lock:
             self._tables.mark_diverged(reason)
+
+    def find_rot(self) -> str | None:
+        """What a scrub finds that is not what was applied. For a thread: see `statemachine.scrub`."""
+        try:
+            with telling_rot("its file"), closing(open_reader(self.path)) as connection:
+                scrub(connection)
+        except RottenDatabase as error:
+            return str(error)
+        except StorageError as error:
+            logger.error("the metadata database cannot be read", reason=str(error))
+        return None
+
+    def complete_row_sums(self, missing: Sequence[int]) -> None:
+        """Take what a scrub found that the sums of rows lack: see `MetadataTables.complete_row_sums`."""
+        with self._writer_lock:
+            self._tables.complete_row_sums(missing)
 
     def load(self, reader: SnapshotReader) -> None:
         """Make a new database of what a snapshot holds, for `use_loaded`. For a thread: 10 microseconds a row.

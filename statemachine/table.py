@@ -73,6 +73,11 @@ class Table(Generic[R]):
         columns = ", ".join(self.columns)
         return f"INSERT OR REPLACE INTO {self.name} ({columns}) VALUES ({_marks(len(self.columns))})"  # noqa: S608
 
+    @cached_property
+    def _get_sql(self) -> str:
+        return self.select_sql(len(self.key))
+
+    @lru_cache(maxsize=8)  # noqa: B019 (tables live as long as the process)
     def delete_sql(self, key_length: int) -> str:
         """Remove the rows whose key begins with so many values."""
         return f"DELETE FROM {self.name} WHERE {self._prefix(key_length)}"  # noqa: S608 (names of our own)
@@ -102,8 +107,17 @@ class Table(Generic[R]):
 
     def get(self, connection: sqlite3.Connection, key: Key) -> R | None:
         """The record with that key. About 5 microseconds."""
-        row = connection.execute(self.select_sql(len(key)), key_to_sql(key)).fetchone()
+        row = self.get_row(connection, key)
         return None if row is None else self.from_row(row)
+
+    def get_row(self, connection: sqlite3.Connection, key: Key) -> Row | None:
+        """The row with that key, as it is stored."""
+        row: Row | None = connection.execute(self._get_sql, key_to_sql(key)).fetchone()
+        return row
+
+    def rows(self, connection: sqlite3.Connection, prefix: Key) -> Iterator[Row]:
+        """The rows whose key begins with `prefix`, as they are stored."""
+        return connection.execute(self.select_sql(len(prefix)), key_to_sql(prefix))
 
     def find(
         self,

@@ -169,7 +169,8 @@ TABLE_STATEMENTS: Final = (
         digest TEXT NOT NULL,
         state_digest_end_offset INTEGER,
         state_digest TEXT,
-        diverged TEXT
+        diverged TEXT,
+        row_sums BLOB
     ) STRICT
     """,
 )

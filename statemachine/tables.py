@@ -14,8 +14,6 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from sqlite_utils import Database
-
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.epochs import EpochCache
 from raft.core.errors import KraftlogError
@@ -24,6 +22,8 @@ from raft.listener import CommittedBatch
 from statemachine.changes import Changes, TooManyRows
 from statemachine.deltas import MetadataDelta, delta_of
 from statemachine.replay import ReplayError
+from statemachine.row_sums import RowSums
+from statemachine.schema import read_sums
 from statemachine.table import Table
 from statemachine.transactions import MARKERS, CommittedRun, OpenTransaction, applied_together
 
@@ -98,7 +98,6 @@ class MetadataTables:
         """`name` is what errors call the database; `digest_interval` is in offsets and the same on all nodes."""
         self.connection = connection
         self._name = name
-        self._database = Database(connection, execute_plugins=False)
         self.applied_bytes = 0
         """How large the bodies of the batches were that were applied since it was opened."""
         self._digest_interval = digest_interval
@@ -106,6 +105,7 @@ class MetadataTables:
             "SELECT cluster_id, end_offset, epoch, timestamp_ms, digest, state_digest_end_offset, state_digest"
             " FROM applied"
         ).fetchone()
+        self._row_sums = read_sums(connection)
         self._applied = Applied(Offset(end_offset), Epoch(epoch), digest)
         self._state_digest = None if compared is None else StateDigest(Offset(compared_at), bytes.fromhex(compared))
         self._new_state_digests: list[StateDigest] = []
@@ -154,9 +154,26 @@ class MetadataTables:
 
         Raises StoreUnavailable as `apply` does.
         """
-        with self._retryable_errors():
-            self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection.execute("PRAGMA synchronous = FULL")
+        with self._transaction():
             self.connection.execute("UPDATE applied SET diverged = ?", (reason,))
+
+    @property
+    def has_all_row_sums(self) -> bool:
+        """Whether the sums of rows count all rows: not before a scrub, in a database that had none."""
+        return self._row_sums.is_complete
+
+    def complete_row_sums(self, missing: Sequence[int]) -> None:
+        """Count the rows that were there before any were counted: `missing`, slice by slice, is what the sums lack.
+
+        Nothing happens if they count all. Raises StoreUnavailable as `apply` does.
+        """
+        if self._row_sums.is_complete:
+            return
+        row_sums = self._row_sums.completed(missing)
+        with self._transaction():
+            self._advance(self._applied, Restored(self._applied, self._timestamp_ms, self._state_digest), row_sums)
+        self._row_sums = row_sums
 
     def is_in(self, log_end_offset: Offset, epochs: EpochCache | None) -> bool:
         """Whether a log with that end and those epochs holds everything that is applied, or did before its start."""
@@ -209,13 +226,15 @@ class MetadataTables:
             self._open_transaction = prepared.open_transaction
             return
         try:
-            with self._retryable_errors(), self._database.atomic():
+            with self._transaction():
                 delta = delta_of(changes, after.end_offset) if note_delta else None
-                changes.flush()
-                self._advance(before, prepared.restored)
+                row_sums = self._row_sums.copy()
+                changes.flush(row_sums)
+                self._advance(before, prepared.restored, row_sums)
         except ValueError as error:
             raise ReplayError(f"a committed record below offset {after.end_offset} is malformed: {error}") from None
         self._applied, self._timestamp_ms, self._state_digest = prepared.restored
+        self._row_sums = row_sums
         self._changed_at.update(dict.fromkeys(changes.tables, after.end_offset))
         self._open_transaction = prepared.open_transaction
         self._new_state_digests += prepared.state_digests
@@ -229,27 +248,40 @@ class MetadataTables:
         raises. Nothing changed then.
         """
         try:
-            with self._retryable_errors(), self._database.atomic():
+            with self._transaction():
+                row_sums = RowSums()
                 for run in runs:
                     _check_no_markers(run)
                     changes = Changes(self.connection)
                     changes.replay(run, restored.applied.end_offset)
-                    changes.flush()
-                self._advance(self._applied, restored)
+                    changes.flush(row_sums)
+                self._advance(self._applied, restored, row_sums)
         except ValueError as error:
             raise ReplayError(f"a record of a snapshot is malformed: {error}") from None
         self._applied, self._timestamp_ms, self._state_digest = restored
+        self._row_sums = row_sums
         self._opened_at = restored.applied.end_offset
 
     @contextmanager
-    def _retryable_errors(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
+        """All within takes effect, or nothing. Raises StoreUnavailable if the database cannot be written now."""
+        execute = self.connection.execute
         try:
-            yield
+            execute("BEGIN")
+            try:
+                yield
+                execute("COMMIT")
+            except BaseException:
+                self.connection.rollback()  # nothing if the error has ended the transaction
+                raise
         except sqlite3.OperationalError as error:
-            code = error.sqlite_errorcode
-            if code & 0xFF in _RETRYABLE or code in _RETRYABLE_EXTENDED:
-                raise StoreUnavailable(f"cannot write to {self._name}: {error}") from None
-            raise
+            raise self._translated(error) from None
+
+    def _translated(self, error: sqlite3.OperationalError) -> Exception:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF in _RETRYABLE or code in _RETRYABLE_EXTENDED:
+            return StoreUnavailable(f"cannot write to {self._name}: {error}")
+        return error
 
     def _new(self, batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
         """Those of `batches` that are not applied, and do not wait for the end of a transaction."""
@@ -285,13 +317,14 @@ class MetadataTables:
             size_bytes += len(body)
         return _Replayed(Applied(end_offset, epoch, digest.hex()), timestamp_ms, size_bytes, state_digests)
 
-    def _advance(self, before: Applied, after: Restored) -> None:
+    def _advance(self, before: Applied, after: Restored, row_sums: RowSums) -> None:
         state_digest = after.state_digest
         compared = (None, None) if state_digest is None else (state_digest.end_offset, state_digest.digest.hex())
+        values = (*after.applied, after.timestamp_ms, *compared)
         moved = self.connection.execute(
             "UPDATE applied SET end_offset = ?, epoch = ?, digest = ?, timestamp_ms = ?, state_digest_end_offset = ?,"
-            " state_digest = ? WHERE end_offset = ? AND digest = ?",
-            (*after.applied, after.timestamp_ms, *compared, before.end_offset, before.digest),
+            " state_digest = ?, row_sums = ? WHERE end_offset = ? AND digest = ?",
+            (*values, row_sums.encoded((self.cluster_id, *values)), before.end_offset, before.digest),
         )
         if moved.rowcount != 1:
             raise ReplayError(f"somebody else has written to {self._name}; only this node may")

@@ -10,6 +10,7 @@ import typer
 
 from kraftlog.cli.options import Output, OutputOption, path_argument
 from kraftlog.cli.output import print_json, print_rows, say
+from kraftlog.cli.progress import late_progress
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,7 +31,8 @@ def verify(
     from kraftlog.findings import COLUMNS, is_sound
     from kraftlog.verification import verify_directory
 
-    findings = verify_directory(directory)
+    with late_progress("replaying the log") as progress:
+        findings = verify_directory(directory, progress)
     verdict = is_sound(findings)
     rows = [finding.row() for finding in findings]
     if output is Output.JSON:

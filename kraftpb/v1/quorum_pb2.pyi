@@ -236,6 +236,7 @@ class FetchRequest(_message.Message):
     STATE_DIGEST_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     LEADER_LACKS_FIELD_NUMBER: _builtins.int
+    WANTS_REBUILD_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     cluster_id: _builtins.str
     current_leader_epoch: _builtins.int
@@ -251,6 +252,8 @@ class FetchRequest(_message.Message):
     """The replica is fetching anew what its disk lost: it neither votes nor counts until it has it."""
     log_start_offset: _builtins.int
     """Where the replica's own log starts, for operators; not set: it does not say."""
+    wants_rebuild: _builtins.bool
+    """Its state machine is fenced, and waits to be let begin anew: one voter's at a time."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey:
         """Not set: a tool, answered but never counted."""
@@ -279,10 +282,11 @@ class FetchRequest(_message.Message):
         state_digest: Global___StateDigest | None = ...,
         log_start_offset: _builtins.int | None = ...,
         leader_lacks: Global___CommittedGap | None = ...,
+        wants_rebuild: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "leader_lacks", b"leader_lacks", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "leader_lacks", b"leader_lacks", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_high_watermark", b"_high_watermark", "_log_start_offset", b"_log_start_offset", "cluster_id", b"cluster_id", "correlation_id", b"correlation_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "leader_lacks", b"leader_lacks", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "recovering", b"recovering", "replica_key", b"replica_key", "state_digest", b"state_digest", "wants_rebuild", b"wants_rebuild"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
@@ -363,12 +367,15 @@ class FetchResponse(_message.Message):
     SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     EXPECTED_STATE_DIGEST_FIELD_NUMBER: _builtins.int
+    MAY_REBUILD_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     error_code: _builtins.int
     high_watermark: _builtins.int
     log_start_offset: _builtins.int
     records: _builtins.bytes
     """Encoded batches, one after the other."""
+    may_rebuild: _builtins.bool
+    """The asking replica may make its state machine anew now. Older versions let nobody: it goes ahead after a while."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -391,10 +398,11 @@ class FetchResponse(_message.Message):
         snapshot_id: _common_pb2.EpochEndOffset | None = ...,
         records: _builtins.bytes = ...,
         expected_state_digest: Global___StateDigest | None = ...,
+        may_rebuild: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "expected_state_digest", b"expected_state_digest", "snapshot_id", b"snapshot_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error_code", b"error_code", "expected_state_digest", b"expected_state_digest", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot_id", b"snapshot_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error_code", b"error_code", "expected_state_digest", b"expected_state_digest", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "may_rebuild", b"may_rebuild", "records", b"records", "snapshot_id", b"snapshot_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -511,11 +519,14 @@ class DescribeQuorumResponse(_message.Message):
     OBSERVERS_FIELD_NUMBER: _builtins.int
     LOG_START_HOLDERS_FIELD_NUMBER: _builtins.int
     KRAFT_VERSION_FIELD_NUMBER: _builtins.int
+    STATE_ALARM_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     cluster_id: _builtins.str
     high_watermark: _builtins.int
     kraft_version: _builtins.int
     """1: the voters are known by their directory ids, too. 0, or a node that does not say: by their node ids alone."""
+    state_alarm_offset: _builtins.int
+    """Set: there the voters' state machines came to different things, and no majority to the same."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -537,12 +548,15 @@ class DescribeQuorumResponse(_message.Message):
         observers: _abc.Iterable[Global___ReplicaState] | None = ...,
         log_start_holders: _abc.Iterable[Global___LogStartHolder] | None = ...,
         kraft_version: _builtins.int = ...,
+        state_alarm_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_state_alarm_offset", b"_state_alarm_offset", "current_leader", b"current_leader", "state_alarm_offset", b"state_alarm_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader", b"current_leader", "current_voters", b"current_voters", "error_code", b"error_code", "high_watermark", b"high_watermark", "kraft_version", b"kraft_version", "log_start_holders", b"log_start_holders", "observers", b"observers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_state_alarm_offset", b"_state_alarm_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "current_voters", b"current_voters", "error_code", b"error_code", "high_watermark", b"high_watermark", "kraft_version", b"kraft_version", "log_start_holders", b"log_start_holders", "observers", b"observers", "state_alarm_offset", b"state_alarm_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__state_alarm_offset: _TypeAlias = _typing.Literal["state_alarm_offset"]  # noqa: Y015
+    _WhichOneofArgType__state_alarm_offset: _TypeAlias = _typing.Literal["_state_alarm_offset", b"_state_alarm_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__state_alarm_offset) -> _WhichOneofReturnType__state_alarm_offset | None: ...
 
 Global___DescribeQuorumResponse: _TypeAlias = DescribeQuorumResponse  # noqa: Y015
 

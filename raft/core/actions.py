@@ -187,6 +187,11 @@ class ReportRefusedLeader:
     refused: RefusedLeader | None
 
 
+@dataclass(frozen=True, slots=True)
+class RebuildStateMachine:
+    """The local state machine is fenced, and may be made anew now: no other voter's is, as far as is known."""
+
+
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords
@@ -209,4 +214,5 @@ Action: TypeAlias = (
     | FenceStateMachine
     | ReportUnbelieved
     | ReportRefusedLeader
+    | RebuildStateMachine
 )

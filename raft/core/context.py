@@ -73,6 +73,8 @@ class Context:
     """The last checkpoints of this replica's own state machine."""
     is_fenced: bool = False
     """Whether its state machine differs from the quorum's: it fetches and votes, but is not elected."""
+    rebuild_deadline_ms: int | None = None
+    """Set while it is fenced and waits to be let make its state machine anew: when it does so unasked."""
     actions: list[Action] = field(default_factory=list)
     is_flushing: bool = False
     """Whether a FlushLog was ordered and has not finished."""

@@ -57,19 +57,25 @@ class StateDigests:
 def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bytes | None:
     """What a state machine comes to at `end_offset`, by the leader's checkpoints and those of the other voters.
 
-    That is what a majority of the voters came to. If there is no majority although every voter has said, or there are
-    fewer than three voters, the leader is believed. None while it cannot be told.
+    That is what a majority of the voters came to. None while it cannot be told: without a majority nobody is fenced,
+    the leader least of all believed (see `is_undecided`). A sole voter is a majority.
     """
-    own = leader.at(end_offset)
-    voter_count = len(others) + 1
-    if voter_count < 3:
-        return own
-    reported = [own] + [_digest_at(voter, leader, end_offset) for voter in others]
-    known = Counter(digest for digest in reported if digest is not None)
+    known = Counter(digest for digest in _reported(leader, others, end_offset) if digest is not None)
     for digest, count in known.most_common(1):
-        if count > voter_count // 2:
+        if count > (len(others) + 1) // 2:
             return digest
-    return own if known.total() == voter_count else None
+    return None
+
+
+def is_undecided(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bool | None:
+    """Whether no majority came to the same at `end_offset`; None while not every voter has said."""
+    if None in _reported(leader, others, end_offset):
+        return None
+    return right_digest(leader, others, end_offset) is None
+
+
+def _reported(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> list[bytes | None]:
+    return [leader.at(end_offset), *(_digest_at(voter, leader, end_offset) for voter in others)]
 
 
 def _digest_at(voter: StateDigests, leader: StateDigests, end_offset: Offset) -> bytes | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from raft.core import rebuilding
 from raft.core.actions import FenceStateMachine
 from raft.core.context import Context
-from raft.core.digests import right_digest
+from raft.core.digests import is_undecided, right_digest
 from raft.core.messages import FetchRequest
 from raft.core.states import Leader, ReplicaProgress
 from raft.core.types import Offset, ReplicaKey, StateDigest
@@ -82,12 +83,23 @@ def _right_digests(context: Context, leader: Leader) -> dict[Offset, bytes]:
 def _judge_all(context: Context, leader: Leader) -> None:
     """A voter came to something, so what is right may be known further on. A leader that differs is fenced too."""
     right = _right_digests(context, leader)
+    leader.state_alarm_offset = _alarm_offset(context, leader)
     for progress in (*leader.voters.values(), *leader.observers.values()):
         _judge(progress, right)
     for own in reversed(context.state_digests):
         if own.end_offset in right:
             _fence_unless_equal(context, StateDigest(own.end_offset, right[own.end_offset]))
             return
+
+
+def _alarm_offset(context: Context, leader: Leader) -> Offset | None:
+    """The last offset at which all voters have said what they came to, if no majority came to the same there."""
+    others = [progress.state_digests for progress in leader.voters.values()]
+    for own in reversed(context.state_digests):
+        undecided = is_undecided(context.state_digests, others, own.end_offset)
+        if undecided is not None:
+            return own.end_offset if undecided else None
+    return None
 
 
 def _judge(progress: ReplicaProgress, right: Mapping[Offset, bytes]) -> None:
@@ -108,5 +120,5 @@ def _fence_unless_equal(context: Context, expected: StateDigest) -> None:
     own = context.state_digests.at(expected.end_offset)
     if own is None or own == expected.digest or context.is_fenced:
         return
-    context.is_fenced = True
+    rebuilding.fence(context)
     context.order(FenceStateMachine(expected, StateDigest(expected.end_offset, own)))

@@ -79,6 +79,11 @@ class StateDigestReported:
 
 
 @dataclass(frozen=True, slots=True)
+class StateMachineFenced:
+    """The local state machine found that what it stores is not what was applied: it has stopped."""
+
+
+@dataclass(frozen=True, slots=True)
 class FetchVersionAllowed:
     """The cluster has agreed on versions of Fetch up to `version`, which may be lower than it was (PK-05)."""
 
@@ -143,6 +148,7 @@ Event: TypeAlias = (
     | AppendPrepared
     | AppendsScheduled
     | StateDigestReported
+    | StateMachineFenced
     | FetchVersionAllowed
     | SnapshotAppended
     | SnapshotReceived

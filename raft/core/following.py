@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raft.core import committed, divergence, downloading, newcomers
+from raft.core import committed, divergence, downloading, newcomers, rebuilding
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportUnbelieved, TruncateLog
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
@@ -233,6 +233,7 @@ def _fetch_request(context: Context) -> FetchRequest:
         state_digest=context.state_digests.latest,
         log_start_offset=context.log.start_offset,
         leader_lacks=_gap_to_report(context),
+        wants_rebuild=rebuilding.wants(context),
     )
 
 
@@ -274,6 +275,8 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
         _follow_again(context)
         return True
     divergence.on_expected_digest(context, response.expected_state_digest)
+    if response.may_rebuild:
+        rebuilding.on_allowed(context)
     if response.snapshot_id is not None:
         if not downloading.on_offer(context, response.snapshot_id):
             return False

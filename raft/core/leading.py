@@ -277,6 +277,7 @@ def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> Desc
         voters=tuple(_describe(context, progress) for progress in voters),
         observers=tuple(_describe(context, progress) for progress in leader.observers.values()),
         kraft_version=1 if context.voters.has_directory_ids else 0,
+        state_alarm_offset=leader.state_alarm_offset,
     )
 
 

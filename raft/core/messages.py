@@ -122,6 +122,8 @@ class FetchRequest:
     """Where the sender's log starts, for operators; -1 if it did not say."""
     leader_lacks: CommittedGap | None = None
     """Set: the sender knows more as committed than this leader has, and does not follow it. It is never counted."""
+    wants_rebuild: bool = False
+    """The sender's state machine is fenced, and waits to be let begin anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +184,8 @@ class FetchResponse(_Response):
     records: LogRange | tuple[Batch, ...] = ()
     expected_state_digest: StateDigest | None = None
     """Set: the quorum's state machines came to this, the receiver's to something else."""
+    may_rebuild: bool = False
+    """The receiver, whose state machine is fenced, may make it anew now."""
     is_without_room: bool = False
     """Never sent. The receiver had no room for the records, and left them out."""
 
@@ -243,6 +247,8 @@ class DescribeQuorumResponse(_Response):
     """Who keeps the leader's log from starting further on."""
     kraft_version: int = 0
     """1 if the leader knows the voters by their directory ids, too (RF-80)."""
+    state_alarm_offset: Offset | None = None
+    """Set: there the voters' state machines came to different things, and no majority to the same."""
 
 
 Request: TypeAlias = (

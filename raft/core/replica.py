@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from raft.core import divergence, downloading, elections, following, leading, newcomers, serving
+from raft.core import divergence, downloading, elections, following, leading, newcomers, rebuilding, serving
 from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
@@ -37,6 +37,7 @@ from raft.core.events import (
     SnapshotRefused,
     SnapshotsChanged,
     StateDigestReported,
+    StateMachineFenced,
     TimePassed,
 )
 from raft.core.log import LogState
@@ -233,7 +234,7 @@ class Replica:
     def next_deadline_ms(self) -> int | None:
         """When TimePassed must be stepped at the latest."""
         state = self._context.state
-        deadlines = [self._context.connections.next_deadline_ms]
+        deadlines = [self._context.connections.next_deadline_ms, self._context.rebuild_deadline_ms]
         match state:
             case Unattached() | Prospective() | Resigned() | Candidate():
                 deadlines.append(state.election_deadline_ms)
@@ -294,6 +295,8 @@ class Replica:
                     context.state.purgatory.forget(request_id)
             case StateDigestReported(digest):
                 divergence.on_state_digest_reported(context, digest)
+            case StateMachineFenced():
+                rebuilding.fence(context)
             case FetchVersionAllowed(version):
                 context.fetch_version_allowed = version
             case SnapshotAppended(attempt, position):
@@ -406,6 +409,7 @@ class Replica:
             leading.drive_resigned(context)
             serving.release_expired(context)
             following.drive(context)
+        rebuilding.drive(context)
         has_new_data = leading.drain_appends(context)
         if has_new_data:
             # The shell hands answers to the network in this order: voters get the batch before the leader's own

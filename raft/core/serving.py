@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from raft.core import divergence, leading
+from raft.core import divergence, leading, rebuilding
 from raft.core.context import Context
 from raft.core.errors import ErrorCode
 from raft.core.membership import may_be_voter
@@ -157,6 +157,7 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
     progress.fetched(request.fetch_offset, context.log.end_offset, context.now_ms)
     leading.note_contact(context, leader, key)
     divergence.note_digest(context, leader, progress, request.state_digest)
+    rebuilding.note_fetch(context, leader, progress, request)
 
 
 def _progress(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress | None:
@@ -201,6 +202,7 @@ def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchR
             else ()
         ),
         expected_state_digest=divergence.expected_digest(leader, request.replica_key),
+        may_rebuild=rebuilding.may_rebuild(context, leader, request),
     )
 
 

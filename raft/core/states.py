@@ -93,6 +93,8 @@ class ReplicaProgress:
     """What its fetches said that its state machine came to."""
     expected_state_digest: StateDigest | None = None
     """Set while its state machine differs: what it should have come to."""
+    wants_rebuild: bool = False
+    """Its state machine is fenced and waits to be made anew."""
     is_told: bool = False
     """Whether an answer has told it so in this epoch."""
     leader_lacks: CommittedGap | None = None
@@ -102,8 +104,8 @@ class ReplicaProgress:
 
     @property
     def has_diverged(self) -> bool:
-        """Whether its state machine came to something else than the quorum's."""
-        return self.expected_state_digest is not None
+        """Whether its state machine came to something else than the quorum's, or has found so itself."""
+        return self.expected_state_digest is not None or self.wants_rebuild
 
     @property
     def next_offset(self) -> Offset:
@@ -155,6 +157,11 @@ class Leader:
     high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
     """Unknown until a record of this epoch is on a majority (RF-42)."""
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
+    rebuilding: ReplicaKey | None = None
+    """The voter that was let make its state machine anew last, until it is back."""
+    rebuilding_since_ms: int = 0
+    state_alarm_offset: Offset | None = None
+    """Where the voters' state machines came to different things, and no majority to the same."""
     fetched_since_check: dict[NodeId, None] = field(default_factory=dict)
     """Voters that fetched since the check-quorum deadline was last set."""
 

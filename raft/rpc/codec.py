@@ -272,6 +272,7 @@ def fetch_request_to_proto(correlation_id: int, request: FetchRequest) -> quorum
         state_digest=_digest_to_proto(request.state_digest),
         log_start_offset=request.log_start_offset,
         leader_lacks=_gap_to_proto(request.leader_lacks),
+        wants_rebuild=request.wants_rebuild,
     )
 
 
@@ -292,6 +293,7 @@ def fetch_request_from_proto(message: quorum_pb2.FetchRequest) -> FetchRequest:
         state_digest=_digest_from_proto(message.state_digest) if message.HasField("state_digest") else None,
         log_start_offset=Offset(message.log_start_offset) if message.HasField("log_start_offset") else UNKNOWN_OFFSET,
         leader_lacks=_gap_from_proto(message.leader_lacks) if message.HasField("leader_lacks") else None,
+        wants_rebuild=message.wants_rebuild,
     )
 
 
@@ -339,6 +341,7 @@ def fetch_response_to_proto(correlation_id: int, response: FetchResponse, record
         snapshot_id=_point_to_proto(response.snapshot_id),
         records=records,
         expected_state_digest=_digest_to_proto(response.expected_state_digest),
+        may_rebuild=response.may_rebuild,
     )
 
 
@@ -357,6 +360,7 @@ def fetch_response_from_proto(message: quorum_pb2.FetchResponse) -> FetchRespons
         expected_state_digest=(
             _digest_from_proto(message.expected_state_digest) if message.HasField("expected_state_digest") else None
         ),
+        may_rebuild=message.may_rebuild,
     )
 
 
@@ -452,6 +456,7 @@ def describe_quorum_response_to_proto(
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
         cluster_id=cluster_id,
         high_watermark=response.high_watermark,
+        state_alarm_offset=response.state_alarm_offset,
         current_voters=[state(replica) for replica in response.voters],
         observers=[state(replica) for replica in response.observers],
         log_start_holders=[holder(reader) for reader in response.log_start_holders],

@@ -326,6 +326,22 @@ def diverge(world: World, random: Random) -> str | None:
     return str(machine.node_id)
 
 
+@fault("database: a stored row changes")
+def rot_row(world: World, random: Random) -> str | None:
+    """A value in a node's tables changes where SQLite does not look: the node must find out, and make them anew."""
+    machine = any_machine(world, random)
+    process = machine.process
+    others = [other for other in world.machines.values() if other.view.has_diverged]
+    if process is None or others or process.is_fenced or not world.atlas.may_harm(machine):
+        return None
+    changed = machine.database.rot()
+    if changed is None:
+        return None
+    machine.view.has_diverged = machine.view.has_rotted = True
+    world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before anybody reads it: the next start scrubs
+    return f"{machine.node_id}: {changed}"
+
+
 @fault("database: lost")
 def lose_database(world: World, random: Random) -> str | None:
     """The state machine's file is gone; the log fills a new one."""

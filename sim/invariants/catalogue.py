@@ -42,7 +42,7 @@ from sim.invariants.recovering import RecoveringStaysOut
 from sim.invariants.roles import Roles
 from sim.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
 from sim.invariants.staleness import StalenessBounded
-from sim.invariants.state_machine import AppliedOnce, StateMachineSafety
+from sim.invariants.state_machine import AppliedOnce, RotIsFound, StateMachineSafety
 from sim.invariants.state_ordering import StateOrdering
 from sim.invariants.tiered_data import TieredData
 from sim.invariants.tiered_topics import TopicsTakeTheirRemoteData
@@ -78,6 +78,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     RecoveringStaysOut,
     StateMachineSafety,
     AppliedOnce,
+    RotIsFound,
     KeyOffsets,
     ListenerContract,
     FlushedIsDurable,

@@ -87,3 +87,26 @@ class AppliedOnce(Invariant):
                 position = batch.end_offset
         if node.applied.end_offset != position:
             self.violated(f"node {node.node_id} was given everything below {position}, and has applied {node.applied}")
+
+
+class RotIsFound(Invariant):
+    """A node whose tables changed by themselves applies nothing more before they are made anew.
+
+    It finds out by itself, at the next start at the latest. What rotted is taken from the fault that did it.
+    """
+
+    number = 66
+    title = "rot is found, and made anew"
+    source = "issue 14; TigerBeetle's grid scrubber"
+    looks_at = frozenset({"deliveries"})
+
+    def after_step(self, step: Step) -> None:
+        """Nothing is applied to what rotted."""
+        if step.node.has_rotted and any(delivery.listener == STATE_MACHINE for delivery in step.deliveries):
+            self.violated(f"node {step.node.node_id} applies to tables that rotted")
+
+    def at_end(self) -> None:
+        """Whoever lives has sound tables."""
+        for node_id, node in self.world.nodes.items():
+            if node.has_rotted and node.replica is not None:
+                self.violated(f"node {node_id} still has tables that rotted")

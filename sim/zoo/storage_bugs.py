@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable
+from marshal import dumps
 from typing import Any
 
 import sim.process
+import statemachine.row_sums
+import statemachine.scrub
 from raft import opening
 from raft.core import elections
 from raft.core.context import Context
@@ -182,3 +185,18 @@ def rolled_back_unnoticed() -> list[Any]:
         return open_log(*given, **{**named, "applied": LOG_BEGINNING})
 
     return [instead(sim.process, "open_log", careless)]
+
+
+# --- the state machine's rows -----------------------------------------------------------------------------------------
+
+
+@mutation("a scrub compares nothing", "issue 14", faults=("database: a stored row changes",))
+def scrub_compares_nothing() -> list[Any]:
+    """It reads all rows, and leaves it at that."""
+    return [instead(statemachine.scrub, "missing_of", lambda part, kept, found: 0)]
+
+
+@mutation("the hash of a row leaves out a column", "issue 14", faults=("database: a stored row changes",))
+def row_hash_without_a_column() -> list[Any]:
+    """The last one of each row."""
+    return [instead(statemachine.row_sums, "dumps", lambda value, version: dumps(value[:-1], version))]

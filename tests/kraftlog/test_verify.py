@@ -27,6 +27,7 @@ from snapshot.store import SnapshotStore
 from statemachine.snapshotting import take_snapshot
 from tests.kraftlog.commands import Finished, Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents, flip, make_node_directory, segments
+from tests.statemachine.sealing import seal
 
 
 @pytest.fixture
@@ -240,11 +241,13 @@ def spoil_header(path: Path) -> None:
 def claim_for_another_cluster(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE applied SET cluster_id = 'another'")
+        seal(connection)
 
 
 def make_it_of_another_epoch(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE applied SET epoch = 2")
+        seal(connection)
 
 
 @pytest.mark.parametrize(
@@ -268,13 +271,15 @@ def test_a_write_ahead_log_that_a_kill_left_is_read_and_stays_as_it_is(run: Run,
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("UPDATE applied SET end_offset = 29")
+        seal(connection)
         killed = {name: (node / name).read_bytes() for name in ("metadata.db", "metadata.db-wal")}
     for entry in node.glob("metadata.db*"):
         entry.unlink()
     for name, data in killed.items():
         (node / name).write_bytes(data)
     code, rows = verify(run, node)
-    assert (code, rows["metadata.db"]["Found"]) == (0, "offsets below 29 are applied")
+    assert (code, rows["metadata.db"]["Found"]) == (1, "offsets below 29 are applied")
+    assert "what the log says" in rows["metadata.db"]["Reason"]
     assert not (node / "metadata.db-shm").exists()
 
 
@@ -357,6 +362,7 @@ def take_snapshot_as(node: Path, path: Path, offset: int, epoch: int) -> None:
     with closing(sqlite3.connect(node / "metadata.db")) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
         target.execute("UPDATE applied SET end_offset = ?, epoch = ?", (offset, epoch))
+        seal(target)
         target.commit()
     taken = take_snapshot(copy, SnapshotStore(PosixFileSystem(), str(node.parent / "taken")))
     Path(taken.path).rename(path)
@@ -365,9 +371,11 @@ def take_snapshot_as(node: Path, path: Path, offset: int, epoch: int) -> None:
 def test_a_snapshot_of_another_cluster_is_damage(run: Run, node: Path, snapshot: Path) -> None:
     with closing(sqlite3.connect(node / "metadata.db", isolation_level=None)) as connection:
         connection.execute("UPDATE applied SET cluster_id = 'another'")
+        seal(connection)
         snapshot.unlink()
         take_snapshot(node / "metadata.db", SnapshotStore(PosixFileSystem(), str(node / "snapshots")))
         connection.execute("UPDATE applied SET cluster_id = ?", (CLUSTER_ID,))
+        seal(connection)
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {name_of_snapshot(snapshot): "damaged"})
     assert rows[name_of_snapshot(snapshot)]["Reason"] == "it is of cluster another"
@@ -445,3 +453,20 @@ def test_a_log_that_recovers_to_an_end_that_nobody_knows(run: Run, node: Path) -
     code, rows = verify(run, node)
     assert code == 1
     assert rows[f"log/{RECOVERING_NAME}"]["Found"] == "all that the leader has must be fetched again"
+
+
+def test_rows_that_rotted_are_damage(run: Run, node: Path) -> None:
+    with closing(sqlite3.connect(node / "metadata.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE topics SET name = name || 'x'")
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (1, {"metadata.db": "damaged"})
+    assert "table topics: its rows do not add up" in rows["metadata.db"]["Reason"]
+
+
+def test_rows_that_the_log_does_not_say_are_damage_though_they_add_up(run: Run, node: Path) -> None:
+    with closing(sqlite3.connect(node / "metadata.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE topics SET name = name || 'x'")
+        seal(connection)
+    code, rows = verify(run, node)
+    assert (code, not_sound(rows)) == (1, {"metadata.db": "damaged"})
+    assert rows["metadata.db"]["Reason"] == "its rows are not those that the log says, in topics"

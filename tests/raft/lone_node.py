@@ -144,6 +144,9 @@ class LoneNode:
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         raise AssertionError("a sole voter has nobody to differ from")
 
+    def may_rebuild_state(self) -> None:
+        raise AssertionError("no state machine is fenced")
+
     def shutdown_complete(self) -> None:
         pass
 

@@ -125,6 +125,9 @@ class VoterShell:
     def leader_refused(self, *refused: object) -> None:
         raise AssertionError("no leader lacks anything")
 
+    def may_rebuild_state(self) -> None:
+        raise AssertionError("no state machine is fenced")
+
     def shutdown_complete(self) -> None:
         self.happened.append("shutdown complete")
 

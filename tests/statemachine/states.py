@@ -12,6 +12,7 @@ from raft.core.types import Offset
 from statemachine.changes import Changes
 from statemachine.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from statemachine.overlay import Overlay
+from statemachine.row_sums import RowSums
 from statemachine.schema import create_in
 from statemachine.state import MetadataState
 from tests.statemachine.builders import CLUSTER_ID
@@ -31,7 +32,7 @@ class Metadata(MetadataState):
         """Apply `records` as committed."""
         changes = Changes(self.connection)
         changes.replay(records, self.end_offset)
-        changes.flush()
+        changes.flush(RowSums())
         self.end_offset += len(records)
         return self
 

@@ -22,9 +22,7 @@ from tests.statemachine.waiting import turns, until
 
 EXPECTED = StateDigest(Offset(1_000), bytes(16))
 OWN = StateDigest(Offset(1_000), bytes([7]) * 16)
-REASON = (
-    "differs from the quorum's at offset 1000; restart the node: its database is made anew from a snapshot and the log"
-)
+REASON = "differs from the quorum's at offset 1000; its database is made anew from a snapshot and the log"
 NO_LEADER = LeaderAndEpoch(None, Epoch(1))
 
 

@@ -1,0 +1,31 @@
+"""A bar for what takes longer than a second, on a terminal only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+PATIENCE_SECONDS: Final = 1.0
+
+
+@contextmanager
+def late_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Gives what is to be told how much is done of how much. The bar is gone at the end."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    started = time.monotonic()
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        bars: list[Progress] = []
+
+        def tell(done: int, total: int) -> None:
+            if not bars and console.is_terminal and time.monotonic() - started >= PATIENCE_SECONDS:
+                bars.append(stack.enter_context(Progress(console=console, transient=True)))
+                bars[0].add_task(what, total=total)
+            for bar in bars:
+                bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield tell
