@@ -17,6 +17,7 @@ from typing import Final
 
 from raft.core.actions import RebuildStateMachine
 from raft.core.context import Context
+from raft.core.membership import may_be_voter
 from raft.core.messages import FetchRequest
 from raft.core.states import Leader, ReplicaProgress
 
@@ -68,7 +69,7 @@ def may_rebuild(context: Context, leader: Leader, request: FetchRequest) -> bool
     key = request.replica_key
     if key is None or not request.wants_rebuild:
         return False
-    if not context.voters.is_voter(key):
+    if not may_be_voter(context, key):
         return True
     is_over = context.now_ms - leader.rebuilding_since_ms >= REBUILD_LEASE_MS
     if leader.rebuilding is not None and leader.rebuilding != key and not is_over:
