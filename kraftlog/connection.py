@@ -128,7 +128,11 @@ def _may_find_leader_later(error: BaseException) -> bool:
 
 
 async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuorumResponse:
-    leader = await find_leader(finder)
+    return await quorum_as_seen_by(await find_leader(finder))
+
+
+async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumResponse:
+    """What the node there, the leader, says of the quorum. Raises ProtocolError if it does not lead, or answer."""
     try:
         async with connect(leader) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)

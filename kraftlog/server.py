@@ -22,7 +22,7 @@ from raft.client import RaftClient
 from raft.core.types import Offset
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
-from raft.node import Node, end_process, log_listener_fault
+from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process
 from raft.runtime import AsyncioRuntime
 from raft.storage.directory import DataDirectory
 from raft.storage.posix import PosixFileSystem
@@ -57,19 +57,21 @@ async def serve(
     watchers: Sequence[Watcher] = (),
     subscribers: Sequence[Subscriber] = (),
     ready: Callable[[], None] | None = None,
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> None:
     """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
     `watchers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
-    called when the node answers. Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing
-    is half-started then.
+    called when the node answers. A listener that raises ends the process, with an error that names it, unless
+    `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node goes on without it. Raises
+    DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running_node(config, watchers, subscribers) as node:
+    async with running_node(config, watchers, subscribers, on_listener_fault) as node:
         for listener in extra_listeners:
             RaftClient(node).register(listener)
         if ready is not None:
@@ -90,9 +92,12 @@ class _Metadata:
 
 @contextlib.asynccontextmanager
 async def running_node(
-    config: NodeConfig, watchers: Sequence[Watcher] = (), subscribers: Sequence[Subscriber] = ()
+    config: NodeConfig,
+    watchers: Sequence[Watcher] = (),
+    subscribers: Sequence[Subscriber] = (),
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> AsyncIterator[Node]:
-    """A whole node, serving, for as long as the context lasts."""
+    """A whole node, serving, for as long as the context lasts; `serve` says what `on_listener_fault` is."""
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(
             contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
@@ -111,7 +116,7 @@ async def running_node(
             log_start=config.log_start,
             state=_hosted_state(metadata, is_voter=config.is_voter),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
-            on_listener_fault=partial(_on_listener_fault, metadata.machine),
+            on_listener_fault=partial(_on_listener_fault, metadata.machine, on_listener_fault),
         ) as node:
             try:
                 async with _registering(config, metadata):
@@ -175,10 +180,12 @@ def _take_up_state(metadata: _Metadata, log: SegmentedLog) -> Offset:
     return metadata.store.applied_end_offset
 
 
-def _on_listener_fault(machine: MetadataMachine, listener: Listener, error: Exception) -> None:
+def _on_listener_fault(
+    machine: MetadataMachine, of_others: OnListenerFault, listener: Listener, error: Exception
+) -> None:
     if listener is machine:
         end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
-    log_listener_fault(listener, error)
+    of_others(listener, error)
 
 
 def _add_metadata_services(

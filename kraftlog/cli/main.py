@@ -28,6 +28,7 @@ from kraftlog.cli import (
     features,
     log,
     node,
+    node_status,
     partitions,
     quorum,
     quotas,
@@ -78,6 +79,7 @@ dump_log.add_to(app)
 shell.add_to(app)
 sql.add_to(app)
 elect.add_to(app)
+app.add_typer(node_status.app, name="node")
 app.add_typer(quorum.app, name="quorum")
 topics_apply.add_to(topics.app)
 app.add_typer(topics.app, name="topics")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -50,9 +50,13 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         key: ReplicaKey,
         voters: VoterSet,
         applied_end_offset: Callable[[], Offset],
+        listener_faults: Mapping[str, str],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log."""
+        """`applied_end_offset` tells how far this node's state machine is, `listener_faults` which listeners failed.
+
+        `on_fatal` gets a failed read of the log.
+        """
         self._log = log
         self._feed = feed
         self._replica = replica
@@ -60,6 +64,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._key = key
         self._voters = voters
         self._applied_end_offset = applied_end_offset
+        self._listener_faults = listener_faults
         self._on_fatal = on_fatal
         self._watches = 0
 
@@ -155,6 +160,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                     endpoint=codec.endpoint_to_proto(voter.endpoint),
                 )
                 for voter in self._voters.voters()
+            ],
+            recovering=replica.is_recovering,
+            listener_faults=[
+                log_pb2.DescribeNodeResponse.ListenerFault(listener=name, error=error)
+                for name, error in self._listener_faults.items()
             ],
         )
 
