@@ -71,6 +71,18 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output
         say(line)
 
 
+def print_result(result: Any, lines: Iterable[str], output: Output) -> None:
+    """Print what a command has changed: `lines` for people, or `result` as JSON, with the ids of what was made.
+
+    Every command that changes something ends here, unless it prints rows; what it refused is an error all the same.
+    """
+    if output is Output.JSON:
+        print_json(result)
+        return
+    for line in lines:
+        say(line)
+
+
 def print_renderable(renderable: RenderableType) -> None:
     """Print something of rich's as it is: nothing in it is markup, and nothing is cut or wrapped."""
     from rich.console import Console
