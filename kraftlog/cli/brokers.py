@@ -64,7 +64,8 @@ def run(
     from kraftlog.admin import parse_listener, run_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
-    run_async(run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note))
+    work = run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note)
+    run_async(work, is_endless=True)
 
 
 @app.command("list")
