@@ -27,7 +27,6 @@ COLUMNS: Final = (
     "HighWatermark",
     "LogEndOffset",
     "Applied",
-    "Condition",
 )
 
 NO_ANSWER: Final = "does not answer"
@@ -176,6 +175,15 @@ def rows(findings: Findings) -> list[dict[str, Any]]:
     return shown + foreign + unknown
 
 
+def condition_lines(shown: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """What is wrong with the nodes in these rows, a line each."""
+    for row in shown:
+        if row["Condition"]:
+            who = "the node" if row["Node"] is None else f"node {row['Node']}"
+            where = "" if row["Address"] is None else f" at {row['Address']}"
+            yield f"{who}{where}: {'; '.join(row['Condition'])}"
+
+
 def _silent_voters(
     nodes: Iterable[log_pb2.DescribeNodeResponse], answered: set[int]
 ) -> Iterable[tuple[int, Endpoint | None]]:
@@ -208,9 +216,9 @@ def _row_of(
         node.high_watermark,
         node.log_end_offset,
         node.applied_end_offset,
-        [*found, *map(failed_listener, faults)],
     )
-    return {**dict(zip(COLUMNS, values, strict=True)), "Answers": True, "ListenerFaults": faults}
+    shown = dict(zip(COLUMNS, values, strict=True))
+    return {**shown, "Condition": [*found, *map(failed_listener, faults)], "Answers": True, "ListenerFaults": faults}
 
 
 def _conditions(replica: quorum_pb2.ReplicaState) -> list[str]:
@@ -222,8 +230,9 @@ def _blank_row(
     node_id: int | None, endpoint: Endpoint | None, role: str | None, condition: Sequence[str]
 ) -> dict[str, Any]:
     address = None if endpoint is None else str(endpoint)
-    values = (node_id, address, role, None, None, None, None, None, list(condition))
-    return {**dict(zip(COLUMNS, values, strict=True)), "Answers": False, "ListenerFaults": {}}
+    values = (node_id, address, role, *(None,) * (len(COLUMNS) - 3))
+    shown = dict(zip(COLUMNS, values, strict=True))
+    return {**shown, "Condition": list(condition), "Answers": False, "ListenerFaults": {}}
 
 
 def _row_of_unasked(replica: quorum_pb2.ReplicaState) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Final
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async
-from kraftlog.cli.output import note, print_json, print_rows
+from kraftlog.cli.output import note, print_json, print_rows, say, visible
 
 app = typer.Typer(help="The nodes, each asked by itself.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -29,14 +29,17 @@ def status(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABL
     as the leader sees them. The exit code is 0 if there is a quorum: a leader that answers, and that a majority of the
     voters say they follow, itself among them. Else it is 1.
     """
-    from kraftlog.node_status import COLUMNS, ask_all, rows
+    from kraftlog.node_status import COLUMNS, ask_all, condition_lines, rows
 
     findings = run_async(ask_all(endpoints(bootstrap_server)))
     has_quorum = findings.has_quorum()
     if output is Output.JSON:
         print_json({"ClusterId": findings.cluster_id or None, "HasQuorum": has_quorum, "Nodes": rows(findings)})
     else:
-        print_rows(COLUMNS, rows(findings), output)
+        found = rows(findings)
+        print_rows(COLUMNS, found, output)
+        for line in condition_lines(found):
+            say(visible(line))
     if not has_quorum:
         note(NO_QUORUM)
         raise typer.Exit(EXIT_NO_QUORUM)
