@@ -86,7 +86,10 @@ OnListenerFault = Callable[[Listener, Exception], None]
 
 
 def end_by_listener_fault(listener: Listener, error: Exception) -> None:
-    """End the process with an error that names the listener: the default (LI-08)."""
+    """End the process with an error that names the listener: what is done unless a program says otherwise (LI-08).
+
+    What the listener should have done would be missing from then on, and nobody would know.
+    """
     end_process(ListenerFault(listener, error))
 
 
@@ -121,19 +124,18 @@ class Node:
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
         on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
-        on_listener_fault: OnListenerFault = end_by_listener_fault,
+        on_listener_fault: OnListenerFault,
         on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
     ) -> None:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
         `election_state` is what `quorum_state` holds; `snapshots` fit `log` (`raft.snapshot_start`).
         `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's owner takes another.
-        `on_listener_fault` is told of a listener that raised, which gets nothing more. By default the process ends,
-        with an error that names the listener (LI-08): what it should have done would be missing, and nobody would know.
-        One that raises while the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what
-        the quorum's state machines came to and what the one of this node did: what it says must not be believed any
-        more. `fetch_version_allowed` is the highest version of Fetch that the
-        cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it.
+        `on_listener_fault` is told of a listener that raised, which gets nothing more (LI-08). One that raises while
+        the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what the quorum's state
+        machines came to and what the one of this node did: what it says must not be believed any more.
+        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on;
+        `RaftClient.allow_fetch_version` changes it.
         """
         self.identity = identity
         self.config = config

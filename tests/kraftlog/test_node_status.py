@@ -70,6 +70,7 @@ LEADER = answer(2, "leader", 2)
     [
         ((LEADER, answer(1, "follower", 2)), True),
         ((LEADER,), False),
+        ((answer(2, "leader", 2, voters=(1, 2, 3, 4)), answer(1, "follower", 2, voters=(1, 2, 3, 4))), False),
         ((LEADER, answer(4, "follower", 2)), False),
         ((LEADER, answer(1, "follower", 2, recovering=True)), False),
         ((LEADER, answer(1, "follower", 2, epoch=4)), False),
