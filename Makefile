@@ -41,7 +41,7 @@ lock: $(INSTALLED)  ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --all-extras --no-emit-index-url --no-header --no-annotate \
 		--python-version 3.11 pyproject.toml -o requirements.lock
 
-bench: $(INSTALLED)  ## every figure in the README
+bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench latency --fetch-version 17,18 --ops 300
 	$(BIN)/kraftlog bench throughput
 	$(BIN)/kraftlog bench catch-up

@@ -88,6 +88,12 @@ async def create_topic(
             raise
 
 
+async def existing_topic(endpoints: Sequence[Endpoint], name: str) -> dict[str, Any]:
+    """What a topic is that exists: its id and how large it is. Raises ProtocolError."""
+    (described,) = await topic_descriptions(endpoints, [name])
+    return {key: described[key] for key in ("Topic", "TopicId", "PartitionCount", "ReplicationFactor")}
+
+
 async def delete_topics(
     endpoints: Sequence[Endpoint], names: Sequence[str]
 ) -> AsyncGenerator[tuple[str, ProtocolError | None]]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftlog.connection import describe_any, describe_node, find_leader
 from kraftlog.notices import notice
+from kraftlog.time_limit import allowed_seconds
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint, Offset
 from statemachine.client import AdminClient
@@ -29,6 +30,11 @@ UNCONFIRMED: Final = (
 )
 
 
+def allowed_ms(timeout_ms: int) -> int:
+    """What the command may still take, where it was given a `--timeout`."""
+    return max(1, round(allowed_seconds(timeout_ms / 1000) * 1000))
+
+
 @asynccontextmanager
 async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIMEOUT_MS) -> AsyncIterator[AdminClient]:
     """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once.
@@ -36,7 +42,7 @@ async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIME
     Raises ProtocolError(BROKER_NOT_AVAILABLE) if nobody does.
     """
     await describe_any(endpoints)
-    async with AdminClient(endpoints, timeout_ms=timeout_ms) as client:
+    async with AdminClient(endpoints, timeout_ms=allowed_ms(timeout_ms)) as client:
         yield client
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kraftlog.admin import RESOURCE_TYPES
 from kraftlog.clients import committed_end_offset, connected_client
@@ -69,6 +69,10 @@ class ConfigOutcome:
     before: str | None
     """None: it was not set."""
     is_altered: bool
+
+    def row(self) -> dict[str, Any]:
+        """It for programs."""
+        return {"Name": self.name, "Before": self.before, "Altered": self.is_altered}
 
     def unaltered(self, entity: str) -> str:
         """How it was already, in a sentence."""

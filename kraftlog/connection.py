@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 import tenacity
 
+from kraftlog.time_limit import allowed_call_seconds, allowed_seconds
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
@@ -26,6 +27,10 @@ from statemachine.leader_finder import LeaderFinder
 from statemachine.operation_stream import NotSent
 
 CALL_TIMEOUT_SECONDS: Final = 2.0
+
+LEADER_TIMEOUT_SECONDS: Final = 5.0
+"""So long a leader is looked for that tells of the quorum."""
+
 LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
 """Of who asks from outside, and asks a node that is just coming up again soon."""
 
@@ -79,9 +84,14 @@ def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
 
 
 async def describe_node(
-    endpoint: Endpoint, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS, wait_for_ready: bool = False
+    endpoint: Endpoint, *, timeout_seconds: float | None = None, wait_for_ready: bool = False
 ) -> log_pb2.DescribeNodeResponse:
-    """What the node there says of itself. With `wait_for_ready` a node that does not listen yet is waited for."""
+    """What the node there says of itself. With `wait_for_ready` a node that does not listen yet is waited for.
+
+    Without `timeout_seconds` it may take as long as a call does.
+    """
+    if timeout_seconds is None:
+        timeout_seconds = allowed_call_seconds(CALL_TIMEOUT_SECONDS)
     async with connect(endpoint) as channel:
         stub = log_pb2_grpc.LogServiceStub(channel)
         return await stub.DescribeNode(
@@ -104,9 +114,7 @@ async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
     return await _first(endpoints, ask)
 
 
-async def describe_quorum(
-    endpoints: Sequence[Endpoint], *, timeout_seconds: float = 5.0
-) -> quorum_pb2.DescribeQuorumResponse:
+async def describe_quorum(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQuorumResponse:
     """What the leader says of the quorum, whichever nodes `endpoints` names.
 
     Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
@@ -115,7 +123,7 @@ async def describe_quorum(
     async for attempt in tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(_may_find_leader_later),
         wait=tenacity.wait_random(0.05, 0.2),
-        stop=tenacity.stop_after_delay(timeout_seconds),
+        stop=tenacity.stop_after_delay(allowed_seconds(LEADER_TIMEOUT_SECONDS)),
         reraise=True,
     ):
         with attempt:
@@ -128,11 +136,17 @@ def _may_find_leader_later(error: BaseException) -> bool:
 
 
 async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuorumResponse:
-    leader = await find_leader(finder)
+    return await quorum_as_seen_by(await find_leader(finder))
+
+
+async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumResponse:
+    """What the node there, the leader, says of the quorum. Raises ProtocolError if it does not lead, or answer."""
     try:
         async with connect(leader) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)
-            response = await stub.DescribeQuorum(quorum_pb2.DescribeQuorumRequest(), timeout=CALL_TIMEOUT_SECONDS)
+            response = await stub.DescribeQuorum(
+                quorum_pb2.DescribeQuorumRequest(), timeout=allowed_call_seconds(CALL_TIMEOUT_SECONDS)
+            )
     except ProtocolError as error:
         raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"the leader is out of reach: {error.args[0]}") from None
     code = codec.error_from_proto(response.error_code)

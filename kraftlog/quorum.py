@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -56,7 +56,9 @@ def _alarm(response: quorum_pb2.DescribeQuorumResponse) -> str:
     )
 
 
-def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, Any]]:
+def replication(
+    response: quorum_pb2.DescribeQuorumResponse, failed_listeners: Mapping[int, Sequence[str]] | None = None
+) -> list[dict[str, Any]]:
     """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
 
     The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine came to
@@ -64,7 +66,8 @@ def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, A
     knows more as committed than the leader has, and so does not follow it, with the offset up to which their logs may
     agree and the one below which everything is committed; else empty. `LogStartOffset` is where the replica's log
     starts. `HoldsLogStart` says that the leader's log would start further on if this replica, or a listener on the
-    leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs.
+    leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs. `failed_listeners` are the names of those
+    that raised, by node id: the nodes themselves tell of them, and they are a condition, too.
     """
     leader = _leader(response)
     followers = [voter for voter in response.current_voters if voter is not leader]
@@ -75,12 +78,19 @@ def replication(response: quorum_pb2.DescribeQuorumResponse) -> list[dict[str, A
     ]
     for row in rows:
         held = [holder for holder in response.log_start_holders if _is_of(row, holder, leader)]
+        failed = [failed_listener(name) for name in (failed_listeners or {}).get(row["NodeId"], ())]
+        row["Condition"] = ", ".join([*filter(None, [row["Condition"]]), *failed])
         row["HoldsLogStart"] = "; ".join(map(_held, held))
         row["LogStartHolders"] = [
             {"listener": holder.listener or None, "nextOffset": holder.next_offset, "heldMs": holder.held_ms}
             for holder in held
         ]
     return rows
+
+
+def failed_listener(name: str) -> str:
+    """The condition of a node with a listener that raised (LI-08)."""
+    return f"listener {name} failed"
 
 
 def _is_of(row: dict[str, Any], holder: quorum_pb2.LogStartHolder, leader: quorum_pb2.ReplicaState) -> bool:
@@ -153,7 +163,8 @@ def _replica(state: quorum_pb2.ReplicaState) -> dict[str, Any]:
     }
 
 
-def _condition(state: quorum_pb2.ReplicaState) -> str:
+def condition(state: quorum_pb2.ReplicaState) -> str:
+    """What is wrong with the replica, as the leader sees it; empty if nothing is."""
     conditions = {"diverged": state.state_diverged, "recovering": state.recovering}
     names = [name for name, applies in conditions.items() if applies]
     if state.HasField("leader_lacks"):
@@ -171,7 +182,7 @@ def _row(state: quorum_pb2.ReplicaState, leader: quorum_pb2.ReplicaState, status
         state.last_fetch_timestamp,
         state.last_caught_up_timestamp,
         status,
-        _condition(state),
+        condition(state),
         state.log_start_offset,
         "",
     )

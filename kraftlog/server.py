@@ -23,7 +23,7 @@ from raft.core.types import OffsetAndEpoch, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
-from raft.node import Node, end_process, log_listener_fault
+from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process
 from raft.runtime import AsyncioRuntime
 from raft.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
@@ -60,12 +60,14 @@ async def serve(
     watchers: Sequence[Watcher] = (),
     subscribers: Sequence[Subscriber] = (),
     ready: Callable[[], None] | None = None,
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> None:
     """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
     `watchers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
-    called when the node answers. Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing
-    is half-started then.
+    called when the node answers. A listener that raises ends the process, with an error that names it, unless
+    `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node goes on without it. Raises
+    DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     stop = asyncio.Event()
@@ -76,7 +78,7 @@ async def serve(
         anew = asyncio.Event()
         # Listeners of somebody else's were told everything once, and would be told again.
         on_may_rebuild = anew.set if not extra_listeners else lambda: None
-        async with running_node(config, watchers, subscribers, on_may_rebuild) as node:
+        async with running_node(config, watchers, subscribers, on_listener_fault, on_may_rebuild) as node:
             for listener in extra_listeners:
                 RaftClient(node).register(listener)
             if ready is not None:
@@ -112,9 +114,10 @@ async def running_node(
     config: NodeConfig,
     watchers: Sequence[Watcher] = (),
     subscribers: Sequence[Subscriber] = (),
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
     on_may_rebuild: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Node]:
-    """A whole node, serving, for as long as the context lasts.
+    """A whole node, serving, for as long as the context lasts; `serve` says what `on_listener_fault` is.
 
     `on_may_rebuild` is called when its metadata is not what it should be, and whoever opens the node again has the
     database made anew: at a time when no other voter's is.
@@ -142,7 +145,7 @@ async def running_node(
             limits=config.service,
             state=_hosted_state(metadata, on_may_rebuild),
             add_services=partial(_add_metadata_services, config, metadata, watchers),
-            on_listener_fault=partial(_on_listener_fault, metadata.machine),
+            on_listener_fault=partial(_on_listener_fault, metadata.machine, on_listener_fault),
         ) as node:
             try:
                 async with _registering(config, voters, key, metadata), _scrubbing(config, metadata, node):
@@ -241,10 +244,12 @@ def _hosted_state(metadata: _Metadata, on_may_rebuild: Callable[[], None]) -> Ho
     )
 
 
-def _on_listener_fault(machine: MetadataMachine, listener: Listener, error: Exception) -> None:
+def _on_listener_fault(
+    machine: MetadataMachine, of_others: OnListenerFault, listener: Listener, error: Exception
+) -> None:
     if listener is machine:
         end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
-    log_listener_fault(listener, error)
+    of_others(listener, error)
 
 
 def _add_metadata_services(

@@ -14,6 +14,7 @@ import grpc.aio
 
 from kraftlog.connection import connect, first_that_answers
 from kraftlog.snapshot_files import reason_of, snapshot_row
+from kraftlog.time_limit import allowed_seconds
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import CorruptSnapshot, ErrorCode, FlushFailed, ProtocolError, StorageError
@@ -37,7 +38,9 @@ async def create(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
-        taken = await stub.CreateSnapshot(snapshot_pb2.CreateSnapshotRequest(), timeout=CREATE_TIMEOUT_SECONDS)
+        taken = await stub.CreateSnapshot(
+            snapshot_pb2.CreateSnapshotRequest(), timeout=allowed_seconds(CREATE_TIMEOUT_SECONDS)
+        )
     return {"NodeId": taken.node_id, **_row(taken.snapshot), "IsNew": taken.is_new}
 
 
@@ -46,7 +49,9 @@ async def listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
-        listed = await stub.ListSnapshots(snapshot_pb2.ListSnapshotsRequest(), timeout=LIST_TIMEOUT_SECONDS)
+        listed = await stub.ListSnapshots(
+            snapshot_pb2.ListSnapshotsRequest(), timeout=allowed_seconds(LIST_TIMEOUT_SECONDS)
+        )
     return [{"NodeId": listed.node_id, **_row(snapshot)} for snapshot in listed.snapshots]
 
 
@@ -160,7 +165,7 @@ async def _receive(
 async def _next(pieces: Pieces, endpoint: Endpoint) -> snapshot_pb2.ReadSnapshotResponse | None:
     """The next piece, None after the last."""
     try:
-        async with asyncio.timeout(SILENCE_SECONDS_MAX):
+        async with asyncio.timeout(allowed_seconds(SILENCE_SECONDS_MAX)):
             piece = await pieces.read()
     except TimeoutError:
         raise ProtocolError(

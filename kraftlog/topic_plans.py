@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, TypeVar
 
-from kraftlog.clients import committed_end_offset, connected_client
+from kraftlog.clients import allowed_ms, committed_end_offset, connected_client
 from kraftlog.connection import describe_any
 from kraftlog.topic_files import WantedTopic
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
@@ -226,7 +226,7 @@ async def topic_plan(endpoints: Sequence[Endpoint], wanted: Sequence[WantedTopic
 async def carry_out(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Progress) -> None:
     """Do it. Raises ProtocolError that says how far it came."""
     await describe_any(endpoints)  # an address that is wrong is told at once
-    async with AdminClient(endpoints, timeout_ms=OPERATION_TIMEOUT_MS) as client:
+    async with AdminClient(endpoints, timeout_ms=allowed_ms(OPERATION_TIMEOUT_MS)) as client:
         await apply_plan(client, plan, progress)
 
 

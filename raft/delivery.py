@@ -17,6 +17,11 @@ from snapshot.reader import SnapshotReader
 READER_BYTES_MAX: Final = 1024 * 1024
 """A reader holds about this much, and at least one batch."""
 
+FAULTS_KEPT_MAX: Final = 16
+"""So many listeners that failed are remembered, by name; a program may go on to register others."""
+
+FAULT_LETTERS_MAX: Final = 200
+
 
 class CommittedLog(Protocol):
     """Where the batches come from: a node's log."""
@@ -62,6 +67,8 @@ class Delivery:
         self._on_fault = on_fault
         self._on_fatal = on_fatal
         self._entries: dict[int, _Registration] = {}
+        self.faults: dict[str, str] = {}
+        """What listeners raised that get nothing more, by their names; for operators."""
 
     def register(self, listener: Listener, start_offset: Offset | None) -> bool:
         """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06).
@@ -108,6 +115,8 @@ class Delivery:
             self._on_fatal(failure.reason)
         except Exception as error:
             self._entries.pop(id(listener), None)
+            if listener.name in self.faults or len(self.faults) < FAULTS_KEPT_MAX:
+                self.faults[listener.name] = f"{type(error).__name__}: {error}"[:FAULT_LETTERS_MAX]
             self._on_fault(listener, error)
         except BaseException as error:  # asyncio would keep it for whoever awaits the task, and nobody does
             self._on_fatal(error)

@@ -27,8 +27,7 @@ from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Endpoint, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
-from raft.listener import Listener
-from raft.node import Node, end_process, log_listener_fault, log_state_divergence
+from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process, log_state_divergence
 from raft.opening import open_log
 from raft.outlet import Identity
 from raft.rpc.admission import Admission, ReplicasElsewhere
@@ -98,7 +97,7 @@ async def hosted_node(
     add_services: AddServices | None = None,
     limits: ServiceLimits | None = None,
     on_fatal: Callable[[BaseException], None] = end_process,
-    on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> AsyncIterator[Node]:
     """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
 
@@ -107,7 +106,10 @@ async def hosted_node(
     then, and `client_endpoints` says where clients reach the voters.
 
     It votes if its id is in `voters`, else it observes. `state` is for a program whose state machine outlives the
-    process, or gives snapshots. A log that was damaged is fetched again from the others, a sole voter's is refused.
+    process, or gives snapshots. A log that was damaged is fetched again from the others, a sole voter's is refused. A
+    listener that raises ends the process, with an error that names it, unless `on_listener_fault` is another, such as
+    `raft.node.log_listener_fault`: then the listener gets nothing more, and the node goes on (LI-08).
+
     Raises StorageError, CorruptLog or ConfigurationError if it cannot start.
     """
     quorum_state = QuorumStateStore(directory.files, directory.path)
@@ -250,6 +252,7 @@ def _add_raft_services(
         voters=identity.voters,
         for_clients=identity.for_clients,
         applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
+        listener_faults=node.delivery.faults,
         on_fatal=node.fatal,
     )
     log_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)

@@ -15,8 +15,11 @@ The contract, for a listener registered with a node or with `raft.observe.observ
   after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). A leader that
   resigns is told that nobody leads its epoch any more.
 - Several listeners are independent: each has its own task, a slow one holds up nobody (LI-07).
-- An exception out of a listener is the application's bug. It ends that listener; what else it ends is up to the fault
-  handler that the node was given (LI-08).
+- An exception out of a listener is the application's bug. It ends that listener and, by default, the node's process,
+  with an error that names the listener (LI-08). A program that would rather go on without it gives
+  `on_listener_fault=raft.node.log_listener_fault`, or a handler of its own, to `raft.host.hosted_node` or
+  `kraftlog.server.serve`; `kraftlog node status` and `kraftlog quorum describe --replication` then show that it failed.
+  Out of `raft.observe.observe` the exception comes as it is.
 """
 
 from __future__ import annotations

@@ -70,9 +70,33 @@ def _say_last_words(error: BaseException) -> None:
     logging.shutdown()  # handlers that write in the background are waited for
 
 
+class ListenerFault(Exception):
+    """A listener raised, and the program that registered it has not said that the node shall go on without it."""
+
+    def __init__(self, listener: Listener, error: Exception) -> None:
+        """`error` is what it raised."""
+        super().__init__(
+            f"listener {listener.name} raised {error!r}; correct it and start the node again, or give the node an"
+            " on_listener_fault that lets it go on, such as raft.node.log_listener_fault"
+        )
+        self.__cause__ = error
+
+
+OnListenerFault = Callable[[Listener, Exception], None]
+"""Told of a listener that raised, and of what; the listener gets nothing more."""
+
+
+def end_by_listener_fault(listener: Listener, error: Exception) -> None:
+    """End the process with an error that names the listener: what is done unless a program says otherwise (LI-08).
+
+    What the listener should have done would be missing from then on, and nobody would know.
+    """
+    end_process(ListenerFault(listener, error))
+
+
 def log_listener_fault(listener: Listener, error: Exception) -> None:
-    """Say that a listener failed; it gets nothing more, the node goes on (LI-08)."""
-    logger.error("a listener failed and gets no more commits", listener=repr(listener), exc_info=error)
+    """An `on_listener_fault` that lets the node go on: the listener gets nothing more, and that is logged (LI-08)."""
+    logger.error("a listener failed and gets nothing more", listener=listener.name, exc_info=error)
 
 
 def log_state_divergence(expected: StateDigest, own: StateDigest) -> None:
@@ -102,7 +126,7 @@ class Node:
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
         on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
-        on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
+        on_listener_fault: OnListenerFault,
         on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
         takes_records: bool = True,
         on_may_rebuild: Callable[[], None] = lambda: None,
@@ -112,11 +136,12 @@ class Node:
         `election_state` is what `quorum_state` holds, `applied` what the state machine does; `snapshots` fit `log`
         (`raft.snapshot_start`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's
         owner takes another.
-        `on_state_diverged` is told, once, what the quorum's state machines came to and what the one of this node did:
-        what it says must not be believed any more; `on_may_rebuild`, once, that it may be made anew.
-        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have agreed on;
-        `RaftClient.allow_fetch_version` changes it. `takes_records` is whether `RaftClient.append` takes whatever a
-        program appends, or leaves that to the node's own controller.
+        `on_listener_fault` is told of a listener that raised, which gets nothing more (LI-08). One that raises while
+        the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what the quorum's state
+        machines came to and what the one of this node did: what it says must not be believed any more;
+        `on_may_rebuild`, once, that it may be made anew. `fetch_version_allowed` is the highest version of Fetch that
+        the cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it. `takes_records` is whether
+        `RaftClient.append` takes whatever a program appends, or leaves that to the node's own controller.
         """
         self.identity = identity
         self.config = config
@@ -142,7 +167,8 @@ class Node:
             fetch_version_allowed=fetch_version_allowed,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
-        self.delivery = Delivery(log, self._shell.snapshots, self.feed, on_listener_fault, self.fatal)
+        self.delivery = Delivery(log, self._shell.snapshots, self.feed, self._listener_failed, self.fatal)
+        self._on_listener_fault = on_listener_fault
         self._transport = PeerTransport(self._shell.outcome, request_timeout_ms=config.request_timeout_ms)
         self._waiting: dict[int, asyncio.Future[tuple[Response, bytes]]] = {}
         self._appends = PendingAppends()
@@ -330,6 +356,12 @@ class Node:
     def shutdown_complete(self) -> None:
         """The node has handed over and may stop."""
         self._shutdown_complete.set()
+
+    def _listener_failed(self, listener: Listener, error: Exception) -> None:
+        if self._closed:
+            log_listener_fault(listener, error)  # it raised when it was told that the node stops
+        else:
+            self._on_listener_fault(listener, error)
 
     def fatal(self, error: BaseException) -> None:
         """End the process, by whoever was told to do that."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
-from kraftlog.cli.output import note, print_json, print_rows, say
+from kraftlog.cli.output import note, print_json, print_result, print_rows, say
 from kraftlog.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
@@ -33,13 +33,20 @@ Rack = Annotated[str | None, typer.Option("--rack", help="The rack that it stand
 
 
 @app.command()
-def register(bootstrap_server: BootstrapServer, broker_id: BrokerId, endpoint: Listeners, rack: Rack = None) -> None:
+def register(
+    bootstrap_server: BootstrapServer,
+    broker_id: BrokerId,
+    endpoint: Listeners,
+    rack: Rack = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Register a broker. It is fenced until it sends heartbeats: see `kraftlog brokers run`."""
     from kraftlog.admin import parse_listener, register_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
     broker_epoch = run_async(register_broker(endpoints(bootstrap_server), broker_id, listeners, rack))
-    say(f"Registered broker {broker_id} with epoch {broker_epoch}; it is fenced until it sends heartbeats.")
+    line = f"Registered broker {broker_id} with epoch {broker_epoch}; it is fenced until it sends heartbeats."
+    print_result({"BrokerId": broker_id, "BrokerEpoch": broker_epoch, "Fenced": True}, [line], output)
 
 
 @app.command()
@@ -57,7 +64,8 @@ def run(
     from kraftlog.admin import parse_listener, run_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
-    run_async(run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note))
+    work = run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note)
+    run_async(work, is_endless=True)
 
 
 @app.command("list")
@@ -83,18 +91,19 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
 
 
 @app.command()
-def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId) -> None:
+def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
     """Take a broker out of every ISR and leadership. One that lives is unfenced by its next heartbeat."""
     from kraftlog.admin import fence_broker
 
     run_async(fence_broker(endpoints(bootstrap_server), broker_id))
-    say(f"Fenced broker {broker_id}. If it lives, its next heartbeat unfences it: stop it to keep it out.")
+    line = f"Fenced broker {broker_id}. If it lives, its next heartbeat unfences it: stop it to keep it out."
+    print_result({"BrokerId": broker_id, "Fenced": True}, [line], output)
 
 
 @app.command()
-def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId) -> None:
+def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
     """Forget a broker that will not come back. Its replicas stay assigned: reassign them."""
     from kraftlog.admin import unregister_broker
 
     run_async(unregister_broker(endpoints(bootstrap_server), broker_id))
-    say(f"Unregistered broker {broker_id}.")
+    print_result({"BrokerId": broker_id, "Unregistered": True}, [f"Unregistered broker {broker_id}."], output)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_rows, say
+from kraftlog.cli.output import print_result, print_rows
 
 app = typer.Typer(help="Configs of topics and brokers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -90,6 +90,7 @@ def alter(
         typer.Option("--subtract-config", metavar="KEY=V1,V2", help="Take elements from a config that is a list."),
     ] = None,
     delete: Annotated[list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Unset a config.")] = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Set, unset, append to and subtract from configs, all or none. Says of each that was so already."""
     from kraftlog.admin import parse_configs
@@ -109,11 +110,10 @@ def alter(
     outcomes = run_async(change_configs(endpoints(bootstrap_server), changes))
     entity = f"{entity_type.value.removesuffix('s')} {name}" if name else "the brokers' default"
     altered = sum(outcome.is_altered for outcome in outcomes)
-    if altered:
-        say(f"Altered {'1 config' if altered == 1 else f'{altered} configs'} of {entity}.")
-    for outcome in outcomes:
-        if not outcome.is_altered:
-            say(outcome.unaltered(entity))
+    lines = [f"Altered {'1 config' if altered == 1 else f'{altered} configs'} of {entity}."] if altered else []
+    lines += [outcome.unaltered(entity) for outcome in outcomes if not outcome.is_altered]
+    result = {"EntityType": entity_type.value, "EntityName": name, "Configs": [outcome.row() for outcome in outcomes]}
+    print_result(result, lines, output)
 
 
 def _entity_name(entity_type: EntityType, name: str | None, *, is_default: bool) -> str:

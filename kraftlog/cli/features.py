@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_rows, say
+from kraftlog.cli.output import print_result, print_rows
 
 if TYPE_CHECKING:
     from statemachine.cluster_descriptions import UpgradeType
@@ -47,11 +47,12 @@ def upgrade(
     metadata: Metadata = None,
     feature: Features = None,
     dry_run: DryRun = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Set higher levels, all or none."""
     from statemachine.cluster_descriptions import UpgradeType
 
-    _update(bootstrap_server, release, metadata, feature, dry_run, UpgradeType.UPGRADE)
+    _update(bootstrap_server, release, metadata, feature, dry_run, output, UpgradeType.UPGRADE)
 
 
 @app.command()
@@ -61,11 +62,12 @@ def downgrade(
     metadata: Metadata = None,
     feature: Features = None,
     dry_run: DryRun = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Set lower levels, all or none; refused if metadata would be lost."""
     from statemachine.cluster_descriptions import UpgradeType
 
-    _update(bootstrap_server, release, metadata, feature, dry_run, UpgradeType.SAFE_DOWNGRADE)
+    _update(bootstrap_server, release, metadata, feature, dry_run, output, UpgradeType.SAFE_DOWNGRADE)
 
 
 def _update(
@@ -74,6 +76,7 @@ def _update(
     metadata: str | None,
     features: list[str] | None,
     dry_run: bool,
+    output: Output,
     upgrade_type: UpgradeType,
 ) -> None:
     from kraftlog.cluster_admin import (
@@ -93,9 +96,18 @@ def _update(
     changes = usage(lambda of: feature_changes(version, of, upgrade_type, of_release), levels, options)
     changed = run_async(update_features(endpoints(bootstrap_server), changes, dry_run=dry_run))
     done = "upgraded" if upgrade_type is UpgradeType.UPGRADE else "downgraded"
+    lines = []
     for change in changes:
         level = shown_level(change.name, change.level)
-        if change in changed:
-            say(f"{change.name} {'can be' if dry_run else 'was'} {done} to {level}.")
-        else:
-            say(f"{change.name} is at {level} already.")
+        how = f"{'can be' if dry_run else 'was'} {done} to {level}" if change in changed else f"is at {level} already"
+        lines.append(f"{change.name} {how}.")
+    result = [
+        {
+            "Feature": change.name,
+            "Level": change.level,
+            "WasSo": change not in changed,
+            "Altered": change in changed and not dry_run,
+        }
+        for change in changes
+    ]
+    print_result(result, lines, output)

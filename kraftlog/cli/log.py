@@ -55,7 +55,7 @@ def watch(
     wanted = usage(_parse_begin, begin, "--from")
     if isinstance(wanted, int):
         _check_until(until, wanted)
-    run_async(_watch(endpoints(bootstrap_server), wanted, until, limit))
+    run_async(_watch(endpoints(bootstrap_server), wanted, until, limit), is_endless=True)
 
 
 def _parse_begin(text: str) -> int | str:

@@ -28,6 +28,7 @@ from kraftlog.cli import (
     features,
     log,
     node,
+    node_status,
     partitions,
     quorum,
     quotas,
@@ -48,8 +49,10 @@ from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note, say
 from kraftlog.cli.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
+from kraftlog.cli.timeout import with_timeout
 from kraftlog.logs import configure_logging
 from kraftlog.notices import notices_to
+from kraftlog.time_limit import limits_end
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
@@ -79,6 +82,7 @@ dump_log.add_to(app)
 shell.add_to(app)
 sql.add_to(app)
 elect.add_to(app)
+app.add_typer(node_status.app, name="node")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(voters.app, name="voters")
 topics_apply.add_to(topics.app)
@@ -137,8 +141,9 @@ def _command(arguments: Sequence[str]) -> int:
         if not _is_utf8(argument):
             raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
     try:
-        with notices_to(note), one_event_loop():
-            result: Any = app(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
+        with notices_to(note), one_event_loop(), limits_end():
+            command = with_timeout(typer.main.get_command(app))
+            result: Any = command(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:
         sys.stdout.flush()  # what was done comes before the error that says what was not
     return result if isinstance(result, int) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -80,11 +80,17 @@ def one_event_loop() -> Iterator[None]:
             _runner.reset(token)
 
 
-def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt, SIGTERM as Ended."""
+def run_async(work: Coroutine[Any, Any, Result], *, is_endless: bool = False) -> Result:
+    """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt, SIGTERM as Ended.
+
+    It takes no longer than `--timeout` says, unless it `is_endless`: then only its calls do.
+    """
+    from kraftlog.time_limit import within_limit
+
     runner, ending = _runner.get(), Ending()
+    bounded = ending.cancelling(within_limit(work, is_endless=is_endless))
     try:
-        return asyncio.run(ending.cancelling(work)) if runner is None else runner.run(ending.cancelling(work))
+        return asyncio.run(bounded) if runner is None else runner.run(bounded, context=copy_context())
     except asyncio.CancelledError:
         if ending.number is None:
             raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 UNWRAPPED_WIDTH: Final = 1_000_000
 """Wider than anything that is printed: a terminal wraps what is wider than itself, and nothing is cut."""
 
-COLUMN_GAP: Final = "   "
+COLUMN_GAPS: Final = (3, 2, 1)
+"""So many spaces stand between columns: the first, and on a terminal where the table would be too wide then, fewer."""
+
+UPRIGHT_GAP: Final = 2
+"""Between the names of columns and their values, in a row that stands upright."""
 
 ESCAPED_CATEGORIES: Final = ("Cc", "Cs", "Zl", "Zp")
 """Of Unicode: controls, which could rule a terminal, lone surrogates, and what ends a line."""
@@ -56,17 +61,60 @@ def print_json_line(value: Any) -> None:
 def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output: Output) -> None:
     """Print rows as a table with `columns`, or as a JSON list with everything that the rows hold.
 
-    The table is as wide as what it shows, on a terminal too: one that cut its cells would keep back what was asked for.
+    Nothing is cut: a table that kept back what was asked for would be none. On a terminal that it is too wide for, each
+    row stands upright, a column on a line. Where no terminal is, the table is as wide as what it shows.
     """
     if output is Output.JSON:
         print_json(list(rows))
         return
+    names = [visible(column) for column in columns]
+    shown = [[visible(_cell(row[column])) for column in columns] for row in rows]
+    room = _terminal_width()
+    for gap in COLUMN_GAPS:
+        lines = _aligned([names, *shown], gap)
+        width = max(map(_width, lines))
+        if room is None or width <= room:
+            _print_table(lines, width)
+            return
+    _print_upright(names, shown, room or 0)
+
+
+def _terminal_width() -> int | None:
+    """How many columns there are to print to; None: it is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _print_table(lines: Sequence[str], width: int) -> None:
     from rich.text import Text
 
-    shown = [[visible(_cell(row[column])) for column in columns] for row in rows]
-    header, *lines = _aligned([[visible(column) for column in columns], *shown])
-    print_renderable(Text(header, style="bold"))
-    say("─" * max(map(_width, (header, *lines))))
+    print_renderable(Text(lines[0], style="bold"))
+    say("─" * width)
+    for line in lines[1:]:
+        say(line)
+
+
+def _print_upright(names: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> None:
+    """Each row as a block: its number, then a line for each column."""
+    from rich.text import Text
+
+    if not rows:
+        say("no rows")
+    longest = max(map(_width, names))
+    for number, cells in enumerate(rows, start=1):
+        heading = f"─[ {number} ]"
+        print_renderable(Text(heading.ljust(room, "─"), style="bold"))
+        for name, cell in zip(names, cells, strict=True):
+            say(f"{name}{' ' * (longest - _width(name) + UPRIGHT_GAP)}{cell}".rstrip())
+
+
+def print_result(result: Any, lines: Iterable[str], output: Output) -> None:
+    """Print what a command has changed: `lines` for people, or `result` as JSON, with the ids of what was made.
+
+    Every command that changes something ends here, unless it prints rows; what it refused is an error all the same.
+    """
+    if output is Output.JSON:
+        print_json(result)
+        return
     for line in lines:
         say(line)
 
@@ -100,11 +148,11 @@ def visible(text: str) -> str:
     )
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+def _aligned(table: Sequence[Sequence[str]], gap: int) -> list[str]:
     """Each row as a line, its cells below those of the rows before."""
     widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
     return [
-        COLUMN_GAP.join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        (" " * gap).join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     ]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async
-from kraftlog.cli.output import print_rows, say
+from kraftlog.cli.output import print_result, print_rows
 from kraftlog.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Partitions.", no_args_is_help=True, rich_markup_mode=None)
@@ -66,9 +66,11 @@ def add(
     count: Annotated[
         int, typer.Option("--count", min=1, max=INT32_MAX, help="How many there shall be, the present ones included.")
     ],
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Give a topic more partitions. It cannot be undone."""
     from kraftlog.partition_admin import add_partitions
 
     run_async(add_partitions(endpoints(bootstrap_server), topic, count))
-    say(f"Topic {topic} has {count} partitions now.")
+    line = f"Topic {topic} has {count} partitions now."
+    print_result({"Topic": topic, "PartitionCount": count}, [line], output)

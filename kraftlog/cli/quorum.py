@@ -36,6 +36,7 @@ def describe(
 
     from kraftlog import quorum as view
     from kraftlog.connection import describe_quorum
+    from kraftlog.node_status import failed_listeners
 
     response = run_async(describe_quorum(endpoints(bootstrap_server)))
     if output is Output.TABLE and response.kraft_version == 0:
@@ -43,7 +44,7 @@ def describe(
     if status:
         print_fields(view.status(response), output)
         return
-    rows = view.replication(response)
+    rows = view.replication(response, run_async(failed_listeners(response)))
     if human_readable:
         rows = view.human_readable(rows, int(time.time() * 1000))
     print_rows(view.REPLICATION_COLUMNS, rows, output)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import print_rows, say
+from kraftlog.cli.output import print_result, print_rows
 
 if TYPE_CHECKING:
     from statemachine.cluster_descriptions import QuotaEntityPart
@@ -55,6 +55,7 @@ def alter(
     ip_default: IpDefault = False,
     add: Annotated[list[str] | None, typer.Option("--add-config", metavar="KEY=NUMBER", help="Set a quota.")] = None,
     delete: Annotated[list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Remove a quota.")] = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Set and remove quotas of one entity, all or none.
 
@@ -69,11 +70,12 @@ def alter(
     )
     altered = run_async(alter_client_quotas(endpoints(bootstrap_server), alterations))
     whose = shown_entity(entity)
-    if altered:
-        say(f"Altered {'1 quota' if len(altered) == 1 else f'{len(altered)} quotas'} of {whose}.")
+    lines = [f"Altered {'1 quota' if len(altered) == 1 else f'{len(altered)} quotas'} of {whose}."] if altered else []
     for same in (alteration for alteration in alterations if alteration not in altered):
         found = "was not set" if same.value is None else f"was {shown_number(same.value)} already"
-        say(f"{same.key} of {whose} {found}; nothing was changed.")
+        lines.append(f"{same.key} of {whose} {found}; nothing was changed.")
+    quotas = [{"Quota": of.key, "Value": of.value, "Altered": of in altered} for of in alterations]
+    print_result({"Entity": whose, "Quotas": quotas}, lines, output)
 
 
 def _entity(

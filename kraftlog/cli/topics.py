@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
-from kraftlog.cli.output import complain, print_json, print_rows, say, visible
+from kraftlog.cli.output import complain, print_json, print_result, print_rows, say, visible
 from kraftlog.cli.partitions import COLUMNS as PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -55,9 +55,10 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Only say whether it could be created, and do nothing.")
     ] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic."""
-    from kraftlog.admin import create_topic, parse_assignment, parse_configs
+    from kraftlog.admin import create_topic, existing_topic, parse_assignment, parse_configs
     from statemachine.descriptions import NewTopic
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
@@ -78,10 +79,19 @@ def create(
     work = create_topic(endpoints(bootstrap_server), topic, if_not_exists=if_not_exists, validate_only=validate_only)
     created = run_async(work)
     if created is None:
-        say(f"Topic {name} exists already.")
+        known = run_async(existing_topic(endpoints(bootstrap_server), name)) if output is Output.JSON else {}
+        print_result({**known, "Created": False}, [f"Topic {name} exists already."], output)
         return
+    result = {
+        "Topic": created.name,
+        "TopicId": None if validate_only else created.topic_id,
+        "PartitionCount": created.num_partitions,
+        "ReplicationFactor": created.replication_factor,
+        "Created": not validate_only,
+    }
     of = f"{created.num_partitions} partitions, replication factor {created.replication_factor}"
-    say(f"Topic {name} could be created with {of}." if validate_only else f"Created topic {name} with {of}.")
+    line = f"Topic {name} could be created with {of}." if validate_only else f"Created topic {name} with {of}."
+    print_result(result, [line], output)
 
 
 @app.command("list")
@@ -131,6 +141,7 @@ def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Unset a config.")
     ] = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Give a topic more partitions, and set and unset its configs; nothing, if any of it is refused."""
     from kraftlog.admin import parse_configs
@@ -144,11 +155,10 @@ def alter(
     count = sum(outcome.is_altered for outcome in outcomes)
     altered = [f"{count} config{'' if count == 1 else 's'}"] if count else []
     altered += [f"it has {partitions} partitions now"] if partitions is not None else []
-    if altered:
-        say(f"Altered topic {name}: {', '.join(altered)}.")
-    for outcome in outcomes:
-        if not outcome.is_altered:
-            say(outcome.unaltered(f"topic {name}"))
+    lines = [f"Altered topic {name}: {', '.join(altered)}."] if altered else []
+    lines += [outcome.unaltered(f"topic {name}") for outcome in outcomes if not outcome.is_altered]
+    result = {"Topic": name, "PartitionCount": partitions, "Configs": [outcome.row() for outcome in outcomes]}
+    print_result(result, lines, output)
 
 
 @app.command()
@@ -156,28 +166,37 @@ def delete(
     names: Names,
     bootstrap_server: BootstrapServer,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete topics.
 
     Each is tried, and told of. The exit code is 1 if one could not be deleted; the others are.
     """
-    if not run_async(_delete(endpoints(bootstrap_server), names, if_exists=if_exists)):
+    results: list[dict[str, Any]] = []
+    try:
+        run_async(_delete(endpoints(bootstrap_server), names, if_exists, output, results))
+    finally:
+        if output is Output.JSON and results:  # what is deleted is told, also if the rest could not be tried
+            print_result(results, (), output)
+    if any(result["Error"] for result in results):
         raise typer.Exit(1)
 
 
-async def _delete(addresses: tuple[Endpoint, ...], names: list[str], *, if_exists: bool) -> bool:
-    """Whether all of them are gone."""
+async def _delete(
+    addresses: tuple[Endpoint, ...], names: list[str], if_exists: bool, output: Output, results: list[dict[str, Any]]
+) -> None:
+    """Delete them and tell of each; what came of it goes into `results`."""
     from kraftlog.admin import delete_topics
     from raft.core.errors import ErrorCode
 
-    are_gone = True
     async with aclosing(delete_topics(addresses, names)) as deletions:
         async for name, error in deletions:
-            if error is None:
-                say(f"Deleted topic {name}.")
-            elif if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                say(f"Topic {visible(name)} does not exist.")
-            else:
-                complain(str(error))
-                are_gone = False
-    return are_gone
+            is_absent = error is not None and if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            failure = None if is_absent else error
+            results.append(
+                {"Topic": name, "Deleted": error is None, "Error": None if failure is None else failure.code.name}
+            )
+            if failure is not None:
+                complain(str(failure))
+            elif output is Output.TABLE:
+                say(f"Topic {visible(name)} does not exist." if is_absent else f"Deleted topic {name}.")

@@ -125,6 +125,27 @@ class DescribeNodeResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ListenerFault(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        LISTENER_FIELD_NUMBER: _builtins.int
+        ERROR_FIELD_NUMBER: _builtins.int
+        listener: _builtins.str
+        error: _builtins.str
+        """What it raised, in short."""
+        def __init__(
+            self,
+            *,
+            listener: _builtins.str = ...,
+            error: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "listener", b"listener"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     REPLICA_KEY_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
@@ -135,6 +156,8 @@ class DescribeNodeResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
+    RECOVERING_FIELD_NUMBER: _builtins.int
+    LISTENER_FAULTS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     role: _builtins.str
     """leader, follower, unattached, prospective, candidate or resigned."""
@@ -144,6 +167,8 @@ class DescribeNodeResponse(_message.Message):
     log_start_offset: _builtins.int
     applied_end_offset: _builtins.int
     """What this node's state machine has applied: the offset after the last applied record."""
+    recovering: _builtins.bool
+    """It fetches anew what its disk lost: it neither votes nor counts."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
@@ -151,6 +176,10 @@ class DescribeNodeResponse(_message.Message):
     @_builtins.property
     def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ReplicaState]:
         """Where the voters listen."""
+
+    @_builtins.property
+    def listener_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ListenerFault]:
+        """Listeners in its process that raised: they get nothing more until it starts again. Not all, if they are many."""
 
     def __init__(
         self,
@@ -165,10 +194,12 @@ class DescribeNodeResponse(_message.Message):
         log_start_offset: _builtins.int = ...,
         applied_end_offset: _builtins.int = ...,
         voters: _abc.Iterable[Global___DescribeNodeResponse.ReplicaState] | None = ...,
+        recovering: _builtins.bool = ...,
+        listener_faults: _abc.Iterable[Global___DescribeNodeResponse.ListenerFault] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "listener_faults", b"listener_faults", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
@@ -53,11 +53,13 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         voters: VoterSet,
         for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None],
         applied_end_offset: Callable[[], Offset],
+        listener_faults: Mapping[str, str],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """`for_clients` tells where clients reach a node that replicas reach elsewhere.
 
-        `applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log.
+        `applied_end_offset` tells how far this node's state machine is, `listener_faults` which listeners failed.
+        `on_fatal` gets a failed read of the log.
         """
         self._log = log
         self._feed = feed
@@ -67,6 +69,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._voters = voters
         self._for_clients = for_clients
         self._applied_end_offset = applied_end_offset
+        self._listener_faults = listener_faults
         self._on_fatal = on_fatal
 
     async def Watch(
@@ -162,6 +165,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                     ),
                 )
                 for voter in self._voters.voters()
+            ],
+            recovering=replica.is_recovering,
+            listener_faults=[
+                log_pb2.DescribeNodeResponse.ListenerFault(listener=name, error=error)
+                for name, error in self._listener_faults.items()
             ],
         )
 

@@ -65,13 +65,48 @@ def test_an_error_shows_control_characters_escaped(run: Run) -> None:
     assert "\x1b" not in said.errors
 
 
-@pytest.mark.parametrize("length", [200, 20_000])
-def test_a_terminal_is_left_to_wrap_what_is_wider_than_itself(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+@pytest.mark.parametrize("length", [40, 200, 20_000])
+def test_what_is_too_wide_for_a_terminal_stands_upright_and_nothing_is_cut(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
     terminal = a_terminal(monkeypatch)
-    print_rows(("Id", "Text"), [{"Id": "i" * length, "Text": "t" * length}, {"Id": 1, "Text": 2}], Output.TABLE)
-    header, rule, long, short = terminal.getvalue().splitlines()
-    assert long == f"{'i' * length}   {'t' * length}"
-    assert (header.split(), short.split(), len(rule)) == (["Id", "Text"], ["1", "2"], len(long))
+    print_rows(("Id", "Text"), [{"Id": "i" * length, "Text": "t" * length}, {"Id": 1, "Text": None}], Output.TABLE)
+    assert terminal.getvalue().splitlines() == [
+        f"─[ 1 ]{'─' * 74}",
+        f"Id    {'i' * length}",
+        f"Text  {'t' * length}",
+        f"─[ 2 ]{'─' * 74}",
+        "Id    1",
+        "Text",
+    ]
+
+
+@pytest.mark.parametrize(("length", "gap"), [(37, 3), (38, 3), (39, 1)])
+def test_a_table_that_just_fits_a_terminal_is_drawn_together_first(
+    monkeypatch: pytest.MonkeyPatch, length: int, gap: int
+) -> None:
+    terminal = a_terminal(monkeypatch)
+    print_rows(("a", "b"), [{"a": "世" + "x" * (length - 2), "b": "y" * (length + 1)}], Output.TABLE)
+    _, rule, row = terminal.getvalue().splitlines()
+    assert row == f"世{'x' * (length - 2)}{' ' * gap}{'y' * (length + 1)}"
+    assert len(rule) == 2 * length + 1 + gap <= 80
+
+
+def test_a_wide_table_without_rows_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    print_rows(("x" * 81,), [], Output.TABLE)
+    assert terminal.getvalue() == "no rows\n"
+
+
+@pytest.mark.parametrize("length", [200, 20_000])
+def test_where_no_terminal_is_a_table_is_as_wide_as_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_rows(("Id", "Text"), [{"Id": "i" * length, "Text": "t" * length}], Output.TABLE)
+    header, rule, row = capsys.readouterr().out.splitlines()
+    assert row == f"{'i' * length}   {'t' * length}"
+    assert (header.split(), len(rule)) == (["Id", "Text"], len(row))
 
 
 def test_what_is_made_of_tables_is_not_cut_either(monkeypatch: pytest.MonkeyPatch) -> None:

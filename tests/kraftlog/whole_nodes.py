@@ -9,7 +9,7 @@ from typing import Any
 from kraftlog.config import NodeConfig
 from kraftlog.server import running_node
 from raft.core.types import Endpoint, NodeId
-from raft.node import Node
+from raft.node import Node, OnListenerFault, end_by_listener_fault
 from raft.storage.directory import DataDirectory
 from raft.storage.identifiers import random_cluster_id
 from raft.storage.posix import PosixFileSystem
@@ -35,7 +35,9 @@ class WholeNodes(contextlib.AsyncExitStack):
             self._apart = {}
         self._stacks: dict[int, contextlib.AsyncExitStack] = {}
 
-    async def start(self, node_id: int, **settings: Any) -> Node:
+    async def start(
+        self, node_id: int, *, on_listener_fault: OnListenerFault = end_by_listener_fault, **settings: Any
+    ) -> Node:
         """Start a node, which goes on with what it has; `settings` are fields of its configuration."""
         directory = self.base / f"node-{node_id}"
         DataDirectory.format(
@@ -55,7 +57,7 @@ class WholeNodes(contextlib.AsyncExitStack):
             **{"quorum": QUICK, **settings},
         )
         stack = self._stacks[node_id] = await self.enter_async_context(contextlib.AsyncExitStack())
-        return await stack.enter_async_context(running_node(config))
+        return await stack.enter_async_context(running_node(config, on_listener_fault=on_listener_fault))
 
     async def stop(self, node_id: int) -> None:
         """Stop a node, for good or to start it again."""

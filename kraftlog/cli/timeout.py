@@ -1,0 +1,51 @@
+"""`--timeout`, which every command has that asks a cluster."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Final
+
+import typer
+
+from kraftlog.time_limit import set_limit
+
+SECONDS_MIN: Final = 0.1
+SECONDS_MAX: Final = 86_400.0
+
+
+def with_timeout(command: Any) -> Any:
+    """The command, each of whose commands that ask a cluster has the option: those with `--bootstrap-server`."""
+    for of_group in getattr(command, "commands", {}).values():
+        with_timeout(of_group)
+    if any(parameter.name == "bootstrap_server" for parameter in command.params):
+        command.params.append(_option())
+    return command
+
+
+def _set(seconds: float | None) -> None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no time; give seconds")
+    set_limit(seconds)
+
+
+def _option() -> Any:
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def asking(
+        timeout: Annotated[
+            float | None,
+            typer.Option(
+                "--timeout",
+                min=SECONDS_MIN,
+                max=SECONDS_MAX,
+                metavar="SECONDS",
+                callback=_set,
+                expose_value=False,
+                help="Give up after so long in all; else each part goes on for as long as is good for it.",
+            ),
+        ] = None,
+    ) -> None: ...
+
+    (option,) = (of for of in typer.main.get_command(app).params if of.name == "timeout")
+    return option
