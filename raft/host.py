@@ -189,7 +189,7 @@ async def _serving(
         else:
             server = _server(limits, admission)
         servers.append(server)
-        names = [*_add_raft_services(server, node, applied_end_offset)]
+        names = [*_add_raft_services(server, node, applied_end_offset, limits)]
         names += add_services(server, node) if add_services is not None else ()
         health = _add_health_and_reflection(server, names)
         await listen(server, listen_on)
@@ -214,7 +214,7 @@ def _server(limits: ServiceLimits, *interceptors: grpc.aio.ServerInterceptor) ->
 
 
 def _add_raft_services(
-    server: grpc.aio.Server, node: Node, applied_end_offset: Callable[[], Offset] | None
+    server: grpc.aio.Server, node: Node, applied_end_offset: Callable[[], Offset] | None, limits: ServiceLimits
 ) -> Sequence[str]:
     identity = node.identity
     quorum_pb2_grpc.add_QuorumServiceServicer_to_server(
@@ -223,6 +223,7 @@ def _add_raft_services(
     log_service = LogService(
         log=node.log,
         feed=node.feed,
+        snapshots=node.snapshots,
         replica=node.replica,
         cluster_id=identity.cluster_id,
         key=identity.key,
@@ -230,6 +231,7 @@ def _add_raft_services(
         for_clients=identity.for_clients,
         applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
         on_fatal=node.fatal,
+        limits=limits,
     )
     log_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)
     return (

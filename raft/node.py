@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from raft.appends import PendingAppends
-from raft.commits import CommitFeed
+from raft.commits import CommitFeed, Snapshots
 from raft.core.actions import Send
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
@@ -172,6 +172,11 @@ class Node:
     def replica(self) -> Replica:
         """The replica, to be looked at only."""
         return self._shell.replica
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """This node's snapshots."""
+        return self._shell.snapshots
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:

@@ -52,8 +52,9 @@ class LogServiceServicer:
     """
 
     def Watch(self, request, context):
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-        start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+        committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+        snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

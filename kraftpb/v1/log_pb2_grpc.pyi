@@ -34,8 +34,9 @@ class LogServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogServiceAsyncStub: ...
     Watch: _grpc.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]
-    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-    start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+    committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+    snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
     """
     DescribeNode: _grpc.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]
     """The node that answers and what it knows of the others."""
@@ -46,8 +47,9 @@ class LogServiceAsyncStub(LogServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Watch: _aio.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]  # type: ignore[assignment]
-    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-    start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+    committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+    snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
     """
     DescribeNode: _aio.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]  # type: ignore[assignment]
     """The node that answers and what it knows of the others."""
@@ -61,8 +63,9 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_log_pb2.WatchResponse], _abc.AsyncIterator[_log_pb2.WatchResponse]]:
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-        start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+        committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+        snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
         """
 
     @_abc_1.abstractmethod

@@ -298,11 +298,13 @@ def _digest_from_proto(digest: quorum_pb2.StateDigest) -> StateDigest:
     return StateDigest(Offset(digest.end_offset), digest.digest)
 
 
-def _point_to_proto(point: OffsetAndEpoch | None) -> common_pb2.EpochEndOffset | None:
+def point_to_proto(point: OffsetAndEpoch | None) -> common_pb2.EpochEndOffset | None:
+    """Encode a point of the log."""
     return None if point is None else common_pb2.EpochEndOffset(epoch=point.epoch, end_offset=point.offset)
 
 
-def _point_from_proto(point: common_pb2.EpochEndOffset) -> OffsetAndEpoch:
+def point_from_proto(point: common_pb2.EpochEndOffset) -> OffsetAndEpoch:
+    """Decode a point of the log."""
     return OffsetAndEpoch(epoch=Epoch(point.epoch), offset=Offset(point.end_offset))
 
 
@@ -314,8 +316,8 @@ def fetch_response_to_proto(correlation_id: int, response: FetchResponse, record
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
         high_watermark=response.high_watermark,
         log_start_offset=response.log_start_offset,
-        diverging_epoch=_point_to_proto(response.diverging_epoch),
-        snapshot_id=_point_to_proto(response.snapshot_id),
+        diverging_epoch=point_to_proto(response.diverging_epoch),
+        snapshot_id=point_to_proto(response.snapshot_id),
         records=records,
         expected_state_digest=_digest_to_proto(response.expected_state_digest),
     )
@@ -330,8 +332,8 @@ def fetch_response_from_proto(message: quorum_pb2.FetchResponse) -> FetchRespons
         leader_endpoint=endpoint,
         high_watermark=Offset(message.high_watermark),
         log_start_offset=Offset(message.log_start_offset),
-        diverging_epoch=_point_from_proto(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
-        snapshot_id=_point_from_proto(message.snapshot_id) if message.HasField("snapshot_id") else None,
+        diverging_epoch=point_from_proto(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
+        snapshot_id=point_from_proto(message.snapshot_id) if message.HasField("snapshot_id") else None,
         records=decode_batches(message.records) if message.records else (),
         expected_state_digest=(
             _digest_from_proto(message.expected_state_digest) if message.HasField("expected_state_digest") else None
@@ -345,7 +347,7 @@ def fetch_snapshot_request_to_proto(request: FetchSnapshotRequest) -> quorum_pb2
         cluster_id=request.cluster_id,
         replica_key=None if request.replica_key is None else replica_key_to_proto(request.replica_key),
         current_leader_epoch=request.current_leader_epoch,
-        snapshot_id=_point_to_proto(request.snapshot_id),
+        snapshot_id=point_to_proto(request.snapshot_id),
         position=request.position,
         max_bytes=request.max_bytes,
     )
@@ -357,7 +359,7 @@ def fetch_snapshot_request_from_proto(message: quorum_pb2.FetchSnapshotRequest) 
         cluster_id=_cluster_id(message),
         replica_key=_optional_key(message.replica_key, message.HasField("replica_key")),
         current_leader_epoch=Epoch(message.current_leader_epoch),
-        snapshot_id=_point_from_proto(message.snapshot_id),
+        snapshot_id=point_from_proto(message.snapshot_id),
         position=message.position,
         max_bytes=message.max_bytes,
     )
@@ -368,7 +370,7 @@ def fetch_snapshot_response_to_proto(response: FetchSnapshotResponse, data: byte
     return quorum_pb2.FetchSnapshotResponse(
         error_code=response.error,
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
-        snapshot_id=_point_to_proto(response.snapshot_id),
+        snapshot_id=point_to_proto(response.snapshot_id),
         size=response.size,
         position=response.position,
         unaligned_records=data,
@@ -382,7 +384,7 @@ def fetch_snapshot_response_from_proto(message: quorum_pb2.FetchSnapshotResponse
         error=error_from_proto(message.error_code),
         leader=leader,
         leader_endpoint=endpoint,
-        snapshot_id=_point_from_proto(message.snapshot_id),
+        snapshot_id=point_from_proto(message.snapshot_id),
         size=message.size,
         position=message.position,
         data=message.unaligned_records,

@@ -10,17 +10,22 @@ import grpc
 import grpc.aio
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.commits import CommitFeed
+from raft.commits import CommitFeed, Snapshots
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.replica import Replica
-from raft.core.types import Batch, Endpoint, NodeId, Offset, ReplicaKey
+from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room
+from raft.rpc.limits import ServiceLimits
+from raft.rpc.sent_snapshot import SentSnapshot, SnapshotSender
 from raft.storage.segmented_log import SegmentedLog
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
 """One answer holds about this much, and at least one batch."""
+
+PIECE_BYTES: Final = 256 * 1024
+"""How much of a snapshot one answer carries."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 1024
 """More than an answer has besides the records."""
@@ -47,6 +52,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         *,
         log: SegmentedLog,
         feed: CommitFeed,
+        snapshots: Snapshots,
         replica: Replica,
         cluster_id: str,
         key: ReplicaKey,
@@ -54,6 +60,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None],
         applied_end_offset: Callable[[], Offset],
         on_fatal: Callable[[BaseException], None],
+        limits: ServiceLimits | None = None,
     ) -> None:
         """`for_clients` tells where clients reach a node that replicas reach elsewhere.
 
@@ -61,6 +68,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         """
         self._log = log
         self._feed = feed
+        self._snapshots = SnapshotSender(snapshots, (limits or ServiceLimits()).snapshot_reads_max)
         self._replica = replica
         self._cluster_id = cluster_id
         self._key = key
@@ -74,7 +82,10 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.WatchRequest,
         context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
     ) -> AsyncIterator[log_pb2.WatchResponse]:
-        """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes."""
+        """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes.
+
+        A reader that takes snapshots is sent the newest one first if it is new, or behind the log's start (SN-60).
+        """
         try:
             self._check(request)
             async with aclosing(self._responses(request)) as responses:
@@ -92,19 +103,31 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             )
         if request.start_offset < 0:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"start offset {request.start_offset}; offsets start at 0")
-        if request.start_offset < self._log.log_start_offset:
+        if request.start_offset < self._log.log_start_offset and not request.takes_snapshots:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there",
+                f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there,"
+                " or take snapshots, as a listener does that overrides handle_load_snapshot",
             )
 
     async def _responses(self, request: log_pb2.WatchRequest) -> AsyncGenerator[log_pb2.WatchResponse]:
-        next_offset = Offset(request.start_offset)
+        is_new = request.is_new and request.takes_snapshots
+        next_offset = UNKNOWN_OFFSET if is_new else Offset(request.start_offset)
         end_offset = Offset(request.end_offset) if request.HasField("end_offset") else None
         told: object = None
         while not self._feed.is_closed and (end_offset is None or next_offset < end_offset):
             version, committed = self._feed.version, self._feed.committed_end_offset
-            if next_offset >= committed:
+            if request.takes_snapshots and self._needs_snapshot(next_offset):
+                async with self._snapshots.newest() as sent:
+                    while sent is not None and not sent.is_done:
+                        yield self._piece(sent)
+                if sent is not None:
+                    next_offset = sent.end_offset
+                continue
+            if next_offset == UNKNOWN_OFFSET and self._log.log_start_offset == 0:
+                next_offset = Offset(request.start_offset)  # SN-61
+            is_waiting_for_snapshot = request.takes_snapshots and next_offset < self._log.log_start_offset
+            if next_offset >= committed or is_waiting_for_snapshot:
                 state = (self._feed.leader, self._feed.leader_endpoint, committed)
                 if state != told:
                     told = state
@@ -116,6 +139,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             told = (self._feed.leader, self._feed.leader_endpoint, next_offset)
             yield self._response(_taken(batches))
 
+    def _needs_snapshot(self, next_offset: Offset) -> bool:
+        """Whether one is to be sent now; `next_offset` is -1 for who is new (SN-60)."""
+        is_behind = next_offset == UNKNOWN_OFFSET or next_offset < self._log.log_start_offset
+        return is_behind and self._snapshots.has_any
+
     def _read_batches(self, start_offset: Offset, end_offset: Offset) -> tuple[Batch, ...]:
         size_bytes = answer_room(RESPONSE_BYTES_MAX) - MESSAGE_OVERHEAD_BYTES
         try:
@@ -125,6 +153,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         except BaseException as error:  # gRPC would tell the reader, and nobody else
             self._on_fatal(error)
             raise
+
+    def _piece(self, sent: SentSnapshot) -> log_pb2.WatchResponse:
+        response = self._response(b"")
+        response.snapshot_piece.CopyFrom(sent.next_piece(answer_room(PIECE_BYTES)))
+        return response
 
     def _response(self, records: bytes) -> log_pb2.WatchResponse:
         return log_pb2.WatchResponse(
