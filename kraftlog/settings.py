@@ -346,6 +346,13 @@ SETTINGS: Final = (
         "How many snapshots may be read at a time.",
     ),
     Setting(
+        "service.named.readers.max",
+        "service",
+        "named_readers_max",
+        _count,
+        "How many readers outside the nodes may hold the log's start by a lease.",
+    ),
+    Setting(
         "service.read.share.percent",
         "service",
         "read_share_percent",

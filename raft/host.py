@@ -104,9 +104,8 @@ async def hosted_node(
     `replicas_listen_on`, other replicas are served there and nowhere else; `endpoint` and `voters` name those addresses
     then, and `client_endpoints` says where clients reach the voters.
 
-    It votes if its id is in `voters`, else it observes. `state` is for a program whose state machine outlives the
-    process, or gives snapshots. A log that was damaged is fetched again from the others, a sole voter's is refused.
-    Raises StorageError, CorruptLog or ConfigurationError if it cannot start.
+    It votes if its id is in `voters`, else it observes. `state` is for a state machine that outlives the process, or
+    gives snapshots. A damaged log is fetched again. Raises StorageError, CorruptLog, ConfigurationError: cannot start.
     """
     quorum_state = QuorumStateStore(directory.files, directory.path)
     with contextlib.closing(quorum_state):
@@ -142,6 +141,7 @@ async def hosted_node(
                 snapshots=snapshots,
                 log_start=log_start,
                 fetch_version_allowed=state.fetch_version_allowed(),
+                named_readers_max=(limits or ServiceLimits()).named_readers_max,
                 on_snapshot_damaged=state.on_snapshot_damaged,
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
@@ -224,6 +224,7 @@ def _add_raft_services(
         log=node.log,
         feed=node.feed,
         snapshots=node.snapshots,
+        readers=node.readers,
         replica=node.replica,
         cluster_id=identity.cluster_id,
         key=identity.key,

@@ -12,7 +12,8 @@ The contract, for a listener registered with a node, and for one outside it that
   that offsets stay contiguous (LI-03).
 - The listener must close the reader (`with reader:`). The next one comes only then (LI-04). Until then the start of its
   node's log does not move past what it has not read, for as long as `metadata.start.offset.lag.time.max.ms` allows.
-  Nobody waits for a listener outside a node: if it falls behind, it is given a snapshot.
+  For a listener outside a node that holds on the leader if it has a name, while its lease lasts (`observe`); one
+  without is not waited for, and is given a snapshot if it falls behind.
 - `handle_leader_change` tells of leaders; epochs never go back. The leader's own listener is told that it leads only
   after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). A leader that
   resigns is told that nobody leads its epoch any more.

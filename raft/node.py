@@ -31,6 +31,8 @@ from raft.delivery import Delivery
 from raft.listener import Listener
 from raft.log_start import ListenerPosition
 from raft.outlet import Identity
+from raft.rpc.limits import ServiceLimits
+from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
 from raft.runtime import AsyncioRuntime
 from raft.shell import Shell
@@ -98,6 +100,7 @@ class Node:
         snapshots: SnapshotStore,
         log_start: LogStartConfig | None = None,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
+        named_readers_max: int = ServiceLimits().named_readers_max,
         on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
         on_listener_fault: Callable[[Listener, Exception], None] = log_listener_fault,
@@ -118,6 +121,9 @@ class Node:
         self._on_state_diverged = on_state_diverged
         self._on_snapshot_damaged = on_snapshot_damaged
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
+        runtime = AsyncioRuntime(self._executor)
+        self.readers = ReaderLeases(named_readers_max, runtime.now_ms)
+        """The readers outside the nodes that have a lease from this one."""
         self._shell = Shell(
             identity=identity,
             config=config,
@@ -127,7 +133,7 @@ class Node:
             snapshots=snapshots,
             log_start=log_start or LogStartConfig(),
             random=random.Random(),  # noqa: S311 (jitter of elections, no secret)
-            runtime=AsyncioRuntime(self._executor),
+            runtime=runtime,
             outlet=self,
             fetch_version_allowed=fetch_version_allowed,
         )
@@ -280,8 +286,9 @@ class Node:
         self.feed.set_leader(leader, endpoint, epoch_start_offset)
 
     def listener_positions(self) -> Sequence[ListenerPosition]:
-        """How far the listeners have read."""
-        return self.delivery.positions()
+        """How far the listeners have read, and the readers outside that have a lease."""
+        readers = (ListenerPosition(f"reader {name}", offset) for name, offset in self.readers.positions())
+        return [*self.delivery.positions(), *readers]
 
     def snapshots_changed(self) -> None:
         """A listener may be waiting for a snapshot."""

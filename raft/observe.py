@@ -1,6 +1,7 @@
 """Follow the committed log of a cluster from any program: `await observe("host:port", MyListener())`.
 
-An observer here is a reader, no replica: it keeps no log and does not vote. It asks any node it was given or has heard
+An observer here is a reader, no replica: it keeps no log and is not counted, but for the log's start if it has a name
+(`observe`). It asks any node it was given or has heard
 of, and goes on with the next one when that node fails, from the offset that its listener has taken. When its listener
 is new or behind the log's start, the node sends it the newest snapshot first.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,8 +21,10 @@ import structlog
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.errors import CorruptSnapshot, ErrorCode, ProtocolError
-from raft.core.types import Batch, Endpoint, LeaderAndEpoch, Offset
+from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, LeaderAndEpoch, Offset
+from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
+from raft.reader_lease import reader_lease
 from raft.received_snapshot import SnapshotReceiver
 from raft.rpc import codec
 from raft.rpc.log_service import ERROR_KEY
@@ -32,6 +35,9 @@ from snapshot.reader import SnapshotReader
 RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
+
+LEASE_MS: Final = 30_000
+"""How long the log's start waits for a named reader that says nothing more."""
 
 _FOR_ANOTHER_NODE: Final = frozenset(
     {ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
@@ -67,22 +73,31 @@ async def observe(
     start_offset: Offset | None = None,
     end_offset: Offset | None = None,
     cluster_id: str | None = None,
+    name: str | None = None,
+    lease_ms: int = LEASE_MS,
 ) -> Offset:
     """Feed `listener` every committed batch from the one that holds `start_offset`, by the contract in `raft.listener`.
 
     Without a `start_offset` the listener is new: it begins with the newest snapshot, if it can load one and there is
     one, else where the log starts. A snapshot is kept in a temporary directory while it is loaded.
 
+    With a `name` the reader counts as a listener of the leader: the log's start waits until it has read on, as long as
+    `metadata.start.offset.lag.time.max.ms` allows, and `quorum describe` shows it. That is a lease, asked for again
+    all the time; it ends by itself after `lease_ms` when this program, or its event loop, stands still. Of two readers
+    with one name the last to ask counts.
+
     `addresses` names one node or more: `"host:port,host:port"` or endpoints. Returns the offset after the last record
     taken once everything below `end_offset` was; without one it goes on until it is cancelled. Raises ProtocolError
     OFFSET_OUT_OF_RANGE if the offset is gone and the listener cannot load snapshots, or no node sends any because all
     are of a version before that; INCONSISTENT_CLUSTER_ID if the address is of another cluster than `cluster_id`;
-    StorageError if there is no room for a snapshot. Nodes that cannot be reached are tried again for as long as it
-    takes.
+    INVALID_REQUEST for a name that cannot be one; StorageError if there is no room for a snapshot. Nodes that cannot be
+    reached are tried again for as long as it takes.
     """
     if isinstance(addresses, str):
         addresses = [parse_endpoint(address) for address in addresses.split(",")]
-    next_offset, announced = start_offset or Offset(0), None
+    addresses = list(addresses)
+    next_offset = UNKNOWN_OFFSET if start_offset is None else start_offset
+    announced: LeaderAndEpoch | None = None
     stream = watch(
         addresses,
         start_offset=start_offset,
@@ -90,8 +105,11 @@ async def observe(
         cluster_id=cluster_id,
         takes_snapshots=can_load_snapshots(listener),
     )
+    lease: AbstractAsyncContextManager[None] = nullcontext()
+    if name is not None:
+        lease = reader_lease(addresses, name, lease_ms, lambda: next_offset, cluster_id)
     try:
-        async with aclosing(stream):
+        async with lease, aclosing(stream):
             async for watched in stream:
                 if watched.snapshot is not None:
                     next_offset = await _load(listener, watched.snapshot)
@@ -102,7 +120,7 @@ async def observe(
                     await listener.handle_leader_change(announced)
     finally:
         await listener.begin_shutdown()
-    return next_offset
+    return max(next_offset, Offset(0))
 
 
 async def _load(listener: Listener, snapshot: SnapshotReader) -> Offset:
@@ -134,7 +152,7 @@ async def watch(
     Bounded by gRPC's flow control: nothing is read ahead of what the caller takes but one message. Close it to have
     the files of a snapshot removed.
     """
-    nodes = _Nodes(endpoints)
+    nodes = KnownNodes(endpoints)
     cursor = _Cursor(start_offset, takes_snapshots)
     retry_seconds = RETRY_SECONDS_MIN
     while end_offset is None or cursor.next_offset is None or cursor.next_offset < end_offset:
@@ -237,29 +255,3 @@ class _Cursor:
             return self.next_offset is None
         self._refused_count += 1
         return self._refused_count < node_count
-
-
-class _Nodes:
-    """The nodes that may be asked, in turn; those that were given stay, those heard of come behind."""
-
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._endpoints = list(dict.fromkeys(endpoints))
-        if not self._endpoints:
-            raise ValueError("no address to follow; give at least one host:port")
-        self._turn = 0
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._endpoints)
-
-    def next(self) -> Endpoint:
-        endpoint = self._endpoints[self._turn % len(self._endpoints)]
-        self._turn += 1
-        return endpoint
-
-    def learn(self, node: log_pb2.DescribeNodeResponse) -> None:
-        for voter in node.voters:
-            endpoint = codec.endpoint_from_proto(voter.endpoint)
-            if endpoint not in self._endpoints:
-                self._endpoints.append(endpoint)

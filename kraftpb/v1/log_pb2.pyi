@@ -130,6 +130,66 @@ class WatchResponse(_message.Message):
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
 
 @_typing.final
+class HoldLogStartRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """Refused with INCONSISTENT_CLUSTER_ID if it is another cluster's."""
+    name: _builtins.str
+    """1 to 64 printable characters. Who asks under the same name again takes the place of who did before."""
+    next_offset: _builtins.int
+    """The reader has read everything below; -1: it has nothing yet."""
+    lease_ms: _builtins.int
+    """The lease lasts for so long from now, unless it is asked for again; 0 ends it."""
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str | None = ...,
+        name: _builtins.str = ...,
+        next_offset: _builtins.int = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "lease_ms", b"lease_ms", "name", b"name", "next_offset", b"next_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
+    _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cluster_id) -> _WhichOneofReturnType__cluster_id | None: ...
+
+Global___HoldLogStartRequest: _TypeAlias = HoldLogStartRequest  # noqa: Y015
+
+@_typing.final
+class HoldLogStartResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    CURRENT_LEADER_FIELD_NUMBER: _builtins.int
+    lease_ms: _builtins.int
+    """For how long it is given, which may be less than what was asked for; 0 if it was ended, or this node does not lead."""
+    @_builtins.property
+    def current_leader(self) -> _common_pb2.CurrentLeader:
+        """Whom to ask instead."""
+
+    def __init__(
+        self,
+        *,
+        lease_ms: _builtins.int = ...,
+        current_leader: _common_pb2.CurrentLeader | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "lease_ms", b"lease_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldLogStartResponse: _TypeAlias = HoldLogStartResponse  # noqa: Y015
+
+@_typing.final
 class DescribeNodeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -38,6 +38,10 @@ class LogServiceStub:
     committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
     snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
     """
+    HoldLogStart: _grpc.UnaryUnaryMultiCallable[_log_pb2.HoldLogStartRequest, _log_pb2.HoldLogStartResponse]
+    """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+    leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
+    """
     DescribeNode: _grpc.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]
     """The node that answers and what it knows of the others."""
 
@@ -50,6 +54,10 @@ class LogServiceAsyncStub(LogServiceStub):
     """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
     committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
     snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+    """
+    HoldLogStart: _aio.UnaryUnaryMultiCallable[_log_pb2.HoldLogStartRequest, _log_pb2.HoldLogStartResponse]  # type: ignore[assignment]
+    """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+    leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
     """
     DescribeNode: _aio.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]  # type: ignore[assignment]
     """The node that answers and what it knows of the others."""
@@ -66,6 +74,16 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
         committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
         snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+        """
+
+    @_abc_1.abstractmethod
+    def HoldLogStart(
+        self,
+        request: _log_pb2.HoldLogStartRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.HoldLogStartResponse, _abc.Awaitable[_log_pb2.HoldLogStartResponse]]:
+        """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+        leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
         """
 
     @_abc_1.abstractmethod

@@ -18,6 +18,7 @@ from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room
 from raft.rpc.limits import ServiceLimits
+from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.sent_snapshot import SentSnapshot, SnapshotSender
 from raft.storage.segmented_log import SegmentedLog
 
@@ -53,6 +54,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         log: SegmentedLog,
         feed: CommitFeed,
         snapshots: Snapshots,
+        readers: ReaderLeases,
         replica: Replica,
         cluster_id: str,
         key: ReplicaKey,
@@ -69,6 +71,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._log = log
         self._feed = feed
         self._snapshots = SnapshotSender(snapshots, (limits or ServiceLimits()).snapshot_reads_max)
+        self._readers = readers
         self._replica = replica
         self._cluster_id = cluster_id
         self._key = key
@@ -87,7 +90,8 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         A reader that takes snapshots is sent the newest one first if it is new, or behind the log's start (SN-60).
         """
         try:
-            self._check(request)
+            self._check_cluster(request)
+            self._check_offset(request)
             async with aclosing(self._responses(request)) as responses:
                 with suppress(StopAsyncIteration):
                     while True:  # nothing is kept of a response that is being sent
@@ -95,12 +99,14 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         except ProtocolError as error:
             await abort(context, error)
 
-    def _check(self, request: log_pb2.WatchRequest) -> None:
+    def _check_cluster(self, request: log_pb2.WatchRequest | log_pb2.HoldLogStartRequest) -> None:
         if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
             raise ProtocolError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"this is cluster {self._cluster_id}, not {request.cluster_id[:64]}; check the address",
             )
+
+    def _check_offset(self, request: log_pb2.WatchRequest) -> None:
         if request.start_offset < 0:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"start offset {request.start_offset}; offsets start at 0")
         if request.start_offset < self._log.log_start_offset and not request.takes_snapshots:
@@ -166,6 +172,22 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             log_start_offset=self._log.log_start_offset,
             current_leader=codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint),
         )
+
+    async def HoldLogStart(
+        self,
+        request: log_pb2.HoldLogStartRequest,
+        context: grpc.aio.ServicerContext[log_pb2.HoldLogStartRequest, log_pb2.HoldLogStartResponse],
+    ) -> log_pb2.HoldLogStartResponse:
+        """A reader's lease is given, given anew or ended; only the leader gives any."""
+        try:
+            self._check_cluster(request)
+            wanted_ms = request.lease_ms if self._replica.is_leader else min(request.lease_ms, 0)
+            lease_ms = self._readers.hold(request.name, Offset(request.next_offset), wanted_ms)
+        except ProtocolError as error:
+            await abort(context, error)
+            raise
+        leader = codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint)
+        return log_pb2.HoldLogStartResponse(lease_ms=lease_ms, current_leader=leader)
 
     async def DescribeNode(
         self,

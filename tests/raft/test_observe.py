@@ -13,10 +13,10 @@ import grpc
 import grpc.aio
 import pytest
 
-import raft.observe as observe_module
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
+from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
 from raft.rpc import log_service, sent_snapshot
@@ -277,7 +277,7 @@ async def test_if_all_nodes_are_old_the_offset_is_gone_for_who_is_behind_and_all
         before = Before(address_of(cluster), unspoilt)
         async with serving(before) as address:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(observe_module._Nodes, "learn", lambda self, node: None)
+                patch.setattr(KnownNodes, "learn", lambda self, node: None)
                 with pytest.raises(ProtocolError) as refused:
                     await observe(address, Loader())
                 assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
