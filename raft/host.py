@@ -231,6 +231,7 @@ def _add_raft_services(
         voters=identity.voters,
         for_clients=identity.for_clients,
         applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
+        log_start_holders=node.log_start_holders,
         on_fatal=node.fatal,
         limits=limits,
     )

@@ -24,7 +24,7 @@ from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
-from raft.core.messages import Request, Response
+from raft.core.messages import LogStartHolder, Request, Response
 from raft.core.replica import Replica
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
 from raft.delivery import Delivery
@@ -183,6 +183,10 @@ class Node:
     def snapshots(self) -> Snapshots:
         """This node's snapshots."""
         return self._shell.snapshots
+
+    def log_start_holders(self) -> tuple[LogStartHolder, ...]:
+        """Who keeps this node's log from starting further on."""
+        return self._shell.log_start.holders()
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:

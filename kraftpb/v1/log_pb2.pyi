@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from kraftpb.v1 import common_pb2 as _common_pb2
+from kraftpb.v1 import quorum_pb2 as _quorum_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -240,6 +241,7 @@ class DescribeNodeResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     APPLIED_END_OFFSET_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
+    LOG_START_HOLDERS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     role: _builtins.str
     """leader, follower, unattached, prospective, candidate or resigned."""
@@ -257,6 +259,10 @@ class DescribeNodeResponse(_message.Message):
     def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ReplicaState]:
         """Where the voters listen."""
 
+    @_builtins.property
+    def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[_quorum_pb2.LogStartHolder]:
+        """Who keeps this node's log from starting further on, its own listeners if it follows."""
+
     def __init__(
         self,
         *,
@@ -270,10 +276,11 @@ class DescribeNodeResponse(_message.Message):
         log_start_offset: _builtins.int = ...,
         applied_end_offset: _builtins.int = ...,
         voters: _abc.Iterable[Global___DescribeNodeResponse.ReplicaState] | None = ...,
+        log_start_holders: _abc.Iterable[_quorum_pb2.LogStartHolder] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "log_end_offset", b"log_end_offset", "log_start_holders", b"log_start_holders", "log_start_offset", b"log_start_offset", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -396,6 +396,16 @@ def describe_quorum_request_from_proto(message: quorum_pb2.DescribeQuorumRequest
     return DescribeQuorumRequest(cluster_id=_cluster_id(message))
 
 
+def log_start_holder_to_proto(holder: LogStartHolder) -> quorum_pb2.LogStartHolder:
+    """Encode a LogStartHolder."""
+    message = quorum_pb2.LogStartHolder(next_offset=holder.next_offset, held_ms=holder.held_ms)
+    if holder.replica_id is None:
+        message.listener = holder.listener
+    else:
+        message.replica_id = holder.replica_id
+    return message
+
+
 def describe_quorum_response_to_proto(
     response: DescribeQuorumResponse, *, cluster_id: str, epoch_of_clock_ms: int
 ) -> quorum_pb2.DescribeQuorumResponse:
@@ -419,14 +429,6 @@ def describe_quorum_response_to_proto(
             log_start_offset=replica.log_start_offset,
         )
 
-    def holder(reader: LogStartHolder) -> quorum_pb2.LogStartHolder:
-        message = quorum_pb2.LogStartHolder(next_offset=reader.next_offset, held_ms=reader.held_ms)
-        if reader.replica_id is None:
-            message.listener = reader.listener
-        else:
-            message.replica_id = reader.replica_id
-        return message
-
     return quorum_pb2.DescribeQuorumResponse(
         error_code=response.error,
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
@@ -434,5 +436,5 @@ def describe_quorum_response_to_proto(
         high_watermark=response.high_watermark,
         current_voters=[state(replica) for replica in response.voters],
         observers=[state(replica) for replica in response.observers],
-        log_start_holders=[holder(reader) for reader in response.log_start_holders],
+        log_start_holders=[log_start_holder_to_proto(reader) for reader in response.log_start_holders],
     )

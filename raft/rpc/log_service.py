@@ -12,6 +12,7 @@ import grpc.aio
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed, Snapshots
 from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.messages import LogStartHolder
 from raft.core.replica import Replica
 from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
@@ -61,12 +62,14 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         voters: VoterSet,
         for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None],
         applied_end_offset: Callable[[], Offset],
+        log_start_holders: Callable[[], tuple[LogStartHolder, ...]],
         on_fatal: Callable[[BaseException], None],
         limits: ServiceLimits | None = None,
     ) -> None:
         """`for_clients` tells where clients reach a node that replicas reach elsewhere.
 
-        `applied_end_offset` tells how far this node's state machine is; `on_fatal` gets a failed read of the log.
+        `applied_end_offset` tells how far this node's state machine is, `log_start_holders` who keeps the log's start;
+        `on_fatal` gets a failed read of the log.
         """
         self._log = log
         self._feed = feed
@@ -78,6 +81,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._voters = voters
         self._for_clients = for_clients
         self._applied_end_offset = applied_end_offset
+        self._log_start_holders = log_start_holders
         self._on_fatal = on_fatal
 
     async def Watch(
@@ -218,6 +222,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 )
                 for voter in self._voters.voters()
             ],
+            log_start_holders=map(codec.log_start_holder_to_proto, self._log_start_holders()),
         )
 
 

@@ -31,7 +31,7 @@ QUICK: Final = QuorumConfig(
 """A snapshot takes many requests."""
 
 SMALL_SEGMENTS: Final = LogConfig(segment_bytes=1_000, preallocate_bytes=1, reserve_bytes=0)
-REPLICATED: Final = LogStartConfig(retention_bytes=0, replica_session_timeout_ms=SESSION_MS)
+REPLICATED: Final = LogStartConfig(retention_bytes=0, replica_session_timeout_ms=SESSION_MS, replica_restart_grace_ms=0)
 EAGER: Final = LogStartConfig(retention_bytes=0, policy=LogStartPolicy.EAGER)
 
 
