@@ -105,7 +105,7 @@ async def hosted_node(
     then, and `client_endpoints` says where clients reach the voters.
 
     It votes if its id is in `voters`, else it observes. `state` is for a state machine that outlives the process, or
-    gives snapshots. A damaged log is fetched again. Raises StorageError, CorruptLog, ConfigurationError: cannot start.
+    gives snapshots. A damaged log is fetched again. Raises StorageError, CorruptLog or ConfigurationError.
     """
     quorum_state = QuorumStateStore(directory.files, directory.path)
     with contextlib.closing(quorum_state):

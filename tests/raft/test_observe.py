@@ -111,6 +111,20 @@ async def test_sn60_a_listener_that_is_new_or_behind_the_start_is_given_the_newe
                 assert (loader.records, len(loader.loaded)) == (numbered(33), 1)
 
 
+async def test_sn60_who_is_new_is_given_the_snapshot_though_the_log_has_everything(tmp_path: Path) -> None:
+    async with snapshot_cluster(tmp_path, 1) as cluster:
+        await cluster.append(0, 10)
+        snapshot_id = cluster.snapshot_everywhere()
+        await cluster.append(10, 12)
+        end_offset = cluster.clients[1].high_watermark
+        new, old = Loader(), Loader()
+        await observe(address_of(cluster), new, end_offset=end_offset)
+        await observe(address_of(cluster), old, start_offset=Offset(0), end_offset=end_offset)
+        assert cluster.clients[1].log_start_offset == 0
+        assert (new.loaded, old.loaded) == ([snapshot_id], [])
+        assert new.records == old.records == numbered(12)
+
+
 async def test_sn62_a_listener_that_is_not_behind_the_start_is_given_no_snapshot(tmp_path: Path) -> None:
     async with moved(tmp_path) as cluster:
         loader = Loader()
