@@ -255,14 +255,22 @@ SETTINGS: Final = (
         "log_start",
         "lag_time_max_ms",
         whole_number(0),
-        "The log's start waits for replicas and listeners for so long at most.",
+        "The log's start waits for replicas and listeners for so long at most, on followers, too.",
     ),
     Setting(
         "metadata.start.offset.replica.session.timeout.ms",
         "log_start",
         "replica_session_timeout_ms",
         _milliseconds,
-        "A replica that has not fetched for so long is not live: the log's start does not wait for it.",
+        "A new leader does not move the log's start before replicas had so long to come.",
+    ),
+    Setting(
+        "metadata.start.offset.replica.restart.grace.ms",
+        "log_start",
+        "replica_restart_grace_ms",
+        whole_number(0, 86_400_000),
+        "A replica may be silent for so long, to restart, before the log's start does not wait for it any more; at"
+        " least the session timeout.",
     ),
     Setting(
         "broker.session.timeout.ms",
@@ -360,6 +368,13 @@ SETTINGS: Final = (
         "snapshot_reads_max",
         _count,
         "How many snapshots may be read at a time.",
+    ),
+    Setting(
+        "service.named.readers.max",
+        "service",
+        "named_readers_max",
+        _count,
+        "How many readers outside the nodes may hold the log's start by a lease.",
     ),
     Setting(
         "service.read.share.percent",

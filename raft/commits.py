@@ -1,10 +1,40 @@
-"""What a node tells those who follow its log: how far it is committed, and who leads."""
+"""What a node has for those who follow its log: how far it is committed, who leads, and the newest snapshot."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Protocol
 
-from raft.core.types import Endpoint, LeaderAndEpoch, Offset
+from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch
+from snapshot.reader import SnapshotReader
+
+
+class Snapshots(Protocol):
+    """Where the snapshots come from."""
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        """The newest one's id."""
+        ...
+
+    def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
+        """Open the newest one that is whole, None if there is none; the caller closes it."""
+        ...
+
+
+async def opened_latest(snapshots: Snapshots) -> SnapshotReader | None:
+    """The newest one that is whole, for the caller to close; None if there is none."""
+    opened: asyncio.Future[SnapshotReader | None] = asyncio.get_running_loop().create_future()
+
+    def on_opened(snapshot: SnapshotReader | None) -> None:
+        if not opened.done():
+            opened.set_result(snapshot)
+        elif snapshot is not None:  # whoever wanted it has gone meanwhile
+            snapshot.close()
+
+    snapshots.open_latest(on_opened)
+    return await opened
 
 
 class CommitFeed:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from raft.commits import CommitFeed
+from raft.commits import CommitFeed, Snapshots, opened_latest
 from raft.core.errors import ErrorCode, ProtocolError, StorageError
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
@@ -36,19 +36,6 @@ class CommittedLog(Protocol):
         ...
 
 
-class Snapshots(Protocol):
-    """Where the snapshots come from."""
-
-    @property
-    def latest(self) -> OffsetAndEpoch | None:
-        """The newest one's id."""
-        ...
-
-    def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
-        """Open the newest one that is whole, None if there is none; the caller closes it."""
-        ...
-
-
 class Delivery:
     """The listeners of one node and their tasks. An exception out of a listener goes to `on_fault` (LI-08)."""
 
@@ -73,7 +60,8 @@ class Delivery:
     def register(self, listener: Listener, start_offset: Offset | None) -> bool:
         """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06).
 
-        None: it is new, and begins with the newest snapshot, if there is one and it can load it.
+        None: it is new, and begins with the newest snapshot if it can load one and there is one, else where the log
+        starts.
         """
         if id(listener) in self._entries:
             return False
@@ -130,8 +118,7 @@ class ListenerCursor:
     def __init__(self, log: CommittedLog, start_offset: Offset | None, *, can_load_snapshots: bool = True) -> None:
         self._log = log
         self._can_load_snapshots = can_load_snapshots
-        is_new = start_offset is None and can_load_snapshots
-        self.next_offset = UNKNOWN_OFFSET if is_new else (start_offset or Offset(0))
+        self.next_offset = UNKNOWN_OFFSET if start_offset is None else start_offset
         """Everything below was taken by the listener; -1: it is new, and has not begun (SN-60)."""
         self._announced: LeaderAndEpoch | None = None
 
@@ -149,15 +136,16 @@ class ListenerCursor:
                 f"the listener would read offset {self.next_offset} next, the log starts at"
                 f" {self._log.log_start_offset}; let it override handle_load_snapshot",
             )
-        return latest is not None and (is_behind or self.next_offset == UNKNOWN_OFFSET)
+        return self._can_load_snapshots and latest is not None and (is_behind or self.next_offset == UNKNOWN_OFFSET)
 
     def next_batches(self, committed_end_offset: Offset) -> tuple[Batch, ...]:
         """Committed batches that go on where the listener stopped; none if it has everything, or must wait (LI-02)."""
         if self.next_offset >= committed_end_offset:
             return ()
-        if self.next_offset == UNKNOWN_OFFSET and self._log.log_start_offset == 0:
-            self.next_offset = Offset(0)  # SN-61
-        if self.next_offset < self._log.log_start_offset:
+        log_start_offset = self._log.log_start_offset
+        if self.next_offset == UNKNOWN_OFFSET and (log_start_offset == 0 or not self._can_load_snapshots):
+            self.next_offset = log_start_offset  # SN-61
+        if self.next_offset < log_start_offset:
             return ()  # until there is a snapshot again
         return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
 
@@ -208,7 +196,7 @@ class _ListenerLoop:
         """Give it a snapshot or some batches; False if there is nothing for it."""
         committed_end_offset = self._feed.committed_end_offset
         if self._cursor.needs_snapshot(committed_end_offset, self._snapshots.latest):
-            snapshot = await self._open_snapshot()
+            snapshot = await opened_latest(self._snapshots)
             if snapshot is not None:
                 await self._load(snapshot)
             return True  # if there was none, damaged ones are gone now: look again
@@ -219,18 +207,6 @@ class _ListenerLoop:
         if batches:
             await self._deliver(batches)
         return bool(batches)
-
-    async def _open_snapshot(self) -> SnapshotReader | None:
-        opened: asyncio.Future[SnapshotReader | None] = asyncio.get_running_loop().create_future()
-
-        def on_opened(snapshot: SnapshotReader | None) -> None:
-            if not opened.done():
-                opened.set_result(snapshot)
-            elif snapshot is not None:  # the listener was unregistered meanwhile
-                snapshot.close()
-
-        self._snapshots.open_latest(on_opened)
-        return await opened
 
     async def _load(self, snapshot: SnapshotReader) -> None:
         closed = asyncio.Event()

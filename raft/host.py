@@ -105,12 +105,10 @@ async def hosted_node(
     `replicas_listen_on`, other replicas are served there and nowhere else; `endpoint` and `voters` name those addresses
     then, and `client_endpoints` says where clients reach the voters.
 
-    It votes if its id is in `voters`, else it observes. `state` is for a program whose state machine outlives the
-    process, or gives snapshots. A log that was damaged is fetched again from the others, a sole voter's is refused. A
-    listener that raises ends the process, with an error that names it, unless `on_listener_fault` is another, such as
-    `raft.node.log_listener_fault`: then the listener gets nothing more, and the node goes on (LI-08).
-
-    Raises StorageError, CorruptLog or ConfigurationError if it cannot start.
+    It votes if its id is in `voters`, else it observes. `state` is for a state machine that outlives the process, or
+    gives snapshots. A damaged log is fetched again. A listener that raises ends the process, with an error that names
+    it, unless `on_listener_fault` is another, such as `raft.node.log_listener_fault` (LI-08). Raises StorageError,
+    CorruptLog or ConfigurationError.
     """
     quorum_state = QuorumStateStore(directory.files, directory.path)
     with contextlib.closing(quorum_state):
@@ -146,6 +144,7 @@ async def hosted_node(
                 log_start=log_start,
                 applied=state.applied,
                 fetch_version_allowed=state.fetch_version_allowed(),
+                named_readers_max=(limits or ServiceLimits()).named_readers_max,
                 on_snapshot_damaged=state.on_snapshot_damaged,
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
@@ -201,7 +200,7 @@ async def _serving(
         else:
             server = _server(limits, admission)
         servers.append(server)
-        names = [*_add_raft_services(server, node, applied_end_offset)]
+        names = [*_add_raft_services(server, node, applied_end_offset, limits)]
         names += add_services(server, node) if add_services is not None else ()
         health = _add_health_and_reflection(server, names)
         await listen(server, listen_on)
@@ -237,7 +236,7 @@ async def _tell_readiness(health: HealthServicer, node: Node, names: Sequence[st
 
 
 def _add_raft_services(
-    server: grpc.aio.Server, node: Node, applied_end_offset: Callable[[], Offset] | None
+    server: grpc.aio.Server, node: Node, applied_end_offset: Callable[[], Offset] | None, limits: ServiceLimits
 ) -> Sequence[str]:
     identity = node.identity
     quorum_pb2_grpc.add_QuorumServiceServicer_to_server(
@@ -246,6 +245,8 @@ def _add_raft_services(
     log_service = LogService(
         log=node.log,
         feed=node.feed,
+        snapshots=node.snapshots,
+        readers=node.readers,
         replica=node.replica,
         cluster_id=identity.cluster_id,
         key=identity.key,
@@ -253,7 +254,9 @@ def _add_raft_services(
         for_clients=identity.for_clients,
         applied_end_offset=applied_end_offset or (lambda: node.feed.committed_end_offset),
         listener_faults=node.delivery.faults,
+        log_start_holders=node.log_start_holders,
         on_fatal=node.fatal,
+        limits=limits,
     )
     log_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)
     return (

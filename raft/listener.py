@@ -1,16 +1,19 @@
 """What a user's state machine implements to be fed the committed log (rules LI-01 to LI-08).
 
-The contract, for a listener registered with a node or with `raft.observe.observe`:
+The contract, for a listener registered with a node, and for one outside it that `raft.observe.observe` feeds:
 
 - `handle_load_snapshot` gets a snapshot that takes the place of everything before it: when the listener is new and
   there is one, or when what it would read next is below the log's start. A listener that keeps up never sees it
   (SN-60 to SN-63). What comes next begins where the snapshot ends. It must close the reader, too. A listener that does
-  not override it begins with the log's first record, and fails if it falls behind the log's start.
+  not override it begins with the first record that the log still has: what came before is in snapshots only, so it must
+  not keep a state. It fails with OFFSET_OUT_OF_RANGE if it asks for an offset that is gone, or falls behind the start.
 - `handle_commit` gets every committed batch from the start offset on: in order, contiguous, each once, never one that
   is not committed. Records appended together arrive in one batch (LI-02); control batches arrive with no records, so
   that offsets stay contiguous (LI-03).
-- The listener must close the reader (`with reader:`). The next one comes only then (LI-04), and until then the log's
-  start does not move past what it has not read.
+- The listener must close the reader (`with reader:`). The next one comes only then (LI-04). Until then the start of its
+  node's log does not move past what it has not read, for as long as `metadata.start.offset.lag.time.max.ms` allows.
+  For a listener outside a node that holds on the leader if it has a name, while its lease lasts (`observe`); one
+  without is not waited for, and is given a snapshot if it falls behind.
 - `handle_leader_change` tells of leaders; epochs never go back. The leader's own listener is told that it leads only
   after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). A leader that
   resigns is told that nobody leads its epoch any more.

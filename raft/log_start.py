@@ -18,10 +18,13 @@ from raft.core.types import NodeId, Offset, OffsetAndEpoch
 from raft.runtime import Runtime, Timer
 from raft.snapshots import NodeSnapshots
 from raft.storage.segmented_log import SegmentedLog
-from snapshot.log_start import LogStartConfig, LogStartView, ReaderKind, ReaderPosition, decide
+from snapshot.log_start import LogStartConfig, LogStartPolicy, LogStartView, ReaderKind, ReaderPosition, decide
 
 CHECK_INTERVAL_MS: Final = 1_000
 """How often it is looked at, as long as there are snapshots."""
+
+HELD_REPORTED_MS: Final = 60_000
+"""Who holds the log start back for so long is told of in the log, once."""
 
 logger = structlog.get_logger(__name__)
 
@@ -59,6 +62,7 @@ class LogStartKeeper:
         self._on_fatal = on_fatal
         self._held_since_ms: dict[tuple[ReaderKind, str], int] = {}
         self._next_offsets: dict[tuple[ReaderKind, str], Offset] = {}
+        self._reported: set[tuple[ReaderKind, str]] = set()
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -94,6 +98,8 @@ class LogStartKeeper:
             except OutOfSpace as error:
                 logger.error("the log start stays: no room to write down another one", reason=str(error))
                 return
+            if self._config.policy is LogStartPolicy.REPLICATED:
+                self._report_passed(view, decision.start.offset)
             self._on_advanced(decision.start)
             self._snapshots.delete_surplus(decision.start)
             view = self._view()
@@ -103,6 +109,25 @@ class LogStartKeeper:
         holders = {(holder.kind, holder.name): holder.next_offset for holder in decision.holders}
         self._next_offsets = holders
         self._held_since_ms = {reader: since.get(reader, view.now_ms) for reader in holders}
+        self._report_held(view.now_ms)
+
+    def _report_held(self, now_ms: int) -> None:
+        self._reported &= self._held_since_ms.keys()
+        for (kind, name), since_ms in self._held_since_ms.items():
+            if now_ms - since_ms >= HELD_REPORTED_MS and (kind, name) not in self._reported:
+                self._reported.add((kind, name))
+                next_offset = self._next_offsets[kind, name]
+                logger.warning("the log start waits for a reader", kind=kind.value, name=name, next_offset=next_offset)
+
+    def _report_passed(self, view: LogStartView, start_offset: Offset) -> None:
+        for reader in view.readers:
+            if reader.kind is ReaderKind.LISTENER and reader.next_offset < start_offset:
+                logger.warning(
+                    "the log start waits for a listener no longer; it must load a snapshot",
+                    name=reader.name,
+                    next_offset=reader.next_offset,
+                    log_start_offset=start_offset,
+                )
 
     def _look(self) -> None:
         self._timer = self._runtime.call_later(CHECK_INTERVAL_MS, self._look)

@@ -18,20 +18,22 @@ from typing import Final
 import structlog
 
 from raft.appends import PendingAppends
-from raft.commits import CommitFeed
+from raft.commits import CommitFeed, Snapshots
 from raft.core.actions import Send
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
-from raft.core.messages import Request, Response
+from raft.core.messages import LogStartHolder, Request, Response
 from raft.core.replica import Replica
 from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
 from raft.log_start import ListenerPosition
 from raft.outlet import Identity
+from raft.rpc.limits import ServiceLimits
+from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
 from raft.runtime import AsyncioRuntime
 from raft.shell import Shell
@@ -124,6 +126,7 @@ class Node:
         log_start: LogStartConfig | None = None,
         applied: OffsetAndEpoch = LOG_BEGINNING,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
+        named_readers_max: int = ServiceLimits().named_readers_max,
         on_snapshot_damaged: Callable[[], None] = lambda: None,
         on_fatal: Callable[[BaseException], None] = end_process,
         on_listener_fault: OnListenerFault,
@@ -152,6 +155,9 @@ class Node:
         self._on_may_rebuild = on_may_rebuild
         self._on_snapshot_damaged = on_snapshot_damaged
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
+        runtime = AsyncioRuntime(self._executor)
+        self.readers = ReaderLeases(named_readers_max, runtime.now_ms)
+        """The readers outside the nodes that have a lease from this one."""
         self._shell = Shell(
             identity=identity,
             config=config,
@@ -162,7 +168,7 @@ class Node:
             log_start=log_start or LogStartConfig(),
             applied=applied,
             random=random.Random(),  # noqa: S311 (jitter of elections, no secret)
-            runtime=AsyncioRuntime(self._executor),
+            runtime=runtime,
             outlet=self,
             fetch_version_allowed=fetch_version_allowed,
         )
@@ -215,6 +221,15 @@ class Node:
     def is_ready(self) -> bool:
         """Whether it may be asked: not while it refuses a leader that lacks what is committed."""
         return self.replica.refused_leader is None
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """This node's snapshots."""
+        return self._shell.snapshots
+
+    def log_start_holders(self) -> tuple[LogStartHolder, ...]:
+        """Who keeps this node's log from starting further on."""
+        return self._shell.log_start.holders()
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
@@ -318,8 +333,9 @@ class Node:
         self.feed.set_leader(leader, endpoint, epoch_start_offset)
 
     def listener_positions(self) -> Sequence[ListenerPosition]:
-        """How far the listeners have read."""
-        return self.delivery.positions()
+        """How far the listeners have read, and the readers outside that have a lease."""
+        readers = (ListenerPosition(f"reader {name}", offset) for name, offset in self.readers.positions())
+        return [*self.delivery.positions(), *readers]
 
     def snapshots_changed(self) -> None:
         """A listener may be waiting for a snapshot."""

@@ -1,7 +1,9 @@
 """Follow the committed log of a cluster from any program: `await observe("host:port", MyListener())`.
 
-An observer here is a reader, no replica: it keeps no log and is not counted. It asks any node it was given or has
-heard of, and goes on with the next one when that node fails, from the offset that its listener has taken.
+An observer here is a reader, no replica: it keeps no log and is not counted, but for the log's start if it has a name
+(`observe`). It asks any node it was given or has heard
+of, and goes on with the next one when that node fails, from the offset that its listener has taken. When its listener
+is new or behind the log's start, the node sends it the newest snapshot first.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,17 +20,29 @@ import grpc.aio
 import structlog
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Batch, Endpoint, LeaderAndEpoch, Offset
-from raft.listener import BatchReader, Listener
+from raft.core.errors import CorruptSnapshot, ErrorCode, ProtocolError
+from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, LeaderAndEpoch, Offset
+from raft.known_nodes import KnownNodes
+from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
+from raft.reader_lease import reader_lease
+from raft.received_snapshot import SnapshotReceiver
 from raft.rpc import codec
 from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 from raft.storage.batch import decode_batches
+from snapshot.reader import SnapshotReader
 
 RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
+
+LEASE_MS: Final = 30_000
+"""How long the log's start waits for a named reader that says nothing more."""
+
+_FOR_ANOTHER_NODE: Final = frozenset(
+    {ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
+)
+"""With these a node says that it cannot, now; another may."""
 
 logger = structlog.get_logger(__name__)
 
@@ -39,6 +54,8 @@ class Watched:
     batches: tuple[Batch, ...]
     high_watermark: Offset
     leader: LeaderAndEpoch
+    snapshot: SnapshotReader | None = None
+    """Takes the place of everything before its end; it is closed when the next message is asked for."""
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -53,51 +70,92 @@ async def observe(
     addresses: str | Iterable[Endpoint],
     listener: Listener,
     *,
-    start_offset: Offset = Offset(0),
+    start_offset: Offset | None = None,
     end_offset: Offset | None = None,
     cluster_id: str | None = None,
+    name: str | None = None,
+    lease_ms: int = LEASE_MS,
 ) -> Offset:
     """Feed `listener` every committed batch from the one that holds `start_offset`, by the contract in `raft.listener`.
 
+    Without a `start_offset` the listener is new: it begins with the newest snapshot, if it can load one and there is
+    one, else where the log starts. A snapshot is kept in a temporary directory while it is loaded.
+
+    With a `name` the reader counts as a listener of the leader: the log's start waits until it has read on, as long as
+    `metadata.start.offset.lag.time.max.ms` allows, and `quorum describe` shows it. That is a lease, asked for again
+    all the time; it ends by itself after `lease_ms` when this program, or its event loop, stands still. Of two readers
+    with one name the last to ask counts.
+
     `addresses` names one node or more: `"host:port,host:port"` or endpoints. Returns the offset after the last record
     taken once everything below `end_offset` was; without one it goes on until it is cancelled. Raises ProtocolError
-    OFFSET_OUT_OF_RANGE if the offset is gone and INCONSISTENT_CLUSTER_ID if the address is of another cluster than
-    `cluster_id`; nodes that cannot be reached are tried again for as long as it takes.
+    OFFSET_OUT_OF_RANGE if the offset is gone and the listener cannot load snapshots, or no node sends any because all
+    are of a version before that; INCONSISTENT_CLUSTER_ID if the address is of another cluster than `cluster_id`;
+    INVALID_REQUEST for a name that cannot be one; StorageError if there is no room for a snapshot. Nodes that cannot be
+    reached are tried again for as long as it takes.
     """
     if isinstance(addresses, str):
         addresses = [parse_endpoint(address) for address in addresses.split(",")]
-    next_offset, announced = start_offset, None
+    addresses = list(addresses)
+    next_offset = UNKNOWN_OFFSET if start_offset is None else start_offset
+    announced: LeaderAndEpoch | None = None
+    stream = watch(
+        addresses,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        cluster_id=cluster_id,
+        takes_snapshots=can_load_snapshots(listener),
+    )
+    lease: AbstractAsyncContextManager[None] = nullcontext()
+    if name is not None:
+        lease = reader_lease(addresses, name, lease_ms, lambda: next_offset, cluster_id)
     try:
-        async for watched in watch(addresses, start_offset=start_offset, end_offset=end_offset, cluster_id=cluster_id):
-            if watched.batches:
-                closed = asyncio.Event()
-                reader = BatchReader(watched.batches, closed.set)
-                await listener.handle_commit(reader)
-                await closed.wait()
-                next_offset = reader.end_offset
-            if watched.leader != announced and (announced is None or watched.leader.epoch >= announced.epoch):
-                announced = watched.leader
-                await listener.handle_leader_change(announced)
+        async with lease, aclosing(stream):
+            async for watched in stream:
+                if watched.snapshot is not None:
+                    next_offset = await _load(listener, watched.snapshot)
+                if watched.batches:
+                    next_offset = await _deliver(listener, watched.batches)
+                if watched.leader != announced and (announced is None or watched.leader.epoch >= announced.epoch):
+                    announced = watched.leader
+                    await listener.handle_leader_change(announced)
     finally:
         await listener.begin_shutdown()
-    return next_offset
+    return max(next_offset, Offset(0))
+
+
+async def _load(listener: Listener, snapshot: SnapshotReader) -> Offset:
+    closed = asyncio.Event()
+    reader = LoadSnapshotReader(snapshot, closed.set)
+    await listener.handle_load_snapshot(reader)
+    await closed.wait()
+    return reader.end_offset
+
+
+async def _deliver(listener: Listener, batches: tuple[Batch, ...]) -> Offset:
+    closed = asyncio.Event()
+    reader = BatchReader(batches, closed.set)
+    await listener.handle_commit(reader)
+    await closed.wait()
+    return reader.end_offset
 
 
 async def watch(
     endpoints: Iterable[Endpoint],
     *,
-    start_offset: Offset = Offset(0),
+    start_offset: Offset | None = None,
     end_offset: Offset | None = None,
     cluster_id: str | None = None,
+    takes_snapshots: bool = False,
 ) -> AsyncGenerator[Watched, None]:
     """Committed batches and leaders, from whichever node answers; `observe` says what is promised.
 
-    Bounded by gRPC's flow control: nothing is read ahead of what the caller takes but one message.
+    Bounded by gRPC's flow control: nothing is read ahead of what the caller takes but one message. Close it to have
+    the files of a snapshot removed.
     """
-    nodes = _Nodes(endpoints)
-    next_offset = start_offset
+    nodes = KnownNodes(endpoints)
+    cursor = _Cursor(start_offset, takes_snapshots)
     retry_seconds = RETRY_SECONDS_MIN
-    while end_offset is None or next_offset < end_offset:
+    while end_offset is None or cursor.next_offset is None or cursor.next_offset < end_offset:
         endpoint = nodes.next()
         try:
             async with grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS) as channel:
@@ -105,55 +163,95 @@ async def watch(
                 node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
                 nodes.learn(node)
                 cluster_id = cluster_id or node.cluster_id  # another cluster may listen there after a restart
-                request = log_pb2.WatchRequest(cluster_id=cluster_id, start_offset=next_offset, end_offset=end_offset)
-                async for message in stub.Watch(request):
-                    watched = _decode(message, next_offset)
-                    if watched.batches:
-                        next_offset = watched.batches[-1].end_offset
-                    retry_seconds = RETRY_SECONDS_MIN
-                    yield watched
+                with SnapshotReceiver(cluster_id) as receiver:
+                    async for message in stub.Watch(cursor.request(node, end_offset, cluster_id)):
+                        retry_seconds = RETRY_SECONDS_MIN
+                        watched = await cursor.take(message, receiver)
+                        if watched is not None:
+                            yield watched
         except grpc.aio.AioRpcError as error:
-            _raise_if_refused(error)
+            cursor.raise_if_refused(error, nodes.count)
             logger.debug("cannot follow the log here, trying the next node", node=str(endpoint), reason=error.details())
-            await asyncio.sleep(retry_seconds * (1 + random.random()))  # noqa: S311 (jitter)
-            retry_seconds = min(2 * retry_seconds, RETRY_SECONDS_MAX)
+        except CorruptSnapshot as error:
+            logger.warning("a node sent no whole snapshot, trying the next one", node=str(endpoint), reason=str(error))
+        else:
+            continue
+        await asyncio.sleep(retry_seconds * (1 + random.random()))  # noqa: S311 (jitter)
+        retry_seconds = min(2 * retry_seconds, RETRY_SECONDS_MAX)
 
 
-class _Nodes:
-    """The nodes that may be asked, in turn; those that were given stay, those heard of come behind."""
+class _Cursor:
+    """What is wanted next, and what a node's messages make of that."""
 
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._endpoints = list(dict.fromkeys(endpoints))
-        if not self._endpoints:
-            raise ValueError("no address to follow; give at least one host:port")
-        self._turn = 0
+    def __init__(self, start_offset: Offset | None, takes_snapshots: bool) -> None:
+        self.next_offset = start_offset
+        """None: the reader is new."""
+        self._takes_snapshots = takes_snapshots
+        self._refused_count = 0
+        """So many nodes in a row said that the offset is gone, though snapshots are taken."""
 
-    def next(self) -> Endpoint:
-        endpoint = self._endpoints[self._turn % len(self._endpoints)]
-        self._turn += 1
-        return endpoint
-
-    def learn(self, node: log_pb2.DescribeNodeResponse) -> None:
-        for voter in node.voters:
-            endpoint = codec.endpoint_from_proto(voter.endpoint)
-            if endpoint not in self._endpoints:
-                self._endpoints.append(endpoint)
-
-
-def _decode(message: log_pb2.WatchResponse, next_offset: Offset) -> Watched:
-    leader, _ = codec.leader_from_proto(message.current_leader)
-    batches = decode_batches(message.records) if message.records else ()
-    if batches and not batches[0].base_offset <= next_offset < batches[0].end_offset:
-        raise ProtocolError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"asked for offset {next_offset} and got {batches[0].base_offset}; the node that answers is broken",
+    def request(
+        self, node: log_pb2.DescribeNodeResponse, end_offset: Offset | None, cluster_id: str
+    ) -> log_pb2.WatchRequest:
+        """What to ask of `node`. Who is new and takes no snapshots begins where that node's log starts."""
+        start_offset = self.next_offset
+        if start_offset is None:
+            start_offset = Offset(0) if self._takes_snapshots else Offset(node.log_start_offset)
+        return log_pb2.WatchRequest(
+            cluster_id=cluster_id,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            takes_snapshots=self._takes_snapshots,
+            is_new=self.next_offset is None,
         )
-    return Watched(batches, Offset(message.high_watermark), leader)
 
+    async def take(self, message: log_pb2.WatchResponse, receiver: SnapshotReceiver) -> Watched | None:
+        """What the message says; None for a piece of a snapshot that is not the last one.
 
-def _raise_if_refused(error: grpc.aio.AioRpcError) -> None:
-    for key, value in error.trailing_metadata() or ():
-        if key == ERROR_KEY and isinstance(value, str):
-            code = codec.error_from_proto(int(value))
-            if code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:  # another node may have room
-                raise ProtocolError(code, error.details() or "") from None
+        Raises ProtocolError CORRUPT_MESSAGE, or CorruptSnapshot, for what was not asked for.
+        """
+        self._refused_count = 0
+        leader, _ = codec.leader_from_proto(message.current_leader)
+        high_watermark = Offset(message.high_watermark)
+        if message.HasField("snapshot_piece"):
+            snapshot = await receiver.take(message.snapshot_piece)
+            if snapshot is None:
+                return None
+            if snapshot.snapshot_id.offset <= (self.next_offset or 0):
+                snapshot.close()
+                raise CorruptSnapshot(f"{snapshot.snapshot_id} ends before offset {self.next_offset}, the next one")
+            self.next_offset = snapshot.snapshot_id.offset
+            return Watched((), high_watermark, leader, snapshot)
+        batches = decode_batches(message.records) if message.records else ()
+        if batches:
+            self._check(batches[0])
+            self.next_offset = batches[-1].end_offset
+        return Watched(batches, high_watermark, leader)
+
+    def _check(self, first: Batch) -> None:
+        if self.next_offset is not None and not first.base_offset <= self.next_offset < first.end_offset:
+            raise ProtocolError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"asked for offset {self.next_offset} and got {first.base_offset}; the node that answers is broken",
+            )
+
+    def raise_if_refused(self, error: grpc.aio.AioRpcError, node_count: int) -> None:
+        """Raise the ProtocolError that a node has answered with, unless another one may know better."""
+        for key, value in error.trailing_metadata() or ():
+            if key == ERROR_KEY and isinstance(value, str):
+                code = codec.error_from_proto(int(value))
+                if code not in _FOR_ANOTHER_NODE and not (
+                    code is ErrorCode.OFFSET_OUT_OF_RANGE and self._may_get(node_count)
+                ):
+                    raise ProtocolError(code, error.details() or "") from None
+
+    def _may_get(self, node_count: int) -> bool:
+        """Whether somebody may still have what a node does not.
+
+        Who is new and takes no snapshots asks for where the log starts, which may have moved at that moment. A node
+        that sends no snapshots is of a version before that; there may be others.
+        """
+        if not self._takes_snapshots:
+            return self.next_offset is None
+        self._refused_count += 1
+        return self._refused_count < node_count

@@ -7,7 +7,8 @@ read through before its first byte leaves, and one that is found damaged is dele
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import structlog
@@ -23,7 +24,13 @@ from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
 
 DELETE_DELAY_MS: Final = 60_000
-"""The bytes of a deleted snapshot stay for so long: somebody may be fetching it (SN-42)."""
+"""The bytes of a deleted snapshot stay for so long after that, and after each read: somebody fetches it (SN-42)."""
+
+FETCHED_DELETED_MS_MAX: Final = 3_600_000
+"""But no longer than this after it was deleted."""
+
+FETCHED_DELETED_MAX: Final = 2
+"""And no more of them than this; the oldest go first."""
 
 REFUSAL_PAUSE_MS: Final = 500
 """How long to wait after a snapshot found no room or was damaged, before the leader is asked again."""
@@ -70,12 +77,15 @@ class NodeSnapshots:
         self._stored: dict[OffsetAndEpoch, StoredSnapshot] = {}
         self._whole: dict[OffsetAndEpoch, SnapshotReader] = {}
         self._read_through_at_ms: dict[OffsetAndEpoch, float] = {}
+        self._read_at_ms: dict[OffsetAndEpoch, float] = {}
+        """When bytes of it were given out last."""
         self._reading_through: dict[OffsetAndEpoch, list[_WaitingRead]] = {}
         self._incoming: tuple[int, IncomingSnapshot] | None = None
         """The download and its attempt. Only the disk's thread touches it."""
         self._has_fetched = False
         self._is_closed = False
         self._list()
+        self._count_from_what_is_on_disk()
 
     # --- which there are ----------------------------------------------------------------------------------------------
 
@@ -106,9 +116,20 @@ class NodeSnapshots:
         latest = self.latest
         for snapshot_id, entry in self._stored.items():
             if snapshot_id != latest and entry.eligible_since_ms is None:
-                self._stored[snapshot_id] = StoredSnapshot(
-                    snapshot_id, entry.size_bytes, entry.timestamp_ms, eligible_since_ms=now_ms
-                )
+                self._stored[snapshot_id] = replace(entry, eligible_since_ms=now_ms)
+
+    def _count_from_what_is_on_disk(self) -> None:
+        """Those that a former process had are eligible since then, not since this start (SN-51).
+
+        The next newer one was here at its last record's time at the earliest, as the clock of whoever led then showed
+        it. Consider a cluster without records for a day, then a snapshot: who is behind has had that day, too.
+        """
+        offset_ms = int(self._runtime.now_ms()) - self._runtime.wall_clock_ms()
+        found = self.stored()
+        for entry, newer in pairwise(found):
+            if entry.eligible_since_ms is not None:
+                since_ms = min(entry.eligible_since_ms, newer.timestamp_ms + offset_ms)
+                self._stored[entry.snapshot_id] = replace(entry, eligible_since_ms=since_ms)
 
     def _describe(self, snapshot_id: OffsetAndEpoch) -> StoredSnapshot | None:
         try:
@@ -136,20 +157,37 @@ class NodeSnapshots:
             self._store.delete(snapshot_id)
         except StorageError as error:
             logger.warning("a snapshot was not deleted", reason=str(error))
-        self._runtime.call_later(DELETE_DELAY_MS, lambda: self._forget(snapshot_id))
+        deleted_at_ms = self._runtime.now_ms()
+        self._runtime.call_later(DELETE_DELAY_MS, lambda: self._forget(snapshot_id, deleted_at_ms))
 
-    def _forget(self, snapshot_id: OffsetAndEpoch) -> None:
-        """It was deleted long enough ago: remove its bytes, and those of all that were deleted before."""
+    def _forget(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> None:
+        """It was deleted long enough ago: remove its bytes, unless a replica is still fetching it.
+
+        Others that were deleted lose their names with it: who has one of them open reads on.
+        """
         if self._is_closed or snapshot_id in self._stored:
+            return
+        wait_ms = self._still_fetched_for_ms(snapshot_id, deleted_at_ms)
+        if wait_ms > 0:
+            self._runtime.call_later(wait_ms, lambda: self._forget(snapshot_id, deleted_at_ms))
             return
         self._let_go(snapshot_id)
         self._store.remove_deleted()
+
+    def _still_fetched_for_ms(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> float:
+        """How long to wait for the next read of a deleted one; 0 or less if it may go."""
+        read_at_ms = self._read_at_ms.get(snapshot_id)
+        fetched = sorted(found for found in self._whole if found not in self._stored)
+        if read_at_ms is None or snapshot_id not in fetched[-FETCHED_DELETED_MAX:]:
+            return 0
+        return min(read_at_ms + DELETE_DELAY_MS, deleted_at_ms + FETCHED_DELETED_MS_MAX) - self._runtime.now_ms()
 
     def _let_go(self, snapshot_id: OffsetAndEpoch) -> None:
         reader = self._whole.pop(snapshot_id, None)
         if reader is not None:
             reader.close()
             del self._read_through_at_ms[snapshot_id]
+            self._read_at_ms.pop(snapshot_id, None)
 
     def _delete_damaged(self, snapshot_id: OffsetAndEpoch, error: CorruptSnapshot) -> None:
         logger.error("snapshot deleted", reason=str(error))
@@ -231,6 +269,7 @@ class NodeSnapshots:
             self._let_go(snapshot_id)  # the next read reads it through again
             read.respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
             return
+        self._read_at_ms[snapshot_id] = self._runtime.now_ms()
         read.respond(ErrorCode.NONE, reader.size_bytes, data)
 
     def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:

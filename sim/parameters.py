@@ -199,13 +199,17 @@ def _draw_network(random: Random) -> NetworkConditions:
 
 
 def _draw_log_start(random: Random) -> LogStartConfig:
-    return LogStartConfig(
+    config = LogStartConfig(
         policy=random.choice([*[LogStartPolicy.REPLICATED] * 4, LogStartPolicy.EAGER]),
         retention_bytes=random.choice([0, 0, 0, 4_000]),
         retention_ms=random.choice([20_000, 604_800_000]),
         lag_time_max_ms=random.choice([5_000, 60_000, 604_800_000]),
         replica_session_timeout_ms=random.choice([3_000, 9_000]),
+        replica_restart_grace_ms=0,
     )
+    if config.replica_session_timeout_ms == 9_000:  # no draw of its own: every seed's world would be another
+        return replace(config, replica_restart_grace_ms=20_000)
+    return config
 
 
 def _draw_quorum(random: Random, is_busy: bool) -> QuorumConfig:

@@ -38,9 +38,13 @@ class LogStartConfig:
     retention_ms: int = 604_800_000
     """So old may the oldest snapshot's last record be before it goes; `metadata.max.retention.ms` in Kafka (SN-41)."""
     lag_time_max_ms: int = 604_800_000
-    """So long a leader waits for replicas and listeners; `metadata.start.offset.lag.time.max.ms` in KIP-630 (SN-51)."""
+    """So long a leader waits for replicas and listeners, and a follower for its listeners;
+    `metadata.start.offset.lag.time.max.ms` in KIP-630 (SN-51)."""
     replica_session_timeout_ms: int = 9_000
-    """A replica that a leader has not heard of for so long is not live, and not waited for."""
+    """A new leader moves nothing before its replicas had so long to come."""
+    replica_restart_grace_ms: int = 60_000
+    """A replica may be silent for so long, to restart, and is waited for all the same; if it is less than the session
+    timeout, that counts."""
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -48,6 +52,7 @@ class LogStartConfig:
             ("retention_ms", 0),
             ("lag_time_max_ms", 0),
             ("replica_session_timeout_ms", 1),
+            ("replica_restart_grace_ms", 0),
         ):
             value = getattr(self, name)
             if value < low:
@@ -63,7 +68,7 @@ class StoredSnapshot:
     timestamp_ms: int
     """When the last record that it contains was appended, as its header says, in milliseconds since 1970."""
     eligible_since_ms: int | None
-    """Since when a newer one is here, in monotonic milliseconds; None for the newest."""
+    """Since when a newer one is here, in monotonic milliseconds; it may be before the process. None for the newest."""
 
 
 class ReaderKind(StrEnum):
@@ -144,7 +149,7 @@ def decide(config: LogStartConfig, view: LogStartView) -> LogStartDecision:
     if config.policy is LogStartPolicy.EAGER:
         return _decide_eagerly(config, view, stored)
     if view.leading_since_ms is None:
-        return _follow(view, stored)
+        return _follow(config, view, stored)
     return _lead(config, view, stored, view.leading_since_ms)
 
 
@@ -175,24 +180,28 @@ def _lead(
     candidate = next((found for found in stored[:-1] if _is_a_step(view, found)), None)
     if candidate is None or not _retention_wants(config, view, stored):
         return _STAY
-    session_ms = config.replica_session_timeout_ms
-    is_new = view.now_ms - leading_since_ms < session_ms
+    is_new = view.now_ms - leading_since_ms < config.replica_session_timeout_ms
+    live_ms = max(config.replica_session_timeout_ms, config.replica_restart_grace_ms)
 
     def is_live(reader: ReaderPosition) -> bool:
-        if reader.kind is ReaderKind.LISTENER:
-            return True
-        return is_new if reader.last_seen_ms is None else view.now_ms - reader.last_seen_ms < session_ms
+        # One that was not heard of may have been seen by the leader before: it gets as long as one seen last then.
+        seen_ms = leading_since_ms if reader.last_seen_ms is None else reader.last_seen_ms
+        return reader.kind is ReaderKind.LISTENER or view.now_ms - seen_ms < live_ms
 
     holders = _behind(candidate, [reader for reader in view.readers if is_live(reader)])
     if is_new and any(reader.kind is ReaderKind.REPLICA for reader in view.readers):
         return LogStartDecision(None, holders)  # a replica that it does not know of may come yet
-    since_ms = candidate.eligible_since_ms
-    is_overdue = since_ms is not None and view.now_ms - since_ms >= config.lag_time_max_ms
-    return LogStartDecision(None, holders) if holders and not is_overdue else _step(candidate)
+    if holders and not _is_overdue(config, view, candidate):
+        return LogStartDecision(None, holders)
+    return _step(candidate)
 
 
-def _follow(view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartDecision:
-    """As far as the leader has gone and all listeners are past, if there is a snapshot beyond the leader's (SN-52)."""
+def _follow(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartDecision:
+    """As far as the leader has gone, if a snapshot is beyond that, when all listeners are past, or in time (SN-52).
+
+    SN-52 knows no limit for a follower. Consider a listener that never closes a reader: without one the follower's log
+    would grow until its disk is full.
+    """
     reached = [
         found
         for found in stored
@@ -201,7 +210,7 @@ def _follow(view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartD
     if not reached or stored[-1].snapshot_id.offset <= view.leader_log_start_offset:
         return _STAY
     listeners = [reader for reader in view.readers if reader.kind is ReaderKind.LISTENER]
-    passed = [found for found in reached if not _behind(found, listeners)]
+    passed = [found for found in reached if not _behind(found, listeners) or _is_overdue(config, view, found)]
     return _step(passed[-1]) if passed else LogStartDecision(None, _behind(reached[-1], listeners))
 
 
@@ -212,6 +221,12 @@ def _retention_wants(config: LogStartConfig, view: LogStartView, stored: tuple[S
     size_bytes = view.log_size_bytes + sum(found.size_bytes for found in stored)
     age_ms = view.wall_clock_ms - stored[0].timestamp_ms
     return size_bytes > config.retention_bytes or age_ms > config.retention_ms
+
+
+def _is_overdue(config: LogStartConfig, view: LogStartView, snapshot: StoredSnapshot) -> bool:
+    """Whether readers had their time to get past it (SN-51)."""
+    since_ms = snapshot.eligible_since_ms
+    return since_ms is not None and view.now_ms - since_ms >= config.lag_time_max_ms
 
 
 def _is_a_step(view: LogStartView, snapshot: StoredSnapshot) -> bool:

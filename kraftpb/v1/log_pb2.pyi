@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from kraftpb.v1 import common_pb2 as _common_pb2
+from kraftpb.v1 import quorum_pb2 as _quorum_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -26,22 +27,32 @@ class WatchRequest(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    TAKES_SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    IS_NEW_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Refused with INCONSISTENT_CLUSTER_ID if it is another cluster's."""
     start_offset: _builtins.int
     """The first offset wanted; 0 or more. An offset within a batch gives the whole batch."""
     end_offset: _builtins.int
     """The stream ends when everything below this is delivered; not set: never."""
+    takes_snapshots: _builtins.bool
+    """The reader takes snapshots. Nodes before this field end the call with OUT_OF_RANGE all the same."""
+    is_new: _builtins.bool
+    """The reader has nothing yet: if it takes snapshots and there is one, that comes first, and start_offset counts for
+    nothing.
+    """
     def __init__(
         self,
         *,
         cluster_id: _builtins.str | None = ...,
         start_offset: _builtins.int = ...,
         end_offset: _builtins.int | None = ...,
+        takes_snapshots: _builtins.bool = ...,
+        is_new: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_end_offset", b"_end_offset", "cluster_id", b"cluster_id", "end_offset", b"end_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_end_offset", b"_end_offset", "cluster_id", b"cluster_id", "end_offset", b"end_offset", "start_offset", b"start_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_end_offset", b"_end_offset", "cluster_id", b"cluster_id", "end_offset", b"end_offset", "is_new", b"is_new", "start_offset", b"start_offset", "takes_snapshots", b"takes_snapshots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
@@ -58,16 +69,50 @@ Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 class WatchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class SnapshotPiece(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SNAPSHOT_ID_FIELD_NUMBER: _builtins.int
+        SIZE_BYTES_FIELD_NUMBER: _builtins.int
+        POSITION_FIELD_NUMBER: _builtins.int
+        DATA_FIELD_NUMBER: _builtins.int
+        size_bytes: _builtins.int
+        """Of the whole snapshot."""
+        position: _builtins.int
+        """Of the first of these bytes; 0 begins a snapshot."""
+        data: _builtins.bytes
+        @_builtins.property
+        def snapshot_id(self) -> _common_pb2.EpochEndOffset: ...
+        def __init__(
+            self,
+            *,
+            snapshot_id: _common_pb2.EpochEndOffset | None = ...,
+            size_bytes: _builtins.int = ...,
+            position: _builtins.int = ...,
+            data: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot_id", b"snapshot_id"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "position", b"position", "size_bytes", b"size_bytes", "snapshot_id", b"snapshot_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RECORDS_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_PIECE_FIELD_NUMBER: _builtins.int
     records: _builtins.bytes
     """Encoded committed batches, one after the other; may be empty when only the leader or the high watermark changed."""
     high_watermark: _builtins.int
     log_start_offset: _builtins.int
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
+    @_builtins.property
+    def snapshot_piece(self) -> Global___WatchResponse.SnapshotPiece:
+        """Set: no records, but the next bytes of a snapshot, which takes the place of all records below its end offset."""
+
     def __init__(
         self,
         *,
@@ -75,14 +120,75 @@ class WatchResponse(_message.Message):
         high_watermark: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         current_leader: _common_pb2.CurrentLeader | None = ...,
+        snapshot_piece: Global___WatchResponse.SnapshotPiece | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "snapshot_piece", b"snapshot_piece"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot_piece", b"snapshot_piece"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class HoldLogStartRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """Refused with INCONSISTENT_CLUSTER_ID if it is another cluster's."""
+    name: _builtins.str
+    """1 to 64 printable characters. Who asks under the same name again takes the place of who did before."""
+    next_offset: _builtins.int
+    """The reader has read everything below; -1: it has nothing yet."""
+    lease_ms: _builtins.int
+    """The lease lasts for so long from now, unless it is asked for again; 0 ends it."""
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str | None = ...,
+        name: _builtins.str = ...,
+        next_offset: _builtins.int = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "cluster_id", b"cluster_id", "lease_ms", b"lease_ms", "name", b"name", "next_offset", b"next_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
+    _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cluster_id) -> _WhichOneofReturnType__cluster_id | None: ...
+
+Global___HoldLogStartRequest: _TypeAlias = HoldLogStartRequest  # noqa: Y015
+
+@_typing.final
+class HoldLogStartResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    CURRENT_LEADER_FIELD_NUMBER: _builtins.int
+    lease_ms: _builtins.int
+    """For how long it is given, which may be less than what was asked for; 0 if it was ended, or this node does not lead."""
+    @_builtins.property
+    def current_leader(self) -> _common_pb2.CurrentLeader:
+        """Whom to ask instead."""
+
+    def __init__(
+        self,
+        *,
+        lease_ms: _builtins.int = ...,
+        current_leader: _common_pb2.CurrentLeader | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "lease_ms", b"lease_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldLogStartResponse: _TypeAlias = HoldLogStartResponse  # noqa: Y015
 
 @_typing.final
 class DescribeNodeRequest(_message.Message):
@@ -158,6 +264,7 @@ class DescribeNodeResponse(_message.Message):
     VOTERS_FIELD_NUMBER: _builtins.int
     RECOVERING_FIELD_NUMBER: _builtins.int
     LISTENER_FAULTS_FIELD_NUMBER: _builtins.int
+    LOG_START_HOLDERS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     role: _builtins.str
     """leader, follower, unattached, prospective, candidate or resigned."""
@@ -181,6 +288,10 @@ class DescribeNodeResponse(_message.Message):
     def listener_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ListenerFault]:
         """Listeners in its process that raised: they get nothing more until it starts again. Not all, if they are many."""
 
+    @_builtins.property
+    def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[_quorum_pb2.LogStartHolder]:
+        """Who keeps this node's log from starting further on, its own listeners if it follows."""
+
     def __init__(
         self,
         *,
@@ -196,10 +307,11 @@ class DescribeNodeResponse(_message.Message):
         voters: _abc.Iterable[Global___DescribeNodeResponse.ReplicaState] | None = ...,
         recovering: _builtins.bool = ...,
         listener_faults: _abc.Iterable[Global___DescribeNodeResponse.ListenerFault] | None = ...,
+        log_start_holders: _abc.Iterable[_quorum_pb2.LogStartHolder] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "listener_faults", b"listener_faults", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "listener_faults", b"listener_faults", "log_end_offset", b"log_end_offset", "log_start_holders", b"log_start_holders", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

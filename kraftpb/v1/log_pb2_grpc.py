@@ -40,6 +40,11 @@ class LogServiceStub:
                 request_serializer=kraftpb_dot_v1_dot_log__pb2.WatchRequest.SerializeToString,
                 response_deserializer=kraftpb_dot_v1_dot_log__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.HoldLogStart = channel.unary_unary(
+                '/kraftpb.v1.LogService/HoldLogStart',
+                request_serializer=kraftpb_dot_v1_dot_log__pb2.HoldLogStartRequest.SerializeToString,
+                response_deserializer=kraftpb_dot_v1_dot_log__pb2.HoldLogStartResponse.FromString,
+                _registered_method=True)
         self.DescribeNode = channel.unary_unary(
                 '/kraftpb.v1.LogService/DescribeNode',
                 request_serializer=kraftpb_dot_v1_dot_log__pb2.DescribeNodeRequest.SerializeToString,
@@ -52,8 +57,17 @@ class LogServiceServicer:
     """
 
     def Watch(self, request, context):
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-        start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+        committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+        snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldLogStart(self, request, context):
+        """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+        leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -73,6 +87,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=kraftpb_dot_v1_dot_log__pb2.WatchRequest.FromString,
                     response_serializer=kraftpb_dot_v1_dot_log__pb2.WatchResponse.SerializeToString,
+            ),
+            'HoldLogStart': grpc.unary_unary_rpc_method_handler(
+                    servicer.HoldLogStart,
+                    request_deserializer=kraftpb_dot_v1_dot_log__pb2.HoldLogStartRequest.FromString,
+                    response_serializer=kraftpb_dot_v1_dot_log__pb2.HoldLogStartResponse.SerializeToString,
             ),
             'DescribeNode': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeNode,
@@ -108,6 +127,33 @@ class LogService:
             '/kraftpb.v1.LogService/Watch',
             kraftpb_dot_v1_dot_log__pb2.WatchRequest.SerializeToString,
             kraftpb_dot_v1_dot_log__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldLogStart(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftpb.v1.LogService/HoldLogStart',
+            kraftpb_dot_v1_dot_log__pb2.HoldLogStartRequest.SerializeToString,
+            kraftpb_dot_v1_dot_log__pb2.HoldLogStartResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,8 +34,13 @@ class LogServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogServiceAsyncStub: ...
     Watch: _grpc.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]
-    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-    start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+    committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+    snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+    """
+    HoldLogStart: _grpc.UnaryUnaryMultiCallable[_log_pb2.HoldLogStartRequest, _log_pb2.HoldLogStartResponse]
+    """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+    leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
     """
     DescribeNode: _grpc.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]
     """The node that answers and what it knows of the others."""
@@ -46,8 +51,13 @@ class LogServiceAsyncStub(LogServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Watch: _aio.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]  # type: ignore[assignment]
-    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-    start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+    """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+    committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+    snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+    """
+    HoldLogStart: _aio.UnaryUnaryMultiCallable[_log_pb2.HoldLogStartRequest, _log_pb2.HoldLogStartResponse]  # type: ignore[assignment]
+    """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+    leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
     """
     DescribeNode: _aio.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]  # type: ignore[assignment]
     """The node that answers and what it knows of the others."""
@@ -61,8 +71,19 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_log_pb2.WatchResponse], _abc.AsyncIterator[_log_pb2.WatchResponse]]:
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset below the log's
-        start ends the call with OUT_OF_RANGE; one that is not committed yet is waited for.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
+        committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+        snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+        """
+
+    @_abc_1.abstractmethod
+    def HoldLogStart(
+        self,
+        request: _log_pb2.HoldLogStartRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.HoldLogStartResponse, _abc.Awaitable[_log_pb2.HoldLogStartResponse]]:
+        """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
+        leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
         """
 
     @_abc_1.abstractmethod

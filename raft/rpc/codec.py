@@ -321,11 +321,13 @@ def _digest_from_proto(digest: quorum_pb2.StateDigest) -> StateDigest:
     return StateDigest(Offset(digest.end_offset), digest.digest)
 
 
-def _point_to_proto(point: OffsetAndEpoch | None) -> common_pb2.EpochEndOffset | None:
+def point_to_proto(point: OffsetAndEpoch | None) -> common_pb2.EpochEndOffset | None:
+    """Encode a point of the log."""
     return None if point is None else common_pb2.EpochEndOffset(epoch=point.epoch, end_offset=point.offset)
 
 
-def _point_from_proto(point: common_pb2.EpochEndOffset) -> OffsetAndEpoch:
+def point_from_proto(point: common_pb2.EpochEndOffset) -> OffsetAndEpoch:
+    """Decode a point of the log."""
     return OffsetAndEpoch(epoch=Epoch(point.epoch), offset=Offset(point.end_offset))
 
 
@@ -337,8 +339,8 @@ def fetch_response_to_proto(correlation_id: int, response: FetchResponse, record
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
         high_watermark=response.high_watermark,
         log_start_offset=response.log_start_offset,
-        diverging_epoch=_point_to_proto(response.diverging_epoch),
-        snapshot_id=_point_to_proto(response.snapshot_id),
+        diverging_epoch=point_to_proto(response.diverging_epoch),
+        snapshot_id=point_to_proto(response.snapshot_id),
         records=records,
         expected_state_digest=_digest_to_proto(response.expected_state_digest),
         may_rebuild=response.may_rebuild,
@@ -354,8 +356,8 @@ def fetch_response_from_proto(message: quorum_pb2.FetchResponse) -> FetchRespons
         leader_endpoint=endpoint,
         high_watermark=Offset(message.high_watermark),
         log_start_offset=Offset(message.log_start_offset),
-        diverging_epoch=_point_from_proto(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
-        snapshot_id=_point_from_proto(message.snapshot_id) if message.HasField("snapshot_id") else None,
+        diverging_epoch=point_from_proto(message.diverging_epoch) if message.HasField("diverging_epoch") else None,
+        snapshot_id=point_from_proto(message.snapshot_id) if message.HasField("snapshot_id") else None,
         records=decode_batches(message.records) if message.records else (),
         expected_state_digest=(
             _digest_from_proto(message.expected_state_digest) if message.HasField("expected_state_digest") else None
@@ -370,7 +372,7 @@ def fetch_snapshot_request_to_proto(request: FetchSnapshotRequest) -> quorum_pb2
         cluster_id=request.cluster_id,
         replica_key=None if request.replica_key is None else replica_key_to_proto(request.replica_key),
         current_leader_epoch=request.current_leader_epoch,
-        snapshot_id=_point_to_proto(request.snapshot_id),
+        snapshot_id=point_to_proto(request.snapshot_id),
         position=request.position,
         max_bytes=request.max_bytes,
     )
@@ -382,7 +384,7 @@ def fetch_snapshot_request_from_proto(message: quorum_pb2.FetchSnapshotRequest) 
         cluster_id=_cluster_id(message),
         replica_key=_optional_key(message.replica_key, message.HasField("replica_key")),
         current_leader_epoch=Epoch(message.current_leader_epoch),
-        snapshot_id=_point_from_proto(message.snapshot_id),
+        snapshot_id=point_from_proto(message.snapshot_id),
         position=message.position,
         max_bytes=message.max_bytes,
     )
@@ -393,7 +395,7 @@ def fetch_snapshot_response_to_proto(response: FetchSnapshotResponse, data: byte
     return quorum_pb2.FetchSnapshotResponse(
         error_code=response.error,
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
-        snapshot_id=_point_to_proto(response.snapshot_id),
+        snapshot_id=point_to_proto(response.snapshot_id),
         size=response.size,
         position=response.position,
         unaligned_records=data,
@@ -407,7 +409,7 @@ def fetch_snapshot_response_from_proto(message: quorum_pb2.FetchSnapshotResponse
         error=error_from_proto(message.error_code),
         leader=leader,
         leader_endpoint=endpoint,
-        snapshot_id=_point_from_proto(message.snapshot_id),
+        snapshot_id=point_from_proto(message.snapshot_id),
         size=message.size,
         position=message.position,
         data=message.unaligned_records,
@@ -417,6 +419,16 @@ def fetch_snapshot_response_from_proto(message: quorum_pb2.FetchSnapshotResponse
 def describe_quorum_request_from_proto(message: quorum_pb2.DescribeQuorumRequest) -> DescribeQuorumRequest:
     """Decode a DescribeQuorumRequest."""
     return DescribeQuorumRequest(cluster_id=_cluster_id(message))
+
+
+def log_start_holder_to_proto(holder: LogStartHolder) -> quorum_pb2.LogStartHolder:
+    """Encode a LogStartHolder."""
+    message = quorum_pb2.LogStartHolder(next_offset=holder.next_offset, held_ms=holder.held_ms)
+    if holder.replica_id is None:
+        message.listener = holder.listener
+    else:
+        message.replica_id = holder.replica_id
+    return message
 
 
 def describe_quorum_response_to_proto(
@@ -443,14 +455,6 @@ def describe_quorum_response_to_proto(
             leader_lacks=_gap_to_proto(replica.leader_lacks),
         )
 
-    def holder(reader: LogStartHolder) -> quorum_pb2.LogStartHolder:
-        message = quorum_pb2.LogStartHolder(next_offset=reader.next_offset, held_ms=reader.held_ms)
-        if reader.replica_id is None:
-            message.listener = reader.listener
-        else:
-            message.replica_id = reader.replica_id
-        return message
-
     return quorum_pb2.DescribeQuorumResponse(
         error_code=response.error,
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),
@@ -459,6 +463,6 @@ def describe_quorum_response_to_proto(
         state_alarm_offset=response.state_alarm_offset,
         current_voters=[state(replica) for replica in response.voters],
         observers=[state(replica) for replica in response.observers],
-        log_start_holders=[holder(reader) for reader in response.log_start_holders],
+        log_start_holders=[log_start_holder_to_proto(reader) for reader in response.log_start_holders],
         kraft_version=response.kraft_version,
     )

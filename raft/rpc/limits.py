@@ -29,6 +29,8 @@ class ServiceLimits:
     """The same over one connection."""
     snapshot_reads_max: int = 16
     """Snapshots that are read at a time; each is read whole before the first byte is sent."""
+    named_readers_max: int = 64
+    """Readers outside the nodes that the log's start waits for."""
     read_share_percent: int = 10
     """How much of the time reads may take while records are written."""
     answer_bytes_max: int = 32 * 1024 * 1024

@@ -10,17 +10,24 @@ import grpc
 import grpc.aio
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.commits import CommitFeed
+from raft.commits import CommitFeed, Snapshots
 from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.messages import LogStartHolder
 from raft.core.replica import Replica
-from raft.core.types import Batch, Endpoint, NodeId, Offset, ReplicaKey
+from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room
+from raft.rpc.limits import ServiceLimits
+from raft.rpc.reader_leases import ReaderLeases
+from raft.rpc.sent_snapshot import SentSnapshot, SnapshotSender
 from raft.storage.segmented_log import SegmentedLog
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
 """One answer holds about this much, and at least one batch."""
+
+PIECE_BYTES: Final = 256 * 1024
+"""How much of a snapshot one answer carries."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 1024
 """More than an answer has besides the records."""
@@ -47,6 +54,8 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         *,
         log: SegmentedLog,
         feed: CommitFeed,
+        snapshots: Snapshots,
+        readers: ReaderLeases,
         replica: Replica,
         cluster_id: str,
         key: ReplicaKey,
@@ -54,15 +63,19 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None],
         applied_end_offset: Callable[[], Offset],
         listener_faults: Mapping[str, str],
+        log_start_holders: Callable[[], tuple[LogStartHolder, ...]],
         on_fatal: Callable[[BaseException], None],
+        limits: ServiceLimits | None = None,
     ) -> None:
         """`for_clients` tells where clients reach a node that replicas reach elsewhere.
 
-        `applied_end_offset` tells how far this node's state machine is, `listener_faults` which listeners failed.
-        `on_fatal` gets a failed read of the log.
+        `applied_end_offset` tells how far this node's state machine is, `listener_faults` which listeners failed,
+        `log_start_holders` who keeps the log's start. `on_fatal` gets a failed read of the log.
         """
         self._log = log
         self._feed = feed
+        self._snapshots = SnapshotSender(snapshots, (limits or ServiceLimits()).snapshot_reads_max)
+        self._readers = readers
         self._replica = replica
         self._cluster_id = cluster_id
         self._key = key
@@ -70,6 +83,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._for_clients = for_clients
         self._applied_end_offset = applied_end_offset
         self._listener_faults = listener_faults
+        self._log_start_holders = log_start_holders
         self._on_fatal = on_fatal
 
     async def Watch(
@@ -77,9 +91,13 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.WatchRequest,
         context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
     ) -> AsyncIterator[log_pb2.WatchResponse]:
-        """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes."""
+        """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes.
+
+        A reader that takes snapshots is sent the newest one first if it is new, or behind the log's start (SN-60).
+        """
         try:
-            self._check(request)
+            self._check_cluster(request)
+            self._check_offset(request)
             async with aclosing(self._responses(request)) as responses:
                 with suppress(StopAsyncIteration):
                     while True:  # nothing is kept of a response that is being sent
@@ -87,27 +105,41 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         except ProtocolError as error:
             await abort(context, error)
 
-    def _check(self, request: log_pb2.WatchRequest) -> None:
+    def _check_cluster(self, request: log_pb2.WatchRequest | log_pb2.HoldLogStartRequest) -> None:
         if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
             raise ProtocolError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"this is cluster {self._cluster_id}, not {request.cluster_id[:64]}; check the address",
             )
+
+    def _check_offset(self, request: log_pb2.WatchRequest) -> None:
         if request.start_offset < 0:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"start offset {request.start_offset}; offsets start at 0")
-        if request.start_offset < self._log.log_start_offset:
+        if request.start_offset < self._log.log_start_offset and not request.takes_snapshots:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there",
+                f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there,"
+                " or take snapshots, as a listener does that overrides handle_load_snapshot",
             )
 
     async def _responses(self, request: log_pb2.WatchRequest) -> AsyncGenerator[log_pb2.WatchResponse]:
-        next_offset = Offset(request.start_offset)
+        is_new = request.is_new and request.takes_snapshots
+        next_offset = UNKNOWN_OFFSET if is_new else Offset(request.start_offset)
         end_offset = Offset(request.end_offset) if request.HasField("end_offset") else None
         told: object = None
         while not self._feed.is_closed and (end_offset is None or next_offset < end_offset):
             version, committed = self._feed.version, self._feed.committed_end_offset
-            if next_offset >= committed:
+            if request.takes_snapshots and self._needs_snapshot(next_offset):
+                async with self._snapshots.newest() as sent:
+                    while sent is not None and not sent.is_done:
+                        yield self._piece(sent)
+                if sent is not None:
+                    next_offset = sent.end_offset
+                continue
+            if next_offset == UNKNOWN_OFFSET and self._log.log_start_offset == 0:
+                next_offset = Offset(request.start_offset)  # SN-61
+            is_waiting_for_snapshot = request.takes_snapshots and next_offset < self._log.log_start_offset
+            if next_offset >= committed or is_waiting_for_snapshot:
                 state = (self._feed.leader, self._feed.leader_endpoint, committed)
                 if state != told:
                     told = state
@@ -119,6 +151,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             told = (self._feed.leader, self._feed.leader_endpoint, next_offset)
             yield self._response(_taken(batches))
 
+    def _needs_snapshot(self, next_offset: Offset) -> bool:
+        """Whether one is to be sent now; `next_offset` is -1 for who is new (SN-60)."""
+        is_behind = next_offset == UNKNOWN_OFFSET or next_offset < self._log.log_start_offset
+        return is_behind and self._snapshots.has_any
+
     def _read_batches(self, start_offset: Offset, end_offset: Offset) -> tuple[Batch, ...]:
         size_bytes = answer_room(RESPONSE_BYTES_MAX) - MESSAGE_OVERHEAD_BYTES
         try:
@@ -129,6 +166,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             self._on_fatal(error)
             raise
 
+    def _piece(self, sent: SentSnapshot) -> log_pb2.WatchResponse:
+        response = self._response(b"")
+        response.snapshot_piece.CopyFrom(sent.next_piece(answer_room(PIECE_BYTES)))
+        return response
+
     def _response(self, records: bytes) -> log_pb2.WatchResponse:
         return log_pb2.WatchResponse(
             records=records,
@@ -136,6 +178,22 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             log_start_offset=self._log.log_start_offset,
             current_leader=codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint),
         )
+
+    async def HoldLogStart(
+        self,
+        request: log_pb2.HoldLogStartRequest,
+        context: grpc.aio.ServicerContext[log_pb2.HoldLogStartRequest, log_pb2.HoldLogStartResponse],
+    ) -> log_pb2.HoldLogStartResponse:
+        """A reader's lease is given, given anew or ended; only the leader gives any."""
+        try:
+            self._check_cluster(request)
+            wanted_ms = request.lease_ms if self._replica.is_leader else min(request.lease_ms, 0)
+            lease_ms = self._readers.hold(request.name, Offset(request.next_offset), wanted_ms)
+        except ProtocolError as error:
+            await abort(context, error)
+            raise
+        leader = codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint)
+        return log_pb2.HoldLogStartResponse(lease_ms=lease_ms, current_leader=leader)
 
     async def DescribeNode(
         self,
@@ -171,6 +229,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 log_pb2.DescribeNodeResponse.ListenerFault(listener=name, error=error)
                 for name, error in self._listener_faults.items()
             ],
+            log_start_holders=map(codec.log_start_holder_to_proto, self._log_start_holders()),
         )
 
 

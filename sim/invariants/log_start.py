@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from raft.core.actions import StartLogAnew
 from raft.core.states import Role
 from raft.core.types import Offset, OffsetAndEpoch
@@ -42,12 +44,17 @@ class LogStart(Invariant):
             self.violated(f"the log on the disk of node {node.node_id} begins at {start}, where no snapshot ends")
 
 
+WALL_CLOCKS_OFF_MS_MAX: Final = 24 * 3_600_000
+"""No fault sets wall clocks so far off."""
+
+
 class LogStartWaits(Invariant):
     """A log start moves past no listener of its node and, on the leader, past no live replica (KAFKA-14932).
 
     Unless the policy is eager, or the limit on the wait has passed. A follower's goes no further than some leader's. A
     snapshot that takes the log's place asks nobody. What a leader knows of its replicas is what their fetches said: it
     is judged by that. The limit is measured by the node's own clock; where that has leapt it may seem to be over early.
+    A process that is not its node's first counts from what is on disk, by wall clocks, which may be hours off.
     A leader may move its log start and resign in one step: it is judged as a leader, whose replicas it no longer knows.
     """
 
@@ -84,13 +91,16 @@ class LogStartWaits(Invariant):
             return
         if not has_led and start > self._furthest:
             self.violated(f"node {node.node_id} follows, its log begins at {start}, no leader's past {self._furthest}")
-        may_be_late = has_led and self.world.now_us - node.started_at_us >= config.lag_time_max_ms * 100
+        may_be_late = self.world.now_us - node.started_at_us >= config.lag_time_max_ms * 100
+        if node.life > 1 and config.lag_time_max_ms < WALL_CLOCKS_OFF_MS_MAX:
+            may_be_late = True
         if may_be_late or node.has_leapt:
             return
+        live_ms = max(config.replica_session_timeout_ms, config.replica_restart_grace_ms)
         behind = [f"listener {name} at {offset}" for name, offset in node.positions if offset < start]
         for progress in node.replica.followers if is_leader else ():
             age_ms = node.now_ms - progress.last_fetch_ms if progress.last_fetch_ms is not None else None
-            if age_ms is not None and age_ms < config.replica_session_timeout_ms and progress.next_offset < start:
+            if age_ms is not None and age_ms < live_ms and progress.next_offset < start:
                 behind.append(f"replica {progress.key.node_id} at {progress.next_offset}")
         if behind:
             self.violated(f"the log of node {node.node_id} begins at {start}, past {', '.join(behind)}")

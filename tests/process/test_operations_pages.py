@@ -83,4 +83,5 @@ def test_the_settings_on_the_page_are_the_codes() -> None:
         "retention_ms": start.retention_ms,
         "lag_time_max_ms": start.lag_time_max_ms,
         "replica_session_timeout_ms": start.replica_session_timeout_ms,
+        "replica_restart_grace_ms": start.replica_restart_grace_ms,
     }

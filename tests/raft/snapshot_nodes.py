@@ -31,7 +31,7 @@ QUICK: Final = QuorumConfig(
 """A snapshot takes many requests."""
 
 SMALL_SEGMENTS: Final = LogConfig(segment_bytes=1_000, preallocate_bytes=1, reserve_bytes=0)
-REPLICATED: Final = LogStartConfig(retention_bytes=0, replica_session_timeout_ms=SESSION_MS)
+REPLICATED: Final = LogStartConfig(retention_bytes=0, replica_session_timeout_ms=SESSION_MS, replica_restart_grace_ms=0)
 EAGER: Final = LogStartConfig(retention_bytes=0, policy=LogStartPolicy.EAGER)
 
 
@@ -46,6 +46,8 @@ class Loader(Recorder):
         """Of the first commit since the last snapshot."""
         self.counts: dict[int, int] = {}
         """How many records it had at the end of each batch."""
+        self.is_asked = False
+        """Whether anything was given to it."""
         self.may_read = asyncio.Event()
         self.may_read.set()
 
@@ -54,6 +56,7 @@ class Loader(Recorder):
         return self._name
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
+        self.is_asked = True
         await self.may_read.wait()
         with reader:
             self.records = [record for batch in reader for record in batch.records]
@@ -64,6 +67,7 @@ class Loader(Recorder):
         self._changed.set()
 
     async def handle_commit(self, reader: BatchReader) -> None:
+        self.is_asked = True
         await self.may_read.wait()
         count = len(self.records)
         for batch in reader:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from structlog.testing import capture_logs
 
 from raft.core.errors import FlushFailed
 from raft.core.events import LogStartAdvanced
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
-from raft.log_start import CHECK_INTERVAL_MS, ListenerPosition, LogStartKeeper
+from raft.log_start import CHECK_INTERVAL_MS, HELD_REPORTED_MS, ListenerPosition, LogStartKeeper
 from raft.snapshots import DELETE_DELAY_MS, NodeSnapshots
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.memory import MemoryFileSystem
@@ -24,7 +27,9 @@ EPOCH = 3
 SESSION_MS = 100
 LAG_MAX_MS = 20_000
 EAGER = LogStartConfig(policy=LogStartPolicy.EAGER, retention_bytes=0)
-REPLICATED = LogStartConfig(retention_bytes=0, lag_time_max_ms=LAG_MAX_MS, replica_session_timeout_ms=SESSION_MS)
+REPLICATED = LogStartConfig(
+    retention_bytes=0, lag_time_max_ms=LAG_MAX_MS, replica_session_timeout_ms=SESSION_MS, replica_restart_grace_ms=0
+)
 
 
 class Bench:
@@ -294,6 +299,36 @@ def test_sn52_a_follower_waits_for_its_listeners_and_not_for_replicas() -> None:
     bench.listeners = [ListenerPosition("slow", Offset(20))]
     bench.keeper.check()
     assert bench.log.start == an_id(20, EPOCH)
+
+
+def test_sn52_a_follower_waits_for_a_stuck_listener_for_a_bounded_time_and_says_so() -> None:
+    bench = Bench(follower(leader_log_start=20))
+    bench.take_snapshots(10, 20, 30)
+    bench.listeners = [ListenerPosition("stuck", Offset(12))]
+    bench.keeper.check()
+    assert bench.advanced == [an_id(10, EPOCH)]
+    with capture_logs() as said:
+        bench.wait(LAG_MAX_MS - 1)
+        bench.keeper.check()
+        assert (bench.advanced, said) == ([an_id(10, EPOCH)], [])
+        assert bench.held() == [("stuck", 12, LAG_MAX_MS - 1)]
+        bench.wait(1)
+        bench.keeper.check()
+    assert bench.log.start == an_id(20, EPOCH)
+    (warning,) = (entry for entry in said if entry["log_level"] == "warning")
+    assert (warning["name"], warning["next_offset"], warning["log_start_offset"]) == ("stuck", 12, 20)
+
+
+def test_who_holds_the_log_start_for_long_is_told_of_once() -> None:
+    bench = Bench(follower(leader_log_start=20), replace(REPLICATED, lag_time_max_ms=10 * HELD_REPORTED_MS))
+    bench.take_snapshots(10, 20, 30)
+    bench.listeners = [ListenerPosition("stuck", Offset(12)), ListenerPosition("well", Offset(30))]
+    bench.keeper.check()
+    with capture_logs() as said:
+        for _ in range(3):
+            bench.wait(HELD_REPORTED_MS - 1)
+            bench.keeper.check()
+    assert [(entry["log_level"], entry["name"]) for entry in said] == [("warning", "stuck")]
 
 
 def test_sn43_the_log_start_does_not_go_past_the_high_watermark() -> None:

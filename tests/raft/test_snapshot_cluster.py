@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import grpc.aio
 import pytest
 
 from kraftlog import quorum
-from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
+from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import InvariantViolation
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.memory import MemoryFileSystem
@@ -352,7 +353,8 @@ async def _until_held(cluster: Cluster, node_id: int, words: str) -> dict[str, A
 
 async def test_sn51_the_log_start_waits_for_a_slow_follower_and_then_moves(tmp_path: Path) -> None:
     files = MemoryFileSystem()
-    async with snapshot_cluster(tmp_path, files={3: files}) as cluster:
+    patient = replace(REPLICATED, replica_restart_grace_ms=60_000)  # with a full disk it fetches now and then only
+    async with snapshot_cluster(tmp_path, log_start=patient, files={3: files}) as cluster:
         await cluster.append(0, 5)
         leader = await cluster.leader()
         if leader.node_key.node_id == 3:
@@ -399,6 +401,26 @@ async def test_sn42_eager_waits_for_nobody_and_a_slow_listener_is_loaded_the_sna
         assert slow.loaded == [second]
         assert slow.first_commit_offset == second.offset
         assert all(cluster.loader(node_id).loaded == [] for node_id in cluster.nodes), "who keeps up is loaded nothing"
+
+
+async def test_sn52_a_follower_whose_listener_stopped_says_so_when_it_is_asked(tmp_path: Path) -> None:
+    async with snapshot_cluster(tmp_path) as cluster:
+        await cluster.append(0, 5)
+        node_id = await a_follower(cluster)
+        slow = Loader("slow")
+        slow.may_read.clear()
+        cluster.clients[node_id].register(slow)
+        await two_snapshots(cluster, 5)
+        async with grpc.aio.insecure_channel(str(cluster.nodes[node_id].identity.endpoint)) as channel:
+            stub = log_pb2_grpc.LogServiceStub(channel)
+            async with asyncio.timeout(20):
+                while not (node := await stub.DescribeNode(log_pb2.DescribeNodeRequest())).log_start_holders:
+                    await asyncio.sleep(0.02)
+        assert [(held.listener, held.next_offset) for held in node.log_start_holders] == [("slow", 0)]
+        assert cluster.clients[node_id].log_start_offset == 0
+        slow.may_read.set()
+        await slow.has_records(35)
+        assert slow.loaded == []
 
 
 async def test_sn44_after_a_restart_of_every_node_everything_is_there(tmp_path: Path) -> None:

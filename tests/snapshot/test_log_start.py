@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from raft.core.errors import ConfigurationError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from snapshot.log_start import (
-    SNAPSHOTS_KEPT_MAX,
     Holder,
     LogStartConfig,
     LogStartDecision,
@@ -21,13 +20,14 @@ from snapshot.log_start import (
     ReaderPosition,
     StoredSnapshot,
     decide,
-    surplus,
 )
 from tests.snapshot.builders import an_id
 
 NOW_MS = 1_000_000
 WALL_CLOCK_MS = 1_700_000_000_000
-REPLICATED = LogStartConfig(retention_bytes=1000, retention_ms=10_000, lag_time_max_ms=500_000)
+REPLICATED = LogStartConfig(
+    retention_bytes=1000, retention_ms=10_000, lag_time_max_ms=500_000, replica_restart_grace_ms=0
+)
 EAGER = replace(REPLICATED, policy=LogStartPolicy.EAGER)
 BEGINNING = OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))
 STAY = LogStartDecision(None, ())
@@ -109,11 +109,18 @@ def test_the_defaults_are_kafkas() -> None:
         604_800_000,
     )
     assert (config.policy, config.replica_session_timeout_ms) == ("replicated", 9_000)
+    assert config.replica_restart_grace_ms == 60_000, "of our own"
 
 
 @pytest.mark.parametrize(
     ("name", "low"),
-    [("retention_bytes", 0), ("retention_ms", 0), ("lag_time_max_ms", 0), ("replica_session_timeout_ms", 1)],
+    [
+        ("retention_bytes", 0),
+        ("retention_ms", 0),
+        ("lag_time_max_ms", 0),
+        ("replica_session_timeout_ms", 1),
+        ("replica_restart_grace_ms", 0),
+    ],
 )
 def test_a_setting_out_of_range_is_refused_by_its_name(name: str, low: int) -> None:
     values: dict[str, int] = {name: low}
@@ -303,14 +310,32 @@ def test_sn52_a_follower_goes_to_its_own_snapshots_and_never_ahead(
     assert decide(REPLICATED, follower(10, 20, 30, leader_start=leader_start)) == expected
 
 
-def test_sn52_a_follower_waits_for_its_listeners_without_a_time_limit() -> None:
+def test_sn51_a_replica_that_restarts_is_waited_for_as_long_as_the_grace_lasts() -> None:
+    config = replace(REPLICATED, replica_restart_grace_ms=60_000)
+    for seen_ago_ms, expected in [(59_999, False), (60_000, True)]:
+        silent = replica("2", 5, seen_ago_ms=seen_ago_ms)
+        assert decide(config, leader(10, 20, readers=(silent,))) == (to(10) if expected else held(holder(silent)))
+    brief = replace(REPLICATED, replica_restart_grace_ms=1)
+    silent = replica("2", 5, seen_ago_ms=8_999)
+    assert decide(brief, leader(10, 20, readers=(silent,))) == held(holder(silent)), "no shorter than the session"
+
+
+def test_sn51_a_replica_that_restarts_while_another_leader_is_elected_has_the_grace_from_then_on() -> None:
+    config = replace(REPLICATED, replica_restart_grace_ms=60_000)
+    unseen, fast = replica("2", -1, seen_ago_ms=None), replica("3", 15)
+    view = leader(10, 20, readers=(unseen, fast), leads_for_ms=59_999)
+    assert decide(config, view) == held(holder(unseen))
+    assert decide(config, leader(10, 20, readers=(unseen, fast), leads_for_ms=60_000)) == to(10)
+
+
+def test_sn52_a_follower_waits_for_its_listeners_no_longer_than_the_time_limit() -> None:
     slow, fast = listener("tables", 19), listener("exports", 20)
     assert decide(REPLICATED, follower(10, 20, 30, leader_start=25, readers=(fast, slow))) == to(10)
     view = follower(10, 20, 30, leader_start=25, start=10, readers=(fast, slow))
     assert decide(REPLICATED, view) == held(holder(slow))
-    assert decide(REPLICATED, replace(view, snapshots=stored(10, 20, 30, eligible_for_ms=900_000))) == held(
-        holder(slow)
-    )
+    waiting = replace(view, snapshots=stored(10, 20, 30, eligible_for_ms=499_999))
+    assert decide(REPLICATED, waiting) == held(holder(slow))
+    assert decide(REPLICATED, replace(view, snapshots=stored(10, 20, 30, eligible_for_ms=500_000))) == to(20)
     assert decide(REPLICATED, replace(view, readers=(fast,))) == to(20)
 
 
@@ -321,41 +346,6 @@ def test_sn52_a_follower_does_not_wait_for_other_replicas() -> None:
 def test_sn52_a_follower_does_not_go_past_its_own_high_watermark() -> None:
     assert decide(REPLICATED, follower(10, 20, 30, leader_start=20, high_watermark=19)) == to(10)
     assert decide(REPLICATED, follower(10, 20, 30, leader_start=20, high_watermark=-1)) == STAY
-
-
-# --- which snapshots stay ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("offsets", "start", "expected"),
-    [
-        ((), 0, ()),
-        ((10,), 0, ()),
-        ((10, 20, 30, 40), 0, ()),
-        ((10, 20, 30, 40, 50), 0, (30,)),
-        ((10, 20, 30, 40, 50, 60, 70), 0, (30, 40, 50)),
-        ((10, 20, 30, 40), 20, (10,)),
-        ((10, 20, 30, 40, 50), 20, (10,)),
-        ((10, 20, 30, 40, 50, 60), 20, (10, 40)),
-        ((10, 20, 30), 30, (10, 20)),
-    ],
-)
-def test_sn42_those_below_the_log_start_go_and_of_the_others_four_stay(
-    offsets: tuple[int, ...], start: int, expected: tuple[int, ...]
-) -> None:
-    ids = [an_id(offset, 1) for offset in offsets]
-    assert surplus(ids, Offset(start)) == tuple(an_id(offset, 1) for offset in expected)
-
-
-@given(st.sets(st.integers(1, 50)), st.data())
-def test_sn53_the_one_at_the_log_start_and_the_newest_stay(offsets: set[int], data: st.DataObject) -> None:
-    ids = [an_id(offset, 1) for offset in sorted(offsets)]
-    start = data.draw(st.sampled_from([0, *sorted(offsets)]))
-    kept = [found for found in ids if found not in surplus(ids, Offset(start))]
-    above = [found for found in ids if found.offset >= start]
-    assert len(kept) == min(len(above), SNAPSHOTS_KEPT_MAX)
-    assert set(above[:2] + above[-2:]) <= set(kept) <= set(above)
-    assert not surplus(kept, Offset(start))
 
 
 # --- what must always hold --------------------------------------------------------------------------------------------
@@ -375,6 +365,7 @@ CONFIGS = st.builds(
     retention_ms=st.sampled_from([0, 1000, 10_000]),
     lag_time_max_ms=st.sampled_from([0, 1000, 10_000]),
     replica_session_timeout_ms=st.sampled_from([1, 9_000]),
+    replica_restart_grace_ms=st.sampled_from([0, 12_000]),
 )
 
 
@@ -413,7 +404,8 @@ def live_readers(config: LogStartConfig, view: LogStartView) -> list[ReaderPosit
         or (
             view.leading_since_ms is not None
             and reader.last_seen_ms is not None
-            and view.now_ms - reader.last_seen_ms < config.replica_session_timeout_ms
+            and view.now_ms - reader.last_seen_ms
+            < max(config.replica_session_timeout_ms, config.replica_restart_grace_ms)
         )
     ]
 
@@ -430,7 +422,7 @@ def assert_safe(config: LogStartConfig, view: LogStartView, start: OffsetAndEpoc
         assert all(reader.kind is ReaderKind.LISTENER for reader in view.readers), "others may come yet"
     assert chosen.eligible_since_ms is not None
     is_overdue = view.now_ms - chosen.eligible_since_ms >= config.lag_time_max_ms
-    if not is_overdue or view.leading_since_ms is None:
+    if not is_overdue:
         assert all(reader.next_offset >= start.offset for reader in live_readers(config, view))
 
 

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from raft.core.errors import ErrorCode, InvariantViolation
-from raft.snapshots import DELETE_DELAY_MS, READ_THROUGH_FOR_MS, READS_WAITING_MAX, NodeSnapshots
+from raft.snapshots import (
+    DELETE_DELAY_MS,
+    FETCHED_DELETED_MAX,
+    FETCHED_DELETED_MS_MAX,
+    READ_THROUGH_FOR_MS,
+    READS_WAITING_MAX,
+    NodeSnapshots,
+)
 from raft.storage.memory import MemoryFileSystem
 from snapshot.names import DELETED_SUFFIX, snapshot_name
 from tests.raft.node_snapshots.desk import ALL, NOT_FOUND, OUT_OF_RANGE, Desk, read
@@ -105,10 +112,46 @@ def test_sn42_a_snapshot_that_is_deleted_while_it_is_read_stays_for_a_while_and_
     assert desk.names() == sorted([snapshot_name(an_id(10)) + DELETED_SUFFIX, snapshot_name(an_id(20))])
     desk.runtime.advance(DELETE_DELAY_MS - 1)
     assert read(snapshots, an_id(10), 3, 4) == [(ErrorCode.NONE, len(data), data[3:7])]
-    desk.runtime.advance(1)
+    desk.runtime.advance(DELETE_DELAY_MS - 1)
+    assert read(snapshots, an_id(10), 3, 4) == [(ErrorCode.NONE, len(data), data[3:7])], "somebody is fetching it"
+    desk.runtime.advance(DELETE_DELAY_MS)
     assert read(snapshots, an_id(10), 3, 4) == [NOT_FOUND]
     assert desk.names() == [snapshot_name(an_id(20))]
     assert desk.descriptors() == set()
+
+
+def test_sn42_a_deleted_snapshot_is_given_out_to_a_slow_reader_for_a_bounded_time(desk: Desk) -> None:
+    write_snapshot(desk.store, an_id(10))
+    write_snapshot(desk.store, an_id(20))
+    snapshots = desk.open()
+    read(snapshots, an_id(10))
+    desk.runtime.run()
+    snapshots.delete_surplus(an_id(20))
+    elapsed_ms = 0
+    while read(snapshots, an_id(10), 1, 1)[0][0] is ErrorCode.NONE:
+        desk.runtime.advance(DELETE_DELAY_MS // 2)
+        elapsed_ms += DELETE_DELAY_MS // 2
+        assert elapsed_ms <= FETCHED_DELETED_MS_MAX
+    assert elapsed_ms == FETCHED_DELETED_MS_MAX
+    assert desk.descriptors() == set()
+
+
+def test_sn42_only_so_many_deleted_snapshots_are_given_out_and_the_oldest_goes_first(desk: Desk) -> None:
+    offsets = list(range(10, 10 + FETCHED_DELETED_MAX + 1))
+    for offset in [*offsets, 90]:
+        write_snapshot(desk.store, an_id(offset))
+    snapshots = desk.open()
+    for offset in offsets:
+        read(snapshots, an_id(offset))
+        desk.runtime.run()
+    snapshots.delete_surplus(an_id(90))
+    desk.runtime.advance(DELETE_DELAY_MS - 1)
+    for offset in offsets:
+        read(snapshots, an_id(offset), 1, 1)
+    desk.runtime.advance(1)
+    given = [read(snapshots, an_id(offset), 1, 1)[0][0] for offset in offsets]
+    assert given == [ErrorCode.SNAPSHOT_NOT_FOUND] + [ErrorCode.NONE] * FETCHED_DELETED_MAX
+    snapshots.close()
 
 
 def test_sn42_a_snapshot_that_is_deleted_while_it_is_read_through_is_given_out_for_a_while(desk: Desk) -> None:

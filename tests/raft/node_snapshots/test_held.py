@@ -20,8 +20,29 @@ def test_what_the_store_holds_is_there_from_the_start(desk: Desk) -> None:
     assert (oldest.snapshot_id, newest.snapshot_id) == (an_id(10), an_id(20))
     assert oldest.size_bytes == len(snapshot_bytes(an_id(10)))
     assert oldest.timestamp_ms == newest.timestamp_ms == TIMESTAMP_MS
-    assert (oldest.eligible_since_ms, newest.eligible_since_ms) == (1_000, None)
+    assert newest.eligible_since_ms is None
     assert desk.told == []
+
+
+def test_sn51_after_a_restart_a_snapshot_is_eligible_since_the_last_record_of_the_newer_one(desk: Desk) -> None:
+    """The time that readers are waited for goes on, however often the node restarts."""
+    day_ms = 24 * 3_600_000
+    now_ms = desk.runtime.wall_clock_ms()
+    for days_ago, offset in ((8, 10), (7, 20), (-1, 30), (0, 40)):
+        store = desk.store
+        writer = store.create(
+            an_id(offset), HEADER_OF_TESTS._replace(last_contained_log_timestamp_ms=now_ms - days_ago * day_ms)
+        )
+        assert writer is not None
+        with writer:
+            writer.freeze()
+    for _ in range(2):
+        snapshots = desk.open()
+        since = [stored.eligible_since_ms for stored in snapshots.stored()]
+        snapshots.close()
+        start_ms = int(desk.runtime.now_ms())
+        assert since == [1_000 - 7 * day_ms, start_ms, 1_000, None], "a clock that was ahead makes nobody wait longer"
+        desk.runtime.advance(5_000)
 
 
 def test_an_empty_store_has_no_newest_snapshot(desk: Desk) -> None:

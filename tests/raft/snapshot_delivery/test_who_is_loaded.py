@@ -170,9 +170,20 @@ async def test_a_listener_that_cannot_load_snapshots_begins_with_the_first_recor
     assert not world.faults
 
 
-@pytest.mark.parametrize("start_offset", [None, 4])
+async def test_a_new_listener_that_cannot_load_snapshots_begins_where_the_log_starts(world: World) -> None:
+    world.commit(6)
+    world.take_snapshot(5)
+    world.start_log_at(5)
+    listener = Plain()
+    register(world, listener)
+    await settled()
+    assert listener.given == [("commit", 5, 6)]
+    assert not world.faults
+
+
+@pytest.mark.parametrize("start_offset", [0, 4])
 async def test_a_listener_that_cannot_load_snapshots_fails_when_it_is_behind_the_start(
-    world: World, start_offset: int | None
+    world: World, start_offset: int
 ) -> None:
     world.commit(6)
     world.take_snapshot(5)

@@ -100,14 +100,14 @@ def test_it_moves_up_to_where_all_have_read() -> None:
         invariant.after_step(cluster.advance(1, at(offset, LOG[offset - 1].epoch)))
 
 
-@pytest.mark.parametrize(("listener", "replica", "heard_ms"), [(2, 4, 0), (-1, 4, 0), (4, 2, 0), (4, 2, 8_999)])
+@pytest.mark.parametrize(("listener", "replica", "heard_ms"), [(2, 4, 0), (-1, 4, 0), (4, 2, 0), (4, 2, 59_999)])
 def test_it_must_not_move_past_a_listener_or_a_live_replica(listener: int, replica: int, heard_ms: int) -> None:
     cluster, invariant = leading(listener=listener, replica=replica, heard_ms=heard_ms)
     with violates(invariant):
         invariant.after_step(cluster.advance(1, at(3, 2)))
 
 
-@pytest.mark.parametrize("heard_ms", [None, 9_000])
+@pytest.mark.parametrize("heard_ms", [None, 60_000])
 def test_who_was_not_heard_of_is_not_waited_for(heard_ms: int | None) -> None:
     cluster, invariant = leading(replica=0, heard_ms=heard_ms)
     invariant.after_step(cluster.advance(1, at(3, 2)))
@@ -151,11 +151,13 @@ def test_a_follower_must_not_go_further() -> None:
         invariant.after_step(cluster.advance(2, at(3, 2)))
 
 
-def test_a_follower_must_not_pass_its_listener_and_the_leaders_limit_is_not_its() -> None:
+def test_a_follower_must_not_pass_its_listener_before_the_limit_is_over() -> None:
     cluster, invariant = following(4)
-    cluster.now_us = cluster.log_start.lag_time_max_ms * 1_000
     with violates(invariant):
         invariant.after_step(cluster.advance(2, at(4, 2)))
+    cluster, invariant = following(4)
+    cluster.now_us = cluster.log_start.lag_time_max_ms * 1_000
+    invariant.after_step(cluster.advance(2, at(4, 2)))
 
 
 def test_a_leader_that_moves_it_and_resigns_at_once_is_judged_as_a_leader() -> None:

@@ -1,0 +1,134 @@
+"""Keeps the lease of a named reader: asks the leader for it again and again, whoever that is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import grpc
+import grpc.aio
+import structlog
+
+from kraftpb.v1 import log_pb2, log_pb2_grpc
+from raft.core.types import Endpoint, Offset
+from raft.known_nodes import KnownNodes
+from raft.rpc import codec
+from raft.rpc.options import CHANNEL_OPTIONS
+from raft.rpc.reader_leases import check_reader
+
+CALL_TIMEOUT_SECONDS: Final = 2.0
+
+RELEASE_TIMEOUT_SECONDS: Final = 0.5
+
+RENEWAL_SECONDS_MAX: Final = 3.0
+"""So often a lease is asked for at least: a new leader does not move the log's start for longer than that (SN-51)."""
+
+RENEWAL_SECONDS_MIN: Final = 0.1
+
+RETRY_SECONDS: Final = 0.2
+
+logger = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def reader_lease(
+    endpoints: Iterable[Endpoint],
+    name: str,
+    lease_ms: int,
+    next_offset: Callable[[], Offset],
+    cluster_id: str | None,
+) -> AsyncGenerator[None, None]:
+    """The leader's log start waits for the reader for as long as the context lasts; then the lease is ended.
+
+    What keeps that from being so, such as too many readers, is logged and tried again. Raises ProtocolError
+    INVALID_REQUEST for a name that cannot be one.
+    """
+    check_reader(name, lease_ms)
+    keeper = _LeaseKeeper(KnownNodes(endpoints), name, lease_ms, next_offset, cluster_id)
+    keeping = asyncio.create_task(keeper.run())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await keeper.release()
+
+
+class _LeaseKeeper:
+    """The one owner of a reader's lease."""
+
+    def __init__(
+        self,
+        nodes: KnownNodes,
+        name: str,
+        lease_ms: int,
+        next_offset: Callable[[], Offset],
+        cluster_id: str | None,
+    ) -> None:
+        self._nodes = nodes
+        self._name = name
+        self._lease_ms = lease_ms
+        self._next_offset = next_offset
+        self._cluster_id = cluster_id
+        self._leader: Endpoint | None = None
+        """Who has given the lease."""
+        self._told: str | None = None
+        """The last failure that was told."""
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            try:
+                leader = await self._find_leader()
+                if leader is not None:
+                    await self._keep_at(leader)
+            except grpc.aio.AioRpcError as error:
+                self._tell(error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def release(self) -> None:
+        """End the lease, if that can be done at once."""
+        if self._leader is None:
+            return
+        try:
+            async with grpc.aio.insecure_channel(str(self._leader), options=CHANNEL_OPTIONS) as channel:
+                await log_pb2_grpc.LogServiceStub(channel).HoldLogStart(
+                    self._request(lease_ms=0), timeout=RELEASE_TIMEOUT_SECONDS
+                )
+        except grpc.aio.AioRpcError as error:
+            logger.debug("the lease ends by itself", reader=self._name, reason=error.details())
+
+    async def _find_leader(self) -> Endpoint | None:
+        async with grpc.aio.insecure_channel(str(self._nodes.next()), options=CHANNEL_OPTIONS) as channel:
+            stub = log_pb2_grpc.LogServiceStub(channel)
+            node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=CALL_TIMEOUT_SECONDS)
+        self._nodes.learn(node)
+        self._cluster_id = self._cluster_id or node.cluster_id
+        _, endpoint = codec.leader_from_proto(node.current_leader)
+        return endpoint
+
+    async def _keep_at(self, leader: Endpoint) -> None:
+        """Return when that node does not lead any more."""
+        async with grpc.aio.insecure_channel(str(leader), options=CHANNEL_OPTIONS) as channel:
+            stub = log_pb2_grpc.LogServiceStub(channel)
+            while True:
+                given = await stub.HoldLogStart(self._request(self._lease_ms), timeout=CALL_TIMEOUT_SECONDS)
+                if not given.lease_ms:
+                    return
+                self._leader, self._told = leader, None
+                await asyncio.sleep(max(RENEWAL_SECONDS_MIN, min(given.lease_ms / 3000, RENEWAL_SECONDS_MAX)))
+
+    def _request(self, lease_ms: int) -> log_pb2.HoldLogStartRequest:
+        return log_pb2.HoldLogStartRequest(
+            cluster_id=self._cluster_id, name=self._name, next_offset=self._next_offset(), lease_ms=lease_ms
+        )
+
+    def _tell(self, error: grpc.aio.AioRpcError) -> None:
+        """Say what keeps the log's start from waiting, once for each cause."""
+        is_old = error.code() is grpc.StatusCode.UNIMPLEMENTED
+        reason = "the leader is of a version that waits for no reader" if is_old else str(error.details())
+        if reason != self._told:
+            self._told = reason
+            logger.warning("the log's start does not wait for this reader now", reader=self._name, reason=reason)

@@ -1,0 +1,80 @@
+"""Readers outside the nodes that the log's start waits for: each has a name, a position and a lease (KAFKA-14932)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from raft.core.errors import ErrorCode, ProtocolError
+from raft.core.types import UNKNOWN_OFFSET, Offset
+from raft.rpc.limits import over_limit
+
+NAME_LENGTH_MAX: Final = 64
+
+LEASE_MS_MAX: Final = 600_000
+"""Who goes away without a word holds the log's start for so long at most."""
+
+
+class ReaderPosition(NamedTuple):
+    """How far a named reader has read."""
+
+    name: str
+    next_offset: Offset
+    """-1: it has nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    next_offset: Offset
+    ends_at_ms: float
+
+
+def check_reader(name: str, lease_ms: int) -> None:
+    """Raises ProtocolError INVALID_REQUEST for what no node takes."""
+    if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{name[:NAME_LENGTH_MAX]!r} cannot be a reader's name; give 1 to {NAME_LENGTH_MAX} printable characters",
+        )
+    if lease_ms < 0:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"a lease of {lease_ms} ms cannot be; give 0 to end one")
+
+
+class ReaderLeases:
+    """Those that one node has given. A lease that is not asked for again ends by itself."""
+
+    def __init__(self, readers_max: int, now_ms: Callable[[], float]) -> None:
+        """`now_ms` is monotonic."""
+        self._readers_max = readers_max
+        self._now_ms = now_ms
+        self._leases: dict[str, _Lease] = {}
+
+    def hold(self, name: str, next_offset: Offset, lease_ms: int) -> int:
+        """Give a lease, or give it anew; returns for how long. 0 ends one that there is.
+
+        Raises ProtocolError: INVALID_REQUEST, or THROTTLING_QUOTA_EXCEEDED if too many readers have one.
+        """
+        check_reader(name, lease_ms)
+        if next_offset < UNKNOWN_OFFSET:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, f"next offset {next_offset}; give -1 for a reader with nothing"
+            )
+        if not lease_ms:
+            self._leases.pop(name, None)
+            return 0
+        self._end_old_ones()
+        if name not in self._leases and len(self._leases) >= self._readers_max:
+            raise over_limit("named_readers_max", self._readers_max)
+        lease_ms = min(lease_ms, LEASE_MS_MAX)
+        self._leases[name] = _Lease(next_offset, self._now_ms() + lease_ms)
+        return lease_ms
+
+    def positions(self) -> list[ReaderPosition]:
+        """How far those have read whose leases last."""
+        self._end_old_ones()
+        return [ReaderPosition(name, lease.next_offset) for name, lease in self._leases.items()]
+
+    def _end_old_ones(self) -> None:
+        now_ms = self._now_ms()
+        self._leases = {name: lease for name, lease in self._leases.items() if lease.ends_at_ms > now_ms}
