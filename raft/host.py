@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from grpc_reflection.v1alpha import reflection
 
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
+from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Endpoint, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
@@ -110,32 +111,23 @@ async def hosted_node(
     it, unless `on_listener_fault` is another, such as `raft.node.log_listener_fault` (LI-08). Raises StorageError,
     CorruptLog or ConfigurationError.
     """
-    quorum_state = QuorumStateStore(directory.files, directory.path)
-    with contextlib.closing(quorum_state):
-        election_state = quorum_state.load()
+    with contextlib.closing(QuorumStateStore(directory.files, directory.path)) as quorum_state:
+        election_state, limits = quorum_state.load(), limits or ServiceLimits()
         key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
+        identity = Identity(
+            cluster_id=directory.identity.cluster_id,
+            key=key,
+            endpoint=endpoint,
+            voters=voters,
+            bootstrap_endpoints=bootstrap_endpoints,
+            client_endpoints=client_endpoints or {},
+        )
         state = state or HostedState()
         snapshots = state.snapshots or SnapshotStore(directory.files, directory.snapshots_path)
-        log = open_log(
-            directory,
-            log_config or LogConfig(),
-            snapshots,
-            election_state=election_state,
-            has_others=not voters.is_only_voter(key),
-            applied=state.applied,
-        )
-        with contextlib.closing(log):
-            log.reserve(0)  # the room that control batches need is there before anybody needs it
-            _say_opened(directory.identity.node_id, log)
+        has_others = not voters.is_only_voter(key)
+        with _opened_log(directory, log_config, snapshots, election_state, state.applied, has_others=has_others) as log:
             node = Node(
-                identity=Identity(
-                    cluster_id=directory.identity.cluster_id,
-                    key=key,
-                    endpoint=endpoint,
-                    voters=voters,
-                    bootstrap_endpoints=bootstrap_endpoints,
-                    client_endpoints=client_endpoints or {},
-                ),
+                identity=identity,
                 config=config or QuorumConfig(),
                 log=log,
                 quorum_state=quorum_state,
@@ -144,7 +136,7 @@ async def hosted_node(
                 log_start=log_start,
                 applied=state.applied,
                 fetch_version_allowed=state.fetch_version_allowed(),
-                named_readers_max=(limits or ServiceLimits()).named_readers_max,
+                named_readers_max=limits.named_readers_max,
                 on_snapshot_damaged=state.on_snapshot_damaged,
                 on_fatal=on_fatal,
                 on_listener_fault=on_listener_fault,
@@ -153,8 +145,32 @@ async def hosted_node(
                 on_may_rebuild=state.on_may_rebuild,
             )
             listeners = (listen_on or endpoint, replicas_listen_on)
-            async with _serving(node, listeners, add_services, state.applied_end_offset, limits or ServiceLimits()):
+            async with _serving(node, listeners, add_services, state.applied_end_offset, limits):
                 yield node
+
+
+@contextlib.contextmanager
+def _opened_log(
+    directory: DataDirectory,
+    config: LogConfig | None,
+    snapshots: SnapshotStore,
+    election_state: ElectionState | None,
+    applied: OffsetAndEpoch,
+    *,
+    has_others: bool,
+) -> Iterator[SegmentedLog]:
+    log = open_log(
+        directory,
+        config or LogConfig(),
+        snapshots,
+        election_state=election_state,
+        has_others=has_others,
+        applied=applied,
+    )
+    with contextlib.closing(log):
+        log.reserve(0)  # the room that control batches need is there before anybody needs it
+        _say_opened(directory.identity.node_id, log)
+        yield log
 
 
 def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:

@@ -63,11 +63,11 @@ from raft.core.events import (
     SnapshotsChanged,
     TimePassed,
 )
-from raft.core.log import LogState
 from raft.core.messages import FetchResponse
 from raft.core.replica import Replica
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.flusher import Flusher
+from raft.found_log import last_timestamp_ms, log_state, what_it_recovers_from
 from raft.log_start import LogStartKeeper
 from raft.outlet import Identity, Outlet
 from raft.runtime import Runtime, Timer
@@ -133,9 +133,9 @@ class Shell:
             endpoint=identity.endpoint,
             voters=identity.voters,
             bootstrap_endpoints=identity.bootstrap_endpoints,
-            log=_log_state(log, self.snapshots.latest),
+            log=log_state(log, self.snapshots.latest),
             election_state=election_state,
-            recovering=_recovering(log, identity),
+            recovering=what_it_recovers_from(log, identity),
             applied=applied,
             fetch_version_allowed=fetch_version_allowed,
             random=random,
@@ -159,11 +159,10 @@ class Shell:
         self._persisting = self._appends_scheduled = self._closed = False
         self._unwritten = UnwrittenAppends()
         self._unbelieved = Unbelieved(runtime)
-        self._last_id = 0
+        self._last_id = self._timer_at_ms = 0
         self._timer: Timer | None = None
-        self._timer_at_ms = 0
         self._marker_timer: Timer | None = None
-        self._last_timestamp_ms = _last_timestamp_ms(log)
+        self._last_timestamp_ms = last_timestamp_ms(log)
 
     # --- what its owner asks ------------------------------------------------------------------------------------------
 
@@ -471,15 +470,6 @@ class Shell:
         return int(self._runtime.now_ms())
 
 
-def _log_state(log: SegmentedLog, latest_snapshot: OffsetAndEpoch | None) -> LogState:
-    return LogState(
-        end_offset=log.log_end_offset,
-        flushed_end_offset=log.flushed_end_offset,
-        epochs=log.epochs.copy(),
-        latest_snapshot=latest_snapshot,
-    )
-
-
 def _without_records(outcome: ResponseReceived) -> ResponseReceived:
     response = outcome.response
     if not isinstance(response, FetchResponse):
@@ -496,21 +486,3 @@ def _without_records(outcome: ResponseReceived) -> ResponseReceived:
             is_without_room=True,
         ),
     )
-
-
-def _last_timestamp_ms(log: SegmentedLog) -> int:
-    if log.log_end_offset == log.log_start_offset:
-        return 0
-    return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
-
-
-def _recovering(log: SegmentedLog, identity: Identity) -> RecoveringLog | None:
-    """What keeps the replica from taking part. In a new directory that is damaged, too, it must not found anything.
-
-    A new directory means nothing to who does not vote: it has forgotten nothing.
-    """
-    if identity.key is None or not identity.voters.is_voter(identity.key):
-        return log.recovering
-    if log.new_directory is None or log.recovering is None:
-        return log.recovering or log.new_directory
-    return log.new_directory._replace(reason=log.recovering.reason, may_found=False)

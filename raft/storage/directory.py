@@ -208,7 +208,9 @@ def _damaged(path: str) -> DirectoryError:
 
 def _refuse_without_meta(files: FileSystem, path: str) -> None:
     """Raise DirectoryError if the directory holds a node's data, and only the file is gone that says whose."""
-    names = files.list_directory(path) if files.exists(path) else []
+    names = set(files.list_directory(path)) if files.exists(path) else set()
+    if LOG_NAME in names and _is_only_marked(files, join(path, LOG_NAME)):
+        names.remove(LOG_NAME)
     if any(name in NODE_DATA_NAMES or name.startswith(QUORUM_STATE_PREFIX) for name in names):
         raise DirectoryError(
             f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it cannot be told whose"
@@ -220,15 +222,18 @@ def _refuse_without_meta(files: FileSystem, path: str) -> None:
 def _refuse_foreign(files: FileSystem, path: str) -> None:
     _refuse_without_meta(files, path)
     others = set(files.list_directory(path)) - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX}
-    if LOG_NAME in others:  # formatting may have been interrupted between the mark and the identity
-        marks = {NEW_DIRECTORY_NAME, NEW_DIRECTORY_NAME + TEMPORARY_SUFFIX}
-        if others == {LOG_NAME} and marks.issuperset(files.list_directory(join(path, LOG_NAME))):
-            return
+    if others == {LOG_NAME} and _is_only_marked(files, join(path, LOG_NAME)):
+        return
     if others:
         raise DirectoryError(
             f"{path} is not formatted but not empty, it holds {', '.join(sorted(others)[:5])}. Name an empty or new"
             " directory"
         )
+
+
+def _is_only_marked(files: FileSystem, log_path: str) -> bool:
+    """Whether formatting was interrupted there, between the mark of a new directory and the identity."""
+    return {NEW_DIRECTORY_NAME, NEW_DIRECTORY_NAME + TEMPORARY_SUFFIX}.issuperset(files.list_directory(log_path))
 
 
 def _lock(files: FileSystem, path: str) -> Lock:

@@ -48,6 +48,7 @@ def test_a_directory_is_added_up_by_kind(tmp_path: Path) -> None:
     data = open_or_create(tmp_path / "cluster", voters=1).data_path(ONE)
     (data / "log").mkdir(exist_ok=True)
     (data / "snapshots").mkdir(exist_ok=True)
+    before = take_sample(0.0, NodeId(1), data, None)  # the identity, the mark of a new directory, who votes
     for name, size in {
         "log/00000000000000000000.log": 4096,
         "log/00000000000000000009.log": 100,
@@ -57,9 +58,14 @@ def test_a_directory_is_added_up_by_kind(tmp_path: Path) -> None:
         (data / name).write_bytes(b"x" * size)
     found = take_sample(3.5, NodeId(1), data, os.getpid())
     assert found.file_bytes[FileKind.LOG] == 4196
-    assert (found.file_bytes[FileKind.SNAPSHOTS], found.snapshots) == (70, 1)
+    assert found.file_bytes[FileKind.SNAPSHOTS] - before.file_bytes[FileKind.SNAPSHOTS] == 70
+    assert found.snapshots - before.snapshots == 1
     assert found.file_bytes[FileKind.WAL] == 9
-    assert found.file_bytes[FileKind.SMALL] == (data / "meta.properties").stat().st_size
+    assert (
+        found.file_bytes[FileKind.SMALL]
+        == before.file_bytes[FileKind.SMALL]
+        > (data / "meta.properties").stat().st_size
+    )
     assert found.total_bytes == sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
     assert found.process is not None
 

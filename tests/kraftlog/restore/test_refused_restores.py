@@ -106,7 +106,7 @@ def test_a_directory_that_holds_anything_is_refused(run: Run, snapshot: Path, co
     (work / "node-1" / "meta.properties").unlink()
     (work / "node-1" / "thesis.txt").write_text("mine")
     before = contents(work)
-    assert restored(*node).is_error(ErrorCode.KAFKA_STORAGE_ERROR, "node-1 is not empty, it holds thesis.txt")
+    assert restored(*node).is_error(ErrorCode.KAFKA_STORAGE_ERROR, "node-1 is not empty, it holds log, thesis.txt")
     assert contents(work) == before
 
 

@@ -42,6 +42,7 @@ class StandIn:
     leader_id: int | None = None
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
     is_recovering: bool = False
+    may_found: bool = False
     followers: tuple[ReplicaProgress, ...] = ()
     _context: Any = field(default_factory=lambda: SimpleNamespace(log=SimpleNamespace(latest_snapshot=None)))
 

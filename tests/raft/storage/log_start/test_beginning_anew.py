@@ -6,7 +6,7 @@ import pytest
 
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.errors import InvariantViolation
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, OffsetAndEpoch
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, OffsetAndEpoch, RecoveringLog
 from raft.storage.files import FileSystem
 from raft.storage.recovering import begin_anew, read_recovering
 from tests.raft.storage.builders import EPOCH, LOG, batches_from, data_batch, segment_paths
@@ -96,7 +96,7 @@ def test_a_log_without_its_snapshot_begins_at_0_and_recovers(files: FileSystem, 
     begin_anew(files, LOG, epoch=EPOCH, reason="no snapshot")
     log = accepting(files)
     assert_empty_at(log, LOG_BEGINNING)
-    assert log.recovering == (END, EPOCH, "no snapshot")
+    assert log.recovering == RecoveringLog(END, EPOCH, "no snapshot")
     log.append(BATCHES)
     log.flush()
     log.end_recovering()
@@ -132,5 +132,5 @@ def test_a_log_that_recovers_already_is_held_to_what_was_said_first(files: FileS
     log.start_anew(point(4, 2))
     log.close()
     begin_anew(files, LOG, epoch=Epoch(8), reason="again")
-    assert read_recovering(files, LOG) == (END, EPOCH, "first")
+    assert read_recovering(files, LOG) == RecoveringLog(END, EPOCH, "first")
     assert_empty_at(accepting(files), LOG_BEGINNING)
