@@ -97,7 +97,7 @@ class RotIsFound(Invariant):
 
     number = 66
     title = "rot is found, and made anew"
-    source = "issue 14; TigerBeetle's grid scrubber"
+    source = "TigerBeetle's grid scrubber"
     looks_at = frozenset({"deliveries"})
 
     def after_step(self, step: Step) -> None:

@@ -190,13 +190,15 @@ def rolled_back_unnoticed() -> list[Any]:
 # --- the state machine's rows -----------------------------------------------------------------------------------------
 
 
-@mutation("a scrub compares nothing", "issue 14", faults=("database: a stored row changes",))
+@mutation("a scrub compares nothing", "TigerBeetle's grid scrubber", faults=("database: a stored row changes",))
 def scrub_compares_nothing() -> list[Any]:
     """It reads all rows, and leaves it at that."""
     return [instead(statemachine.scrub, "missing_of", lambda part, kept, found: 0)]
 
 
-@mutation("the hash of a row leaves out a column", "issue 14", faults=("database: a stored row changes",))
+@mutation(
+    "the hash of a row leaves out a column", "TigerBeetle's grid scrubber", faults=("database: a stored row changes",)
+)
 def row_hash_without_a_column() -> list[Any]:
     """The last one of each row."""
     return [instead(statemachine.row_sums, "dumps", lambda value, version: dumps(value[:-1], version))]
