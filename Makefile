@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test check format generate lock bench sim chaos soak soak-short clean
+.PHONY: demo test slow check format generate lock bench sim chaos soak soak-short clean
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -22,6 +22,10 @@ demo: $(INSTALLED)  ## the whole main job in one go
 
 test: $(INSTALLED)  ## every test, on all processors
 	$(BIN)/pytest -q --numprocesses auto --dist loadfile
+
+slow: $(INSTALLED)  ## the cases that `make test` leaves out, and every bug that the simulator must catch
+	$(BIN)/pytest -q -m slow --numprocesses auto
+	$(BIN)/python -m sim zoo
 
 check: $(INSTALLED)  ## style, types, import rules; that the generated code matches the schemas is a test
 	$(BIN)/ruff check --no-cache .

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kraftlog.connection import describe_any, describe_node
-from kraftlog.endpoints import initial_controllers_text, parse_node_id
+from kraftlog.endpoints import parse_node_id
 from kraftpb.v1 import common_pb2
 from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from raft.core.types import DirectoryId, Endpoint, NodeId, ReplicaKey
@@ -27,8 +27,8 @@ def parse_directory_ids(texts: Iterable[str]) -> dict[NodeId, UUID]:
     return found
 
 
-async def show(endpoints: Sequence[Endpoint], given: Mapping[NodeId, DirectoryId]) -> str:
-    """The voters, with the ids that are `given`, else of the directories that they have, as text.
+async def known_voters(endpoints: Sequence[Endpoint], given: Mapping[NodeId, DirectoryId]) -> VoterSet:
+    """The voters, with the ids that are `given`, else of the directories that they have.
 
     Raises ProtocolError if a voter's directory is not known, ConfigurationError for a given one of who is no voter.
     """
@@ -38,7 +38,7 @@ async def show(endpoints: Sequence[Endpoint], given: Mapping[NodeId, DirectoryId
     if strangers:
         raise ConfigurationError(f"node {min(strangers)} is no voter; leave it out")
     asked = await asyncio.gather(*(_voter(key, endpoint, node.cluster_id, given) for key, endpoint in voters))
-    return initial_controllers_text(VoterSet(asked))
+    return VoterSet(asked)
 
 
 async def _voter(

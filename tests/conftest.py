@@ -72,8 +72,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         workeroutput["raised"] = [code.name for code in raised]
         return
     is_whole = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(
-        session.config.getoption(name) for name in ("keyword", "markexpr", "collectonly", "lf")
+        session.config.getoption(name) for name in ("keyword", "collectonly", "lf")
     )
+    is_whole = is_whole and session.config.getoption("markexpr") == "not slow"
     missing = set(ErrorCode) - NEVER_RAISED - set(HIT_BY_SEEDS) - raised
     if is_whole and exitstatus == pytest.ExitCode.OK and missing:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

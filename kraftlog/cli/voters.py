@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.node import ConfigOption
-from kraftlog.cli.options import BootstrapServer, endpoints, run_async, usage
-from kraftlog.cli.output import say
-from kraftlog.endpoints import parse_initial_controllers
+from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
+from kraftlog.cli.output import print_json, say
+from kraftlog.endpoints import initial_controllers_text, parse_initial_controllers
 
 app = typer.Typer(help="By which directories the voters are known.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -28,15 +28,30 @@ def show(
             "--directory-id", metavar="NODE-ID=DIRECTORY-ID", help="Say it in the place of a voter; may be given again."
         ),
     ] = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Print the voters as `--initial-controllers` takes them, each with the id of the directory that it has now.
 
     Each voter is asked itself; one that does not run is printed with the id that the others know it by.
     """
     from kraftlog import voter_ids
+    from raft.storage.identifiers import uuid_to_text
 
     given = usage(voter_ids.parse_directory_ids, directory_id or [], "--directory-id")
-    say(run_async(voter_ids.show(endpoints(bootstrap_server), given)))
+    known = run_async(voter_ids.known_voters(endpoints(bootstrap_server), given))
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "NodeId": voter.key.node_id,
+                    "DirectoryId": uuid_to_text(voter.key.directory_id) if voter.key.directory_id else None,
+                    "Endpoint": str(voter.endpoint),
+                }
+                for voter in known.voters()
+            ]
+        )
+        return
+    say(initial_controllers_text(known))
 
 
 @app.command("set")

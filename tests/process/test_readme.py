@@ -121,7 +121,7 @@ def test_three_voters_by_hand(tmp_path: Path) -> None:
         (tmp_path / f"node-{node_id}.toml").write_text(_at_free_ports(text, ports))
     formatting, starting, looking, asking = blocks(NODES, "sh")
     addresses = f"localhost:{ports[9091]}"
-    assert shell(formatting, tmp_path, addresses, tmp_path).count("Formatted") == 3
+    assert shell(_at_free_ports(formatting, ports), tmp_path, addresses, tmp_path).count("Formatted") == 3
     assert starting == "kraftlog start --config node-1.toml\n"
     assert asking == "kraftlog node status\n"
     with _started(tmp_path, [1, 2, 3]):
