@@ -26,6 +26,7 @@ SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": BYTES_BETWEEN_SNAPSHOTS,
     "metadata.max.retention.bytes": RETENTION_BYTES,
     "metadata.start.offset.lag.time.max.ms": LAG_TIME_MAX_SECONDS * 1000,
+    "metadata.start.offset.replica.restart.grace.ms": LAG_TIME_MAX_SECONDS * 1000,
 }
 """Of the nodes: a log that starts over several times a minute, and a snapshot every few seconds."""
 
@@ -87,8 +88,9 @@ def log_bytes_max(operations_per_second: float) -> int:
 
 LOG_BYTES_PER_OPERATION: Final = 128
 """Some 75 were measured; one that comes alone has a frame and a batch of its own."""
-LOG_START_WAITS_SECONDS: Final = LAG_TIME_MAX_SECONDS + 20
-"""For replicas that are behind, and then twice for those that a new leader has not heard of, 9 s each."""
+LOG_START_WAITS_SECONDS: Final = LAG_TIME_MAX_SECONDS + 5 * 9
+"""For replicas that are behind, and then for those that a new leader has not heard of, 9 s for each of five leaders: so
+many in a row were seen, when leaders were killed as soon as they were elected."""
 
 
 def wal_bytes_max(at_seconds: float, readings: Sequence[Reading], written: Written) -> int:
