@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kraftpb.v1.admin_pb2 import PartitionReassignment
 from raft.core.errors import ErrorCode
 from sim.calls import Call
@@ -10,6 +12,13 @@ from sim.observation import Observed, Step
 from sim.plain_metadata import NOBODY, Change, Partition
 from sim.plain_reassignments import is_cancelled, is_ended, is_on_the_way
 from sim.plain_terms import Key
+
+
+def _changed(world: Observed) -> Iterator[tuple[Change, Partition, Partition]]:
+    """Each change of a partition that was there before, with what it was and what it is."""
+    for change in world.metadata_changes:
+        if change.kind == "partition" and change.before is not None:
+            yield change, change.before, change.after
 
 
 class InSyncLead(Invariant):
@@ -27,9 +36,8 @@ class InSyncLead(Invariant):
 
     def after_step(self, step: Step) -> None:
         """Look at elections."""
-        for change in self.world.metadata_changes:
-            if change.kind == "partition" and change.before is not None:
-                self._check(change, change.before, change.after)
+        for change, before, after in _changed(self.world):
+            self._check(change, before, after)
 
     def _check(self, change: Change, before: Partition, after: Partition) -> None:
         leader = after.leader
@@ -57,9 +65,8 @@ class ReplicasGoWhenDone(Invariant):
 
     def after_step(self, step: Step) -> None:
         """Look at partitions whose replicas have changed."""
-        for change in self.world.metadata_changes:
-            if change.kind == "partition" and change.before is not None:
-                self._check(change, change.before, change.after)
+        for change, before, after in _changed(self.world):
+            self._check(change, before, after)
 
     def _check(self, change: Change, before: Partition, after: Partition) -> None:
         if _assignment(before) == _assignment(after) or is_ended(before, after) or is_cancelled(before, after):
