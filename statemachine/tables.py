@@ -158,11 +158,6 @@ class MetadataTables:
         with self._transaction():
             self.connection.execute("UPDATE applied SET diverged = ?", (reason,))
 
-    @property
-    def has_all_row_sums(self) -> bool:
-        """Whether the sums of rows count all rows: not before a scrub, in a database that had none."""
-        return self._row_sums.is_complete
-
     def complete_row_sums(self, missing: Sequence[int]) -> None:
         """Count the rows that were there before any were counted: `missing`, slice by slice, is what the sums lack.
 
