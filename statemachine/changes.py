@@ -226,16 +226,19 @@ class Changes:
 
     def _replaced(self, table: Table[Any], keys: Iterable[Key]) -> list[Row]:
         """The stored rows with these keys, where all that is removed by prefix is gone already."""
-        stored, connection, rows = self._stored, self._connection, []
+        stored, rows, unknown = self._stored, [], []
         new_topics = self._new_topics if table is PARTITIONS else ()  # what was stored of them is removed by prefix
         has_removals = table in self._removed
         for key in keys:
             if key[:1] in new_topics:
                 continue
-            at = (table, key)
-            row = stored[at] if at in stored else table.get_row(connection, key)
+            if (table, key) not in stored:
+                unknown.append(key)
+                continue
+            row = stored[table, key]
             if row is not None and not (has_removals and self._is_removed(table, key)):
                 rows.append(row)
+        rows += table.get_rows(self._connection, unknown)
         return rows
 
 
