@@ -21,7 +21,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
 from raft.rpc import codec
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 from statemachine.leader_finder import LeaderFinder
 from statemachine.operation_stream import NotSent

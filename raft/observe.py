@@ -27,7 +27,7 @@ from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_sn
 from raft.reader_lease import reader_lease
 from raft.received_snapshot import SnapshotReceiver
 from raft.rpc import codec
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 from raft.storage.batch import decode_batches
 from snapshot.reader import SnapshotReader

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sim.faults.catalogue import KINDS
 from sim.marks import Marks, missing
 from sim.run import Outcome, run_seed
+from sim.workers import workers
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def sweep(
     started = time.monotonic()
     deadline = None if minutes is None else started + minutes * 60
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as progress, multiprocessing.Pool(os.cpu_count()) as pool:
+    with Progress(*columns, transient=True) as progress, workers() as pool:
         bar = progress.add_task("seeds", total=count)
         # The pool takes all the seeds that it can get; a ticket for each keeps it from running far ahead.
         tickets = threading.Semaphore(4 * (os.cpu_count() or 1))
@@ -102,8 +102,3 @@ def _until(seeds: Iterable[int], deadline: float | None, tickets: threading.Sema
         if deadline is not None and time.monotonic() >= deadline:
             return
         yield seed
-
-
-def failing_seeds(total: Total) -> Sequence[int]:
-    """The seeds of the runs in which something does not hold."""
-    return [failure.parameters.seed for failure in total.failures]

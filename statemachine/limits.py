@@ -16,6 +16,9 @@ OPERATIONS_WAITING_MAX: Final = 5_000
 NOTHING_WRITTEN: Final = Offset(-1)
 """The end offset of an operation that wrote nothing. One with an error and another end offset may yet be committed."""
 
+STATEMENT_SECONDS_MAX: Final = 10.0
+"""How long an SQL statement may run on a node, where others wait for it."""
+
 OPERATION_TIMEOUT_MS_DEFAULT: Final = 30_000
 OPERATION_TIMEOUT_MS_MAX: Final = 600_000
 

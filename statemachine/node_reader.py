@@ -15,9 +15,9 @@ from raft.core.types import Endpoint
 from raft.rpc import codec
 from raft.rpc.options import MESSAGE_BYTES_MAX
 from statemachine.channels import open_channel
+from statemachine.limits import STATEMENT_SECONDS_MAX
 from statemachine.operation_stream import ClientClosed, NotSent, given_up
 from statemachine.retries import retrying
-from statemachine.sql import NODE_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 READ_SECONDS_MAX: Final = 5.0
 """How long one node may take before the next one is asked."""
 
-QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + NODE_TIMEOUT_SECONDS
+QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + STATEMENT_SECONDS_MAX
 """The same for an SQL statement: more than a node lets one run, so that the node's own words arrive."""
 
 WAIT_SHARE: Final = 0.9

@@ -17,7 +17,7 @@ import grpc.aio
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Endpoint
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
 CONNECT_TIMEOUT_SECONDS: Final = 2.0

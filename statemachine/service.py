@@ -20,9 +20,9 @@ from raft.core.types import Offset
 from raft.rpc.calls import charge_call, hold_answer
 from statemachine import queries, reads
 from statemachine.controller import Controller
+from statemachine.limits import STATEMENT_SECONDS_MAX
 from statemachine.machine import MetadataMachine
 from statemachine.served_operations import ServedOperations
-from statemachine.sql import NODE_TIMEOUT_SECONDS
 from statemachine.store import MetadataStore
 
 WAIT_MS_MAX: Final = 60_000
@@ -148,7 +148,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         """One read-only SQL statement; rows come in pieces. When the caller goes it is ended: others wait for it."""
         try:
             await self._wait(request.consistency)
-            pieces = await self._store.run_statement(request.sql, NODE_TIMEOUT_SECONDS)
+            pieces = await self._store.run_statement(request.sql, STATEMENT_SECONDS_MAX)
             hold_answer(sum(piece.ByteSize() for piece in pieces))
             self._machine.refuse_if_fenced()
         except ProtocolError as error:

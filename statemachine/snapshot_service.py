@@ -13,8 +13,8 @@ from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import CorruptSnapshot, ErrorCode, ProtocolError, StorageError
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.rpc.errors import abort
 from raft.rpc.limits import ServiceLimits, over_limit
-from raft.rpc.log_service import abort
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.machine import MetadataMachine

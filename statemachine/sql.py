@@ -18,9 +18,6 @@ from typing import Any, Final
 from raft.core.checks import check
 from raft.core.errors import ErrorCode, ProtocolError
 
-NODE_TIMEOUT_SECONDS: Final = 10.0
-"""How long a statement may run on a node, where others wait for it."""
-
 RESULT_BYTES_MAX: Final = 32 * 1024 * 1024
 """How large the texts and blobs of a result may be together, each value counted as 8 bytes more."""
 

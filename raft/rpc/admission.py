@@ -26,8 +26,8 @@ from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import CURRENT_CALL, AnswerBudget, Call
+from raft.rpc.errors import abort
 from raft.rpc.limits import ServiceLimits, over_limit, setting_of
-from raft.rpc.log_service import abort
 from raft.rpc.read_lane import BYTES_PER_SECOND, CALL_SECONDS, MESSAGE_SECONDS, ReadLane
 
 UNNAMED_CALLS_MAX: Final = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -18,6 +18,7 @@ from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, NodeId, Offset, Rep
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room
+from raft.rpc.errors import abort
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.sent_snapshot import SentSnapshot, SnapshotSender
@@ -31,19 +32,6 @@ PIECE_BYTES: Final = 256 * 1024
 
 MESSAGE_OVERHEAD_BYTES: Final = 1024
 """More than an answer has besides the records."""
-
-STATUS_OF_ERROR: Final = {
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
-    ErrorCode.INCONSISTENT_CLUSTER_ID: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorCode.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
-    ErrorCode.SNAPSHOT_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    ErrorCode.CORRUPT_MESSAGE: grpc.StatusCode.DATA_LOSS,
-    ErrorCode.KAFKA_STORAGE_ERROR: grpc.StatusCode.INTERNAL,
-}
-
-ERROR_KEY: Final = "kraftlog-error"
-"""The trailer that carries the number of Kafka's error when a call ends with one."""
 
 
 class LogService(log_pb2_grpc.LogServiceServicer):
@@ -238,12 +226,3 @@ def _taken(batches: list[Batch]) -> bytes:
     data = b"".join(batch.data for batch in batches)
     batches.clear()
     return data
-
-
-async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ProtocolError) -> None:
-    """End a call with Kafka's error: its number in the trailer `kraftlog-error`, its words in the details."""
-    await context.abort(
-        STATUS_OF_ERROR.get(error.code, grpc.StatusCode.UNKNOWN),
-        error.args[0],
-        trailing_metadata=((ERROR_KEY, str(int(error.code))),),
-    )

@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from raft.core.errors import ErrorCode, ProtocolError
-from raft.rpc.log_service import abort
+from raft.rpc.errors import abort
 
 _MALFORMED: Final = object()
 _REFUSAL: Final = ProtocolError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +10,7 @@ from typing import Final
 from sim.faults.catalogue import KINDS
 from sim.parameters import Overrides
 from sim.run import run_seed
+from sim.workers import workers
 from sim.zoo.catalogue import NAMES
 from sim.zoo.mutation import MUTATIONS
 
@@ -44,7 +43,7 @@ class Catch:
 
 def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterator[Catch]:
     """Hunt every bug of `names`, on all processors, in the order in which they are caught."""
-    with multiprocessing.Pool(os.cpu_count()) as pool:
+    with workers() as pool:
         yield from pool.imap_unordered(partial(hunt, seeds_max=seeds_max), names, chunksize=1)
 
 

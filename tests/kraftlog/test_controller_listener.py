@@ -14,7 +14,7 @@ from kraftlog.connection import describe_node
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.errors import ConfigurationError, ErrorCode
 from raft.core.types import Endpoint, NodeId
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from statemachine.client import AdminClient
 from tests.kraftlog.whole_nodes import WholeNodes
 

@@ -52,6 +52,7 @@ def test_catch_up_tells_when_a_follower_is_level(tmp_path: Path) -> None:
     assert 0 < result["answers_after_seconds"] <= result["log_level_after_seconds"] <= result["applied_after_seconds"]
 
 
+@pytest.mark.slow
 def test_snapshot_tells_what_one_costs_and_that_all_nodes_make_the_same(tmp_path: Path) -> None:
     file = tmp_path / "snapshot.json"
     finished = kraftlog("bench", "snapshot", "--partitions", 300, "--seconds", 0.2, "--json", file, timeout=110)
@@ -68,6 +69,7 @@ def test_snapshot_tells_what_one_costs_and_that_all_nodes_make_the_same(tmp_path
     assert {target["met"] for target in result["targets"].values()} <= {True, False}
 
 
+@pytest.mark.slow
 def test_reload_tells_who_had_to_load_a_snapshot_under_each_policy(tmp_path: Path) -> None:
     file = tmp_path / "reload.json"
     finished = kraftlog(

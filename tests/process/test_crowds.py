@@ -96,7 +96,7 @@ async def epoch(cluster: LocalCluster, node_id: int) -> int:
     return node.current_leader.leader_epoch
 
 
-@pytest.mark.parametrize("kind", ["empty-fetches", "empty-executes"])
+@pytest.mark.parametrize("kind", ["empty-fetches", pytest.param("empty-executes", marks=pytest.mark.slow)])
 async def test_thousands_of_empty_streams_change_no_epoch(cluster: LocalCluster, kind: str) -> None:
     leader = await cluster.wait_for_leader()
     follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)

@@ -18,7 +18,7 @@ from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, Prot
 from raft.core.messages import DescribeQuorumRequest
 from raft.core.types import Offset, StateDigest
 from raft.observe import observe
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from raft.storage.batch import batch_timestamp
 from raft.storage.directory import DataDirectory
 from raft.storage.memory import MemoryFileSystem

@@ -20,7 +20,7 @@ from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
 from raft.rpc import log_service, sent_snapshot
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.sent_snapshot import SnapshotSender
 from tests.raft.snapshot_nodes import Loader, SnapshotCluster, numbered, snapshot_cluster
 from tests.statemachine.waiting import until

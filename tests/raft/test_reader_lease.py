@@ -14,7 +14,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from raft.observe import observe
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.reader_leases import LEASE_MS_MAX, NAME_LENGTH_MAX, ReaderLeases
 from tests.raft.snapshot_nodes import Loader, SnapshotCluster, numbered, snapshot_cluster
 from tests.raft.test_snapshot_cluster import described, two_snapshots

@@ -230,7 +230,7 @@ async def test_a_query_may_take_longer_than_another_read(tmp_path: Path, monkeyp
 
 async def test_a_node_says_itself_that_a_query_took_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statemachine.node_reader.READ_SECONDS_MAX", 0.02)
-    monkeypatch.setattr("statemachine.service.NODE_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("statemachine.service.STATEMENT_SECONDS_MAX", 0.1)
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
         with pytest.raises(ProtocolError, match=r"the query took longer than 0\.1 s; ask for less"):
             await client.query(f"{ENDLESS} count(*) FROM n")

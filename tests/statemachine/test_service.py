@@ -16,8 +16,8 @@ from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.errors import ErrorCode
 from raft.core.types import Endpoint
 from raft.rpc.admission import Admission
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
-from raft.rpc.log_service import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
 from statemachine.channels import open_channel
 from statemachine.operation_stream import NotSent, OperationStream
@@ -318,7 +318,7 @@ async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatc
 
 
 async def test_a_query_whose_caller_has_gone_holds_up_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.service.NODE_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr("statemachine.service.STATEMENT_SECONDS_MAX", 60.0)
     began = asyncio.Event()
     loop, run = asyncio.get_running_loop(), QueryProcess.run
 

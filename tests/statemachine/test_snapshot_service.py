@@ -19,8 +19,8 @@ from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.errors import CorruptSnapshot, ErrorCode, StorageError
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, StateDigest
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
-from raft.rpc.log_service import ERROR_KEY
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader, SnapshotSummary
 from snapshot.store import SnapshotStore

@@ -16,8 +16,8 @@ from raft.core.errors import ErrorCode, ProtocolError
 from raft.rpc import admission
 from raft.rpc.admission import Admission
 from raft.rpc.calls import SMALL_ANSWER_BYTES, AnswerBudget
+from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
-from raft.rpc.log_service import ERROR_KEY
 from tests.raft.nodes import Cluster, running_cluster
 
 VOTER = common_pb2.ReplicaKey(node_id=1, directory_id=b"\1" * 16)

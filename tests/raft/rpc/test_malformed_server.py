@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2
 from raft.core.errors import ErrorCode
 from raft.core.types import LeaderAndEpoch, Offset
-from raft.rpc.log_service import ERROR_KEY
+from raft.rpc.errors import ERROR_KEY
 from tests.raft.nodes import Cluster, running_cluster
 from tests.raft.rpc.arbitrary_messages import change
 
