@@ -13,14 +13,14 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from kraftlog.clients import committed_end_offset
-from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Endpoint
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.admin.client.partition_client import alter_partition
+from kraftlog.commands.clients import committed_end_offset
 from raft.observe import parse_endpoint
-from statemachine.client import AdminClient
-from statemachine.descriptions import BrokerDescription, TopicDescription
-from statemachine.partition_client import alter_partition
-from statemachine.partition_descriptions import IsrAlteration, IsrBroker
+from statemachine.query.descriptions import BrokerDescription, TopicDescription
+from statemachine.query.partition_descriptions import IsrAlteration, IsrBroker
 
 
 def alterations(

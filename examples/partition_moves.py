@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from kraftlog.connection import describe_any
+from kraftlog.admin.client.connection import describe_any
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.types import Offset
 from raft.observe import observe, parse_endpoint
-from statemachine.deltas import MetadataDelta
-from statemachine.ids import id_to_bytes
-from statemachine.machine import MetadataMachine
-from statemachine.store import MetadataStore
-from statemachine.watching import Watcher
+from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.watching import Watcher
+from statemachine.replay.deltas import MetadataDelta
+from statemachine.store.store import MetadataStore
+from statemachine.words.ids import id_to_bytes
 
 
 class PartitionMoves:

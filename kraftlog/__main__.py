@@ -2,7 +2,7 @@
 
 import sys
 
-from kraftlog.installation import overwritten_package
+from kraftlog.process.installation import overwritten_package
 
 
 def run() -> None:

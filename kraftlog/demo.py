@@ -19,22 +19,22 @@ from typing import Any, Final
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
-from analytics.dependencies import require_java, require_pyspark
-from analytics.export import export_from
-from bench import failover, latency
-from bench.workload import OBSERVERS, VOTERS
-from broker.lifecycle import BrokerLifecycle, living_brokers
-from kraftlog.agreement import node_counts
-from kraftlog.cluster import LocalCluster, own_environment
-from kraftlog.cluster_directory import open_or_create
-from kraftlog.status import describe_all, status_table
-from raft.core.errors import ConfigurationError, DirectoryError
+from kraftbase.errors import ConfigurationError, DirectoryError
+from kraftlog.admin.client.client import AdminClient, NewTopic
+from kraftlog.analytics.dependencies import require_java, require_pyspark
+from kraftlog.analytics.export import export_from
+from kraftlog.bench import failover, latency
+from kraftlog.bench.workload import OBSERVERS, VOTERS
+from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
+from kraftlog.controller.rules.partition_change import NO_LEADER
+from kraftlog.local.agreement import node_counts
+from kraftlog.local.cluster import LocalCluster, own_environment
+from kraftlog.local.cluster_directory import open_or_create
+from kraftlog.local.status import describe_all, status_table
 from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
-from statemachine.client import AdminClient, NewTopic
-from statemachine.descriptions import Counts, PartitionDescription
-from statemachine.partition_change import NO_LEADER
+from statemachine.query.descriptions import Counts, PartitionDescription
 
 BROKER_IDS: Final = (1, 2, 3)
 FENCED_SECONDS_MAX: Final = 15.0

@@ -9,10 +9,11 @@ from types import TracebackType
 
 import structlog
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
 from raft.core.config import FETCH_VERSIONS
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import FetchVersionAllowed, StateDigestReported, StateMachineFenced
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
+from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.listener import Listener
 from raft.node import Node
 from raft.rpc.codec import STATE_DIGEST_BYTES

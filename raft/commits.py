@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from raft.core.types import Endpoint, LeaderAndEpoch, Offset, OffsetAndEpoch
+from kraftbase.endpoint import Endpoint
+from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch
 from snapshot.reader import SnapshotReader
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kraftbase.errors import ErrorCode, ProtocolError, StorageError
 from raft.commits import CommitFeed, Snapshots, opened_latest
-from raft.core.errors import ErrorCode, ProtocolError, StorageError
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
-from raft.log_start import ListenerPosition
+from raft.shell.log_start_keeper import ListenerPosition
 from snapshot.reader import SnapshotReader
 
 READER_BYTES_MAX: Final = 1024 * 1024

@@ -22,15 +22,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from kraftbase.endpoint import Endpoint
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Endpoint, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
+from raft.core.types import NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process, log_state_divergence
-from raft.opening import open_log
-from raft.outlet import Identity
 from raft.rpc.admission import Admission, ReplicasElsewhere
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.listening import listen
@@ -38,6 +37,8 @@ from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
 from raft.rpc.quorum_service import QuorumService
+from raft.shell.open_log import open_log
+from raft.shell.ports import Identity
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kraftbase.endpoint import Endpoint
 from kraftpb.v1 import log_pb2
-from raft.core.types import Endpoint
 from raft.rpc import codec
 
 

@@ -21,8 +21,8 @@ The contract, for a listener registered with a node, and for one outside it that
 - An exception out of a listener is the application's bug. It ends that listener and, by default, the node's process,
   with an error that names the listener (LI-08). A program that would rather go on without it gives
   `on_listener_fault=raft.node.log_listener_fault`, or a handler of its own, to `raft.host.hosted_node` or
-  `kraftlog.server.serve`; `kraftlog node status` and `kraftlog quorum describe --replication` then show that it failed.
-  Out of `raft.observe.observe` the exception comes as it is.
+  `kraftlog.process.server.serve`; `kraftlog node status` and `kraftlog quorum describe --replication` then show that it
+  failed. Out of `raft.observe.observe` the exception comes as it is.
 """
 
 from __future__ import annotations

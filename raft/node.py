@@ -1,7 +1,7 @@
 """A node: the shell around one replica on an asyncio loop, with its peers over gRPC and its listeners.
 
 Everything that touches the replica or the log runs on that loop, but fsyncs of a slow disk and writes of the election
-state, which run in a thread of their own and come back as events (`raft.shell` has the rules).
+state, which run in a thread of their own and come back as events (`raft.shell.shell` has the rules).
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from typing import Final
 
 import structlog
 
-from raft.appends import PendingAppends
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
 from raft.commits import CommitFeed, Snapshots
 from raft.core.actions import Send
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import LogStartHolder, Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
-from raft.log_start import ListenerPosition
-from raft.outlet import Identity
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
-from raft.runtime import AsyncioRuntime
-from raft.shell import Shell
+from raft.shell.appends import PendingAppends
+from raft.shell.log_start_keeper import ListenerPosition
+from raft.shell.ports import Identity
+from raft.shell.runtime import AsyncioRuntime
+from raft.shell.shell import Shell
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.log_start import LogStartConfig
@@ -137,8 +138,8 @@ class Node:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
         `election_state` is what `quorum_state` holds, `applied` what the state machine does; `snapshots` fit `log`
-        (`raft.snapshot_start`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state machine's
-        owner takes another.
+        (`raft.shell.snapshot_start`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state
+        machine's owner takes another.
         `on_listener_fault` is told of a listener that raised, which gets nothing more (LI-08). One that raises while
         the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what the quorum's state
         machines came to and what the one of this node did: what it says must not be believed any more;
@@ -305,7 +306,7 @@ class Node:
         if self._closed:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, STOPPED)
 
-    # --- what leaves the shell (raft.shell.Outlet) --------------------------------------------------------------
+    # --- what leaves the shell (raft.shell.shell.Outlet) --------------------------------------------------------------
 
     def send(self, send: Send) -> None:
         """Send a request to a peer."""

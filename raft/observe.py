@@ -19,9 +19,10 @@ import grpc
 import grpc.aio
 import structlog
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import CorruptSnapshot, ErrorCode, ProtocolError
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.errors import CorruptSnapshot, ErrorCode, ProtocolError
-from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, LeaderAndEpoch, Offset
+from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset
 from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
 from raft.reader_lease import reader_lease

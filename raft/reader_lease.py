@@ -11,8 +11,9 @@ import grpc
 import grpc.aio
 import structlog
 
+from kraftbase.endpoint import Endpoint
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.types import Endpoint, Offset
+from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
 from raft.rpc import codec
 from raft.rpc.options import CHANNEL_OPTIONS

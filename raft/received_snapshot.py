@@ -7,10 +7,10 @@ import tempfile
 from types import TracebackType
 from typing import Self
 
+from kraftbase.errors import CorruptSnapshot, FlushFailed, StorageError
+from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1 import log_pb2
-from raft.core.errors import CorruptSnapshot, FlushFailed, StorageError
 from raft.rpc import codec
-from raft.storage.posix import PosixFileSystem
 from snapshot.incoming import IncomingSnapshot
 from snapshot.reader import SnapshotReader
 

@@ -15,9 +15,9 @@ from contextlib import closing
 from secrets import token_hex
 from typing import Final
 
-from raft.core.errors import CorruptSnapshot, StorageError
+from kraftbase.errors import CorruptSnapshot, StorageError
+from kraftbase.files.files import FileSystem, join
 from raft.core.voters import VoterSet
-from raft.storage.files import FileSystem, join
 from snapshot.format import SnapshotHeader
 from snapshot.names import BOOTSTRAP_ID, BOOTSTRAP_NAME
 from snapshot.reader import SnapshotReader

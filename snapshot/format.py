@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from kraftbase.checks import check
+from kraftbase.errors import CorruptSnapshot, ProtocolError
 from kraftpb.v1 import batch_pb2
-from raft.core.checks import check
-from raft.core.errors import CorruptSnapshot, ProtocolError
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.core.voters import VoterSet
 from raft.storage.batch import HEADER, HEADER_BYTES, batch_body, decode_batch, encode_batch

@@ -6,9 +6,9 @@ is known when it arrives, and the end of a large snapshot costs no second readin
 
 from __future__ import annotations
 
+from kraftbase.files.files import FileSystem
 from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import HEADER_BYTES
-from raft.storage.files import FileSystem
 from snapshot.format import SnapshotChecks
 from snapshot.writer import UnfinishedSnapshot
 

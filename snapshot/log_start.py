@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from raft.core.errors import ConfigurationError
+from kraftbase.errors import ConfigurationError
 from raft.core.types import Offset, OffsetAndEpoch
 
 SNAPSHOTS_KEPT_MAX: Final = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kraftbase.errors import StorageError
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import StorageError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 
 SUFFIX: Final = ".checkpoint"

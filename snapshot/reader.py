@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from kraftbase.files.files import FileSystem
 from raft.core.types import Batch, OffsetAndEpoch
 from raft.core.voters import VoterSet
 from raft.storage.batch import HEADER_BYTES
-from raft.storage.files import FileSystem
 from snapshot.format import SnapshotChecks, SnapshotHeader, decode_header
 from snapshot.names import id_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from secrets import token_hex
 
+from kraftbase.files.files import FileSystem, join
 from raft.core.types import OffsetAndEpoch
-from raft.storage.files import FileSystem, join
 from snapshot.format import SnapshotHeader
 from snapshot.incoming import IncomingSnapshot
 from snapshot.names import DELETED_SUFFIX, is_leftover, parse_snapshot_name, snapshot_name

@@ -7,12 +7,12 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Final, Self
 
-from raft.core.checks import check
-from raft.core.errors import StorageError
+from kraftbase.checks import check
+from kraftbase.errors import StorageError
+from kraftbase.files.files import FileSystem, join
 from raft.core.types import Batch, Offset, OffsetAndEpoch
 from raft.core.voters import VoterSet
 from raft.storage.batch import encode_batch
-from raft.storage.files import FileSystem, join
 from snapshot.format import (
     BATCH_BYTES_MAX,
     SnapshotHeader,

@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from kraftlog.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
-from raft.core.errors import ErrorCode, ProtocolError
-from sim.marks import ERRORS as HIT_BY_SEEDS
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
+from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 
 LISTENING_PORTS_END: Final = 32768
 """Linux gives outgoing connections the ports from here on."""

@@ -13,7 +13,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from kraftlog.acl_arguments import AclArguments, Resource
+    from kraftlog.commands.acl_arguments import AclArguments, Resource
 
 app = typer.Typer(help="Access control entries.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -78,9 +78,9 @@ def list_acls(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List entries: all, or those of the named resources and principals."""
-    from kraftlog.acl_arguments import listing_filters, parse_principal
-    from kraftlog.cluster_admin import acl_listing
-    from statemachine.cluster_descriptions import PatternType
+    from kraftlog.commands.acl_arguments import listing_filters, parse_principal
+    from kraftlog.commands.cluster_admin import acl_listing
+    from statemachine.query.cluster_descriptions import PatternType
 
     resources = _resources(topic, group, cluster, transactional_id, delegation_token, user_principal)
     principals = [usage(parse_principal, text, "--principal") for text in principal or []]
@@ -114,8 +114,8 @@ def add(
 
     Nothing enforces the entries yet.
     """
-    from kraftlog.acl_arguments import entries_of
-    from kraftlog.cluster_admin import add_acls
+    from kraftlog.commands.acl_arguments import entries_of
+    from kraftlog.commands.cluster_admin import add_acls
 
     resources = _resources(topic, group, cluster, transactional_id, delegation_token, user_principal)
     who = (allow_principal, deny_principal, allow_host, deny_host)
@@ -149,8 +149,8 @@ def remove(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Remove what `acls add` adds with the same options; without principals, every entry of the resources."""
-    from kraftlog.acl_arguments import removal_filters
-    from kraftlog.cluster_admin import acl_listing, remove_acls
+    from kraftlog.commands.acl_arguments import removal_filters
+    from kraftlog.commands.cluster_admin import acl_listing, remove_acls
 
     resources = _resources(topic, group, cluster, transactional_id, delegation_token, user_principal)
     who = (allow_principal, deny_principal, allow_host, deny_host)
@@ -185,7 +185,7 @@ def _resources(
     delegation_tokens: list[str] | None,
     users: list[str] | None,
 ) -> list[Resource]:
-    from kraftlog.acl_arguments import resources_of
+    from kraftlog.commands.acl_arguments import resources_of
 
     def parse(is_about_cluster: bool) -> list[Resource]:
         return resources_of(
@@ -208,8 +208,8 @@ def _arguments(
     roles: tuple[bool, bool, bool],
 ) -> AclArguments:
     """`who` are principals to allow and to deny, then hosts; `roles`: producer, consumer, idempotent."""
-    from kraftlog.acl_arguments import AclArguments, parse_operation, parse_principal
-    from statemachine.cluster_descriptions import PatternType
+    from kraftlog.commands.acl_arguments import AclArguments, parse_operation, parse_principal
+    from statemachine.query.cluster_descriptions import PatternType
 
     allow_principals, deny_principals, allow_hosts, deny_hosts = (tuple(of or ()) for of in who)
     is_producer, is_consumer, is_idempotent = roles

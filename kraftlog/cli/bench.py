@@ -44,7 +44,7 @@ def latency(
 
     From submitted to acknowledged, and until visible at the last observer's listener.
     """
-    from bench.latency import run
+    from kraftlog.bench.latency import run
 
     if not re.fullmatch(r"1[78](,1[78])*", fetch_version):
         raise typer.BadParameter(f"{fetch_version!r}: give 17, 18 or 17,18", param_hint="--fetch-version")
@@ -62,7 +62,7 @@ def throughput(
 
     Acknowledged ones, from concurrent callers of one client.
     """
-    from bench.throughput import run
+    from kraftlog.bench.throughput import run
 
     _run(run(seconds, directory, json, _console()))
 
@@ -74,7 +74,7 @@ def catch_up(
     directory: DirectoryOption = None,
 ) -> None:
     """Time how a stopped follower catches up."""
-    from bench.catch_up import run
+    from kraftlog.bench.catch_up import run
 
     _run(run(records, directory, json, _console()))
 
@@ -89,7 +89,7 @@ def failover(
 
     Times the next acknowledgement, and counts whether anything acknowledged was lost.
     """
-    from bench.failover import run
+    from kraftlog.bench.failover import run
 
     _run(run(rounds, directory, json, _console()))
 
@@ -108,7 +108,7 @@ def snapshot(
     Times them, what admin operations notice of them, how a snapshot comes over the network, a restart, a database made
     anew from one, and an observer with nothing. Prints beside each figure what it must reach.
     """
-    from bench.snapshot import run
+    from kraftlog.bench.snapshot import run
 
     _run(run(partitions, seconds, directory, json, _console()))
 
@@ -129,7 +129,7 @@ def reload(
     is behind (replicated, KAFKA-14932): counts who had to load a snapshot and how much was shipped, times how they
     catch up, and shows how large the log grew. Fails if anybody had to load one under replicated.
     """
-    from bench.reload import run
+    from kraftlog.bench.reload import run
 
     _run(run(seconds, pause, partitions, directory, json, _console()))
 
@@ -162,7 +162,7 @@ def metadata(
     Topics created in one go and one by one; a broker fenced that leads many partitions; ISRs altered at a fixed rate;
     reads, and single operations, with much metadata. Prints beside each figure what it must reach.
     """
-    from bench.metadata.run import Sizes, run
+    from kraftlog.bench.metadata.run import Sizes, run
 
     sizes = Sizes(
         topics=topics,

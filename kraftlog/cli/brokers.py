@@ -9,7 +9,7 @@ import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
 from kraftlog.cli.output import note, print_json, print_result, print_rows, say
-from kraftlog.endpoints import NODE_ID_MAX
+from kraftlog.config.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -41,7 +41,7 @@ def register(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Register a broker. It is fenced until it sends heartbeats: see `kraftlog brokers run`."""
-    from kraftlog.admin import parse_listener, register_broker
+    from kraftlog.commands.admin import parse_listener, register_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
     broker_epoch = run_async(register_broker(endpoints(bootstrap_server), broker_id, listeners, rack))
@@ -61,7 +61,7 @@ def run(
 
     With --data-dir it says when it starts again whether it was shut down in good order.
     """
-    from kraftlog.admin import parse_listener, run_broker
+    from kraftlog.commands.admin import parse_listener, run_broker
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
     work = run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note)
@@ -71,7 +71,7 @@ def run(
 @app.command("list")
 def list_brokers(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
     """List all brokers."""
-    from kraftlog.admin import broker_listing
+    from kraftlog.commands.admin import broker_listing
 
     print_rows(COLUMNS, run_async(broker_listing(endpoints(bootstrap_server))), output)
 
@@ -79,7 +79,7 @@ def list_brokers(bootstrap_server: BootstrapServer, output: OutputOption = Outpu
 @app.command()
 def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
     """Everything that is known of one broker."""
-    from kraftlog.admin import broker_description
+    from kraftlog.commands.admin import broker_description
 
     described = run_async(broker_description(endpoints(bootstrap_server), broker_id))
     if output is Output.JSON:
@@ -93,7 +93,7 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
 @app.command()
 def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
     """Take a broker out of every ISR and leadership. One that lives is unfenced by its next heartbeat."""
-    from kraftlog.admin import fence_broker
+    from kraftlog.commands.admin import fence_broker
 
     run_async(fence_broker(endpoints(bootstrap_server), broker_id))
     line = f"Fenced broker {broker_id}. If it lives, its next heartbeat unfences it: stop it to keep it out."
@@ -103,7 +103,7 @@ def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Output
 @app.command()
 def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
     """Forget a broker that will not come back. Its replicas stay assigned: reassign them."""
-    from kraftlog.admin import unregister_broker
+    from kraftlog.commands.admin import unregister_broker
 
     run_async(unregister_broker(endpoints(bootstrap_server), broker_id))
     print_result({"BrokerId": broker_id, "Unregistered": True}, [f"Unregistered broker {broker_id}."], output)

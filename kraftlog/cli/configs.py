@@ -56,19 +56,19 @@ def describe(
     if entity_name is None and not entity_default:
         if all_configs:
             raise typer.BadParameter("it goes with --entity-name or --entity-default", param_hint="--all")
-        from kraftlog.admin import all_config_listing
+        from kraftlog.commands.admin import all_config_listing
 
         of_all = run_async(all_config_listing(endpoints(bootstrap_server), entity_type.value))
         print_rows(ALL_COLUMNS, of_all, output)
         return
     name = _entity_name(entity_type, entity_name, is_default=entity_default)
     if all_configs:
-        from kraftlog.config_admin import sourced_config_listing
+        from kraftlog.commands.config_admin import sourced_config_listing
 
         sourced = run_async(sourced_config_listing(endpoints(bootstrap_server), entity_type.value, name))
         print_rows(SOURCED_COLUMNS, sourced, output)
         return
-    from kraftlog.admin import config_listing
+    from kraftlog.commands.admin import config_listing
 
     found = run_async(config_listing(endpoints(bootstrap_server), entity_type.value, name))
     print_rows(COLUMNS, found, output)
@@ -93,9 +93,9 @@ def alter(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Set, unset, append to and subtract from configs, all or none. Says of each that was so already."""
-    from kraftlog.admin import parse_configs
-    from kraftlog.config_admin import change_configs, check_one_each, config_changes
-    from statemachine.cluster_descriptions import ConfigChangeKind
+    from kraftlog.commands.admin import parse_configs
+    from kraftlog.commands.config_admin import change_configs, check_one_each, config_changes
+    from statemachine.query.cluster_descriptions import ConfigChangeKind
 
     if not (add or append or subtract or delete):
         raise typer.BadParameter("give at least one of them", param_hint=" / ".join(ALTER_OPTIONS))

@@ -27,7 +27,7 @@ def dump_log(
 
     Goes on behind damage, which is a line of its own. Changes nothing.
     """
-    from kraftlog.log_dump import dump
+    from kraftlog.offline.log_dump import dump
 
     for line in dump(path, decode=decode):
         print_json_line(line)

@@ -12,7 +12,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import print_rows, say
 
 if TYPE_CHECKING:
-    from statemachine.partition_descriptions import TopicPartition
+    from statemachine.query.partition_descriptions import TopicPartition
 
 INT32_MAX: Final = 2**31 - 1
 
@@ -65,8 +65,8 @@ def elect(
 
     The exit code is 0 if each partition has such a leader now; 1 if one could not get it.
     """
-    from kraftlog import partition_admin
-    from statemachine.partition_descriptions import ElectionType
+    from kraftlog.commands import partition_admin
+    from statemachine.query.partition_descriptions import ElectionType
 
     asked = _partitions(topic, partition, path, all_topic_partitions=all_topic_partitions)
     rows = run_async(partition_admin.elect(endpoints(bootstrap_server), ElectionType[election_type.name], asked))
@@ -82,8 +82,8 @@ def _partitions(
     topic: str | None, partition: int | None, path: Path | None, *, all_topic_partitions: bool
 ) -> list[TopicPartition] | None:
     """The partitions that the options name; None: all. Raises a usage error unless they name them in one way."""
-    from kraftlog.partition_files import read_election
-    from statemachine.partition_descriptions import TopicPartition
+    from kraftlog.commands.partition_files import read_election
+    from statemachine.query.partition_descriptions import TopicPartition
 
     is_single = topic is not None or partition is not None
     if is_single + (path is not None) + all_topic_partitions != 1:

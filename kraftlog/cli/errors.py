@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, KraftlogError, ProtocolError, StorageError
+from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode, KraftlogError, ProtocolError, StorageError
 
 
 def one_line(error: Exception) -> str | None:

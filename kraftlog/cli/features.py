@@ -10,7 +10,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import print_result, print_rows
 
 if TYPE_CHECKING:
-    from statemachine.cluster_descriptions import UpgradeType
+    from statemachine.query.cluster_descriptions import UpgradeType
 
 app = typer.Typer(help="Features and their levels.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,7 +35,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only see whether it cou
 @app.command()
 def describe(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
     """Every feature: the levels that all nodes support, and the one that holds. 0 is off."""
-    from kraftlog.cluster_admin import feature_listing
+    from kraftlog.commands.cluster_admin import feature_listing
 
     print_rows(COLUMNS, run_async(feature_listing(endpoints(bootstrap_server))), output)
 
@@ -50,7 +50,7 @@ def upgrade(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Set higher levels, all or none."""
-    from statemachine.cluster_descriptions import UpgradeType
+    from statemachine.query.cluster_descriptions import UpgradeType
 
     _update(bootstrap_server, release, metadata, feature, dry_run, output, UpgradeType.UPGRADE)
 
@@ -65,7 +65,7 @@ def downgrade(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Set lower levels, all or none; refused if metadata would be lost."""
-    from statemachine.cluster_descriptions import UpgradeType
+    from statemachine.query.cluster_descriptions import UpgradeType
 
     _update(bootstrap_server, release, metadata, feature, dry_run, output, UpgradeType.SAFE_DOWNGRADE)
 
@@ -79,7 +79,7 @@ def _update(
     output: Output,
     upgrade_type: UpgradeType,
 ) -> None:
-    from kraftlog.cluster_admin import (
+    from kraftlog.commands.cluster_admin import (
         feature_changes,
         parse_features,
         parse_metadata_version,
@@ -87,7 +87,7 @@ def _update(
         shown_level,
         update_features,
     )
-    from statemachine.cluster_descriptions import UpgradeType
+    from statemachine.query.cluster_descriptions import UpgradeType
 
     of_release = None if release is None else usage(parse_release, release, "--release-version")
     version = None if metadata is None else usage(parse_metadata_version, metadata, "--metadata")

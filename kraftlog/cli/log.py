@@ -13,9 +13,9 @@ from kraftlog.cli.output import note, print_fields, print_json, print_json_line,
 from kraftlog.cli.streams import ended_with_reader
 
 if TYPE_CHECKING:
-    from analytics.export import ExportSummary
+    from kraftbase.endpoint import Endpoint
+    from kraftlog.analytics.export import ExportSummary
     from kraftpb.v1 import log_pb2
-    from raft.core.types import Endpoint
 
 
 OFFSET_MAX: Final = 2**63 - 1
@@ -75,8 +75,8 @@ def _check_until(until: int | None, start: int) -> None:
 
 
 async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int | None, limit: int | None) -> None:
-    from kraftlog.connection import describe_any
-    from raft.core.errors import ErrorCode, ProtocolError
+    from kraftbase.errors import ErrorCode, ProtocolError
+    from kraftlog.admin.client.connection import describe_any
 
     waiting = asyncio.get_running_loop().call_later(
         WAITING_NOTE_SECONDS, note, "waiting for a leader: nothing is known to be committed without one"
@@ -102,7 +102,7 @@ async def _start_offset(addresses: tuple[Endpoint, ...], node: log_pb2.DescribeN
         return int(node.log_start_offset)
     if isinstance(begin, int) and begin <= node.high_watermark:
         return begin
-    from kraftlog.clients import committed_end_offset
+    from kraftlog.commands.clients import committed_end_offset
 
     # Only the leader knows how far the log is committed; who follows it hears of that a little later.
     end_offset = max(int(node.high_watermark), await committed_end_offset(addresses))
@@ -121,7 +121,7 @@ async def _print_records(
     limit: int | None,
     waiting: asyncio.TimerHandle,
 ) -> None:
-    from kraftlog.record_json import committed_records
+    from kraftlog.offline.record_json import committed_records
     from raft import observe
     from raft.core.types import NO_LEADER, Offset
 
@@ -153,7 +153,7 @@ def export(
 
     Takes up where the last export into that directory ended; a manifest says which offsets are where.
     """
-    from analytics.export import export_from
+    from kraftlog.analytics.export import export_from
 
     summary: ExportSummary = run_async(export_from(endpoints(bootstrap_server), to))
     fields: dict[str, Any] = {
@@ -177,9 +177,9 @@ def report(
 
     Topics and partitions by broker, records by type and over time, leaders of the quorum. Needs Java 17.
     """
-    from analytics.report import replayable_manifest
-    from analytics.report import report as make_report
-    from analytics.session import local_spark
+    from kraftlog.analytics.report import replayable_manifest
+    from kraftlog.analytics.report import report as make_report
+    from kraftlog.analytics.session import local_spark
 
     replayable_manifest(source)  # what is wrong with the export is told at once: Spark takes seconds to start
     spark = local_spark()
@@ -190,6 +190,6 @@ def report(
     if output is Output.JSON:
         print_json(found.to_dict())
         return
-    from analytics.rendering import render
+    from kraftlog.analytics.rendering import render
 
     print_renderable(render(found))

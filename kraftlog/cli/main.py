@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kraftlog import __version__
+from kraftlog.admin.client.time_limit import limits_end
 from kraftlog.cli import (
     acls,
     bench,
@@ -50,9 +51,8 @@ from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note, say
 from kraftlog.cli.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
 from kraftlog.cli.timeout import with_timeout
-from kraftlog.logs import configure_logging
-from kraftlog.notices import notices_to
-from kraftlog.time_limit import limits_end
+from kraftlog.commands.notices import notices_to
+from kraftlog.process.logs import configure_logging
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2

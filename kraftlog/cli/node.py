@@ -10,7 +10,7 @@ import typer
 
 from kraftlog.cli.options import path_argument, run_async, usage
 from kraftlog.cli.output import say
-from kraftlog.endpoints import parse_initial_controllers
+from kraftlog.config.endpoints import parse_initial_controllers
 from raft.core.voters import VoterSet
 
 ConfigOption = Annotated[
@@ -61,10 +61,10 @@ def format_node(
     replaced is not taken for the one that voted. The other voters are asked first, 3 s: a voter whose cluster has
     records is formatted with --replace only.
     """
-    from kraftlog.config import load_config
-    from kraftlog.formatting import format_directory, is_formatted, own_directory_id
-    from kraftlog.other_voters import refuse_lost_directory_id, refuse_to_begin_anew
-    from raft.storage.identifiers import random_cluster_id, uuid_to_text
+    from kraftbase.uuids import random_cluster_id, uuid_to_text
+    from kraftlog.commands.other_voters import refuse_lost_directory_id, refuse_to_begin_anew
+    from kraftlog.config.config import load_config
+    from kraftlog.config.formatting import format_directory, is_formatted, own_directory_id
 
     voters = initial_voters(initial_controllers)
     loaded = load_config(config)
@@ -97,11 +97,11 @@ def start_node(
     """
     import uvloop
 
-    from kraftlog.child import stop_at_end_of_input
-    from kraftlog.config import load_config
-    from kraftlog.logs import configure_logging, flush_logging
-    from kraftlog.open_files import allow_open_files
-    from kraftlog.server import serve
+    from kraftlog.config.config import load_config
+    from kraftlog.local.child import stop_at_end_of_input
+    from kraftlog.process.logs import configure_logging, flush_logging
+    from kraftlog.process.open_files import allow_open_files
+    from kraftlog.process.server import serve
 
     loaded = load_config(config)
     configure_logging(loaded.log_level)
@@ -122,6 +122,6 @@ def start_node(
 
 def random_uuid() -> None:
     """Print a fresh id, for a cluster or a directory."""
-    from raft.storage.identifiers import random_cluster_id
+    from kraftbase.uuids import random_cluster_id
 
     say(random_cluster_id())

@@ -29,7 +29,7 @@ def status(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABL
     as the leader sees them. The exit code is 0 if there is a quorum: a leader that answers, and that a majority of the
     voters say they follow, itself among them. Else it is 1.
     """
-    from kraftlog.node_status import COLUMNS, ask_all, condition_lines, rows
+    from kraftlog.commands.node_status import COLUMNS, ask_all, condition_lines, rows
 
     findings = run_async(ask_all(endpoints(bootstrap_server)))
     has_quorum = findings.has_quorum()

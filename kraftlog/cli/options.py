@@ -12,9 +12,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from kraftbase.endpoint import Endpoint
 from kraftlog.cli.endings import Ended, Ending
-from kraftlog.endpoints import parse_endpoints
-from raft.core.types import Endpoint
+from kraftlog.config.endpoints import parse_endpoints
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
@@ -54,7 +54,7 @@ def path_argument(value: str | Path) -> Path:
 
 def usage(parse: Callable[[Value], Result], value: Value, option: str) -> Result:
     """`parse(value)`; what it refuses is a usage error of `option`."""
-    from raft.core.errors import ConfigurationError
+    from kraftbase.errors import ConfigurationError
 
     try:
         return parse(value)
@@ -85,7 +85,7 @@ def run_async(work: Coroutine[Any, Any, Result], *, is_endless: bool = False) ->
 
     It takes no longer than `--timeout` says, unless it `is_endless`: then only its calls do.
     """
-    from kraftlog.time_limit import within_limit
+    from kraftlog.admin.client.time_limit import within_limit
 
     runner, ending = _runner.get(), Ending()
     bounded = ending.cancelling(within_limit(work, is_endless=is_endless))

@@ -8,7 +8,7 @@ import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async
 from kraftlog.cli.output import print_result, print_rows
-from kraftlog.endpoints import NODE_ID_MAX
+from kraftlog.config.endpoints import NODE_ID_MAX
 
 app = typer.Typer(help="Partitions.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -53,7 +53,7 @@ def describe(
     all the same; LastKnownElr is, while nobody is in sync, who led last (KIP-966); Adding and Removing belong to a
     reassignment that is under way.
     """
-    from kraftlog.partition_admin import PartitionFilter, partition_listing
+    from kraftlog.commands.partition_admin import PartitionFilter, partition_listing
 
     wanted = PartitionFilter(under_replicated, unavailable, under_min_isr, leader, at_min_isr)
     print_rows(COLUMNS, run_async(partition_listing(endpoints(bootstrap_server), topic, wanted)), output)
@@ -69,7 +69,7 @@ def add(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Give a topic more partitions. It cannot be undone."""
-    from kraftlog.partition_admin import add_partitions
+    from kraftlog.commands.partition_admin import add_partitions
 
     run_async(add_partitions(endpoints(bootstrap_server), topic, count))
     line = f"Topic {topic} has {count} partitions now."

@@ -34,9 +34,9 @@ def describe(
         raise typer.BadParameter("it goes with --replication only", param_hint="--human-readable")
     import time
 
-    from kraftlog import quorum as view
-    from kraftlog.connection import describe_quorum
-    from kraftlog.node_status import failed_listeners
+    from kraftlog.admin.client.connection import describe_quorum
+    from kraftlog.commands import quorum as view
+    from kraftlog.commands.node_status import failed_listeners
 
     response = run_async(describe_quorum(endpoints(bootstrap_server)))
     if output is Output.TABLE and response.kraft_version == 0:

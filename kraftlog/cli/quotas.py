@@ -10,7 +10,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import print_result, print_rows
 
 if TYPE_CHECKING:
-    from statemachine.cluster_descriptions import QuotaEntityPart
+    from statemachine.query.cluster_descriptions import QuotaEntityPart
 
 app = typer.Typer(help="Client quotas.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -38,7 +38,7 @@ def describe(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show quotas: all, or those of the named user, client id or address, whatever else their entity has."""
-    from kraftlog.cluster_admin import quota_listing
+    from kraftlog.commands.cluster_admin import quota_listing
 
     entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
     print_rows(COLUMNS, run_async(quota_listing(endpoints(bootstrap_server), entity)), output)
@@ -62,7 +62,7 @@ def alter(
     Of users and client ids: producer_byte_rate, consumer_byte_rate, controller_mutation_rate (each per second) and
     request_percentage; of addresses: connection_creation_rate.
     """
-    from kraftlog.cluster_admin import alter_client_quotas, quota_alterations, shown_entity, shown_number
+    from kraftlog.commands.cluster_admin import alter_client_quotas, quota_alterations, shown_entity, shown_number
 
     entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
     alterations = usage(
@@ -86,7 +86,7 @@ def _entity(
     ip: str | None,
     ip_default: bool,
 ) -> tuple[QuotaEntityPart, ...]:
-    from kraftlog.cluster_admin import quota_entity
+    from kraftlog.commands.cluster_admin import quota_entity
 
     defaults = {"user": user_default, "client-id": client_id_default, "ip": ip_default}
     names = {"user": user, "client-id": client_id, "ip": ip}

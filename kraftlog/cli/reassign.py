@@ -50,9 +50,9 @@ def generate(
 
     Each partition keeps the number of its replicas. Every time another assignment is proposed.
     """
-    from kraftlog.partition_admin import parse_broker_ids, parse_topics
-    from kraftlog.partition_files import read_topics, reassignment_json
-    from kraftlog.reassignments import propose
+    from kraftlog.commands.partition_admin import parse_broker_ids, parse_topics
+    from kraftlog.commands.partition_files import read_topics, reassignment_json
+    from kraftlog.commands.reassignments import propose
 
     broker_ids = usage(parse_broker_ids, brokers, "--brokers")
     if topics is not None and topics_file is None:
@@ -80,8 +80,8 @@ def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption 
     Prints the present assignment first: in a file, it leads back. What is under way of a partition is replaced. The
     exit code is 1 if any partition cannot be moved; the others are.
     """
-    from kraftlog import reassignments
-    from kraftlog.partition_files import read_reassignment, reassignment_json
+    from kraftlog.commands import reassignments
+    from kraftlog.commands.partition_files import read_reassignment, reassignment_json
 
     wanted = read_reassignment(file)
     nodes = endpoints(bootstrap_server)
@@ -108,8 +108,8 @@ def verify(bootstrap_server: BootstrapServer, file: File, output: OutputOption =
     The status is completed, in progress, or different: then they have other replicas, and are not on the way to these.
     The exit code is 0 if all are completed, else 1.
     """
-    from kraftlog import reassignments
-    from kraftlog.partition_files import read_reassignment
+    from kraftlog.commands import reassignments
+    from kraftlog.commands.partition_files import read_reassignment
 
     wanted = read_reassignment(file)
     rows = run_async(reassignments.verify(endpoints(bootstrap_server), wanted))
@@ -124,8 +124,8 @@ def cancel(bootstrap_server: BootstrapServer, file: File, output: OutputOption =
 
     They go back to the replicas that they had. The exit code is 1 if one cannot.
     """
-    from kraftlog import reassignments
-    from kraftlog.partition_files import read_reassignment
+    from kraftlog.commands import reassignments
+    from kraftlog.commands.partition_files import read_reassignment
 
     wanted = read_reassignment(file)
     rows = run_async(reassignments.cancel(endpoints(bootstrap_server), wanted))
@@ -136,7 +136,7 @@ def cancel(bootstrap_server: BootstrapServer, file: File, output: OutputOption =
 @app.command("list")
 def list_reassignments(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
     """List all partitions that are being reassigned."""
-    from kraftlog.reassignments import reassignment_listing
+    from kraftlog.commands.reassignments import reassignment_listing
 
     print_rows(LIST_COLUMNS, run_async(reassignment_listing(endpoints(bootstrap_server))), output)
 
@@ -148,7 +148,7 @@ def _print_assignment(title: str, assignment: dict[str, Any]) -> None:
 
 
 def _fail_if_any_failed(rows: list[dict[str, Any]]) -> None:
-    from kraftlog.partition_admin import FAILED
+    from kraftlog.commands.partition_admin import FAILED
 
     if any(row["Result"] == FAILED for row in rows):
         raise typer.Exit(1)

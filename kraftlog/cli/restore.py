@@ -13,7 +13,7 @@ from kraftlog.cli.options import Output, OutputOption, path_argument
 from kraftlog.cli.output import print_fields, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from kraftlog.restore import Restored
+    from kraftlog.offline.restore import Restored
     from raft.core.voters import VoterSet
 
 COLUMNS: Final = ("NodeId", "DirectoryId", "Path")
@@ -88,9 +88,9 @@ def _refuse(reason: str, options: Mapping[str, object]) -> None:
 
 
 def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: VoterSet | None) -> Restored:
-    from kraftlog.config import load_config
-    from kraftlog.restore import restore_node
-    from raft.storage.identifiers import random_cluster_id
+    from kraftbase.uuids import random_cluster_id
+    from kraftlog.config.config import load_config
+    from kraftlog.offline.restore import restore_node
 
     if cluster_id is None:
         raise typer.BadParameter(
@@ -103,13 +103,13 @@ def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: 
 
 
 def _restore_cluster(snapshot: Path, directory: Path, voters: int | None, observers: int | None) -> Restored:
-    from kraftlog.restore import restore_cluster
+    from kraftlog.offline.restore import restore_cluster
 
     return restore_cluster(snapshot, directory, voters=voters, observers=observers)
 
 
 def _fields(restored: Restored) -> dict[str, Any]:
-    from raft.storage.identifiers import uuid_to_text
+    from kraftbase.uuids import uuid_to_text
 
     source, snapshot = restored.source, restored.snapshot
     return {

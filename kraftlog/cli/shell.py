@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kraftbase.errors import StorageError
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import endpoints, path_argument, run_async
 from kraftlog.cli.output import note, say
-from raft.core.errors import StorageError
 
 if TYPE_CHECKING:
-    from kraftlog.metadata_shell import Shell, Source
+    from kraftlog.offline.metadata_shell import Shell, Source
 
 COMPLETIONS_MAX: Final = 1_000
 """So many names, at most, are offered to complete one."""
@@ -66,7 +66,7 @@ def shell(
     Without a command, runs the lines of standard input, or asks for them at a terminal; see its command help. Changes
     nothing. The exit code is 1 if a command failed.
     """
-    from kraftlog.metadata_shell import Shell
+    from kraftlog.offline.metadata_shell import Shell
 
     with _opened(snapshot, directory, bootstrap_server if live else None, live=live) as source:
         session = Shell(source, say, _complain)
@@ -107,7 +107,7 @@ def _opened(
 @contextmanager
 def _present(bootstrap_server: str) -> Iterator[Source]:
     """What a node of the cluster has applied now."""
-    from kraftlog.snapshots import save_present
+    from kraftlog.commands.snapshots import save_present
 
     with TemporaryDirectory() as directory:
         path = run_async(save_present(endpoints(bootstrap_server), Path(directory)))
@@ -140,7 +140,7 @@ class LiveDatabase:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """See Source."""
         from raft.storage.directory import METADATA_DATABASE_NAME
-        from statemachine.private_copy import open_copy
+        from statemachine.store.private_copy import open_copy
 
         path = self.directory / METADATA_DATABASE_NAME
         # While a node runs, and after it was killed, there is a write-ahead log; it only grows while somebody reads,
@@ -175,11 +175,11 @@ def load_snapshot(path: Path) -> sqlite3.Connection:
 
     Raises CorruptSnapshot, or StorageError if it cannot be read.
     """
-    from raft.storage.posix import PosixFileSystem
+    from kraftbase.files.posix import PosixFileSystem
     from snapshot.reader import SnapshotReader
-    from statemachine.image import load_image
-    from statemachine.schema import create_in
-    from statemachine.tables import MetadataTables
+    from statemachine.store.image import load_image
+    from statemachine.store.metadata_tables import MetadataTables
+    from statemachine.tables.database import create_in
 
     with SnapshotReader(PosixFileSystem(), str(path)) as reader:
         connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -287,8 +287,8 @@ def _complete_with_tab(shell: Shell) -> ModuleType | None:
 
 def completions(shell: Shell, before: str, text: str) -> list[str]:
     """What `text`, the last word of a line that begins with `before`, can become."""
-    from kraftlog.metadata_shell import COMMANDS
-    from kraftlog.metadata_tree import File
+    from kraftlog.offline.metadata_shell import COMMANDS
+    from kraftlog.offline.metadata_tree import File
 
     if before.strip() in ("", "man", "help"):
         return [f"{name} " for name in COMMANDS if name.startswith(text)]

@@ -14,7 +14,7 @@ from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument,
 from kraftlog.cli.output import print_fields, print_json, print_json_line, print_rows, say
 
 if TYPE_CHECKING:
-    from kraftlog.snapshots import Progress
+    from kraftlog.commands.snapshots import Progress
     from raft.core.types import OffsetAndEpoch
 
 app = typer.Typer(help="Snapshots of the metadata.", no_args_is_help=True, rich_markup_mode=None)
@@ -40,7 +40,7 @@ def create(bootstrap_server: Nodes, output: OutputOption = Output.TABLE) -> None
 
     Waits until it is durable. If nothing was applied since the last one, that one is it.
     """
-    from kraftlog import snapshots
+    from kraftlog.commands import snapshots
 
     taken = run_async(snapshots.create(endpoints(bootstrap_server)))
     if output is Output.JSON:
@@ -76,14 +76,14 @@ def list_snapshots(
         return
     if bootstrap_server is None:
         raise typer.BadParameter("name a directory, or nodes with --bootstrap-server", param_hint="DIR")
-    from kraftlog import snapshots
-    from kraftlog.snapshot_files import COLUMNS
+    from kraftlog.commands import snapshots
+    from kraftlog.offline.snapshot_files import COLUMNS
 
     print_rows(COLUMNS, run_async(snapshots.listing(endpoints(bootstrap_server))), output)
 
 
 def _list_directory(directory: Path, output: Output) -> None:
-    from kraftlog.snapshot_files import COLUMNS, list_directory
+    from kraftlog.offline.snapshot_files import COLUMNS, list_directory
 
     rows = list_directory(directory)
     print_rows(COLUMNS, rows, output)
@@ -105,7 +105,7 @@ def inspect(
 
     Reads all of it first, and tells nothing of one that is damaged. Changes nothing.
     """
-    from kraftlog import snapshot_files
+    from kraftlog.offline import snapshot_files
 
     if show_records:
         for record in snapshot_files.decoded_records(file):
@@ -128,9 +128,9 @@ def verify(files: SnapshotFiles, output: OutputOption = Output.TABLE) -> None:
 
     Reads all of each, and changes nothing. The exit code is 0 if all are whole; 1 if any is damaged, or cannot be read.
     """
-    from kraftlog.findings import COLUMNS
-    from kraftlog.snapshot_files import verify_files
-    from raft.core.errors import StorageError
+    from kraftbase.errors import StorageError
+    from kraftlog.offline.findings import COLUMNS
+    from kraftlog.offline.snapshot_files import verify_files
 
     verdicts = verify_files(files)
     rows = [finding.row() for finding in verdicts.findings]
@@ -171,7 +171,7 @@ def save(
     snapshot that is copied; any other name is refused. A file that exists is never replaced, and none is there before
     it was found whole and is durable.
     """
-    from kraftlog import snapshots
+    from kraftlog.commands import snapshots
 
     wanted = _wanted(end_offset, epoch)
     with _progress() as progress:

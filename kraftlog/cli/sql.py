@@ -74,7 +74,7 @@ def sql(
     elif directory is not None:
         columns, rows = _from_directory(directory, statement)
     elif bootstrap_server is not None:
-        from kraftlog.admin import query
+        from kraftlog.commands.admin import query
 
         columns, rows = run_async(query(endpoints(bootstrap_server), statement))
     else:
@@ -91,8 +91,8 @@ def _from_snapshot(path: Path, statement: str) -> tuple[Sequence[str], Iterable[
 
 
 def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
-    from raft.core.errors import StorageError
-    from statemachine.private_copy import open_copy
+    from kraftbase.errors import StorageError
+    from statemachine.store.private_copy import open_copy
 
     database = path / "metadata.db"
     if not database.is_file():
@@ -102,7 +102,7 @@ def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable
 
 
 def _run(connection: sqlite3.Connection, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
-    from statemachine.sql import run_query
+    from statemachine.store.sql import run_query
 
     found = run_query(connection, statement, rows_max=ROWS_MAX, timeout_seconds=TIMEOUT_SECONDS)
     return found.columns, found.rows

@@ -37,7 +37,7 @@ def segments(
     EndOffset is in the segment. LeaderEpochs tells with which offset each epoch begins there, MaxTimestamp the newest
     record in milliseconds since 1970. Segments whose deletion is finished are not there.
     """
-    from kraftlog.partition_admin import remote_segments
+    from kraftlog.commands.partition_admin import remote_segments
 
     found = run_async(remote_segments(endpoints(bootstrap_server), topic, partition, leader_epoch))
     if output is Output.JSON:

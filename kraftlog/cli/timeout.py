@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kraftlog.time_limit import set_limit
+from kraftlog.admin.client.time_limit import set_limit
 
 SECONDS_MIN: Final = 0.1
 SECONDS_MAX: Final = 86_400.0

@@ -12,7 +12,7 @@ from kraftlog.cli.output import complain, print_json, print_result, print_rows, 
 from kraftlog.cli.partitions import COLUMNS as PARTITION_COLUMNS
 
 if TYPE_CHECKING:
-    from raft.core.types import Endpoint
+    from kraftbase.endpoint import Endpoint
 
 app = typer.Typer(help="Topics.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -58,8 +58,8 @@ def create(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic."""
-    from kraftlog.admin import create_topic, existing_topic, parse_assignment, parse_configs
-    from statemachine.descriptions import NewTopic
+    from kraftlog.commands.admin import create_topic, existing_topic, parse_assignment, parse_configs
+    from statemachine.query.descriptions import NewTopic
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter(
@@ -97,7 +97,7 @@ def create(
 @app.command("list")
 def list_topics(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
     """List all topics."""
-    from kraftlog.admin import topic_listing
+    from kraftlog.commands.admin import topic_listing
 
     print_rows(LIST_COLUMNS, run_async(topic_listing(endpoints(bootstrap_server))), output)
 
@@ -111,7 +111,7 @@ def describe(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Describe topics: partitions, leaders, replicas, who is in sync or eligible to lead, configs."""
-    from kraftlog.admin import topic_descriptions
+    from kraftlog.commands.admin import topic_descriptions
 
     topics = run_async(topic_descriptions(endpoints(bootstrap_server), names or []))
     if output is Output.JSON:
@@ -144,8 +144,8 @@ def alter(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Give a topic more partitions, and set and unset its configs; nothing, if any of it is refused."""
-    from kraftlog.admin import parse_configs
-    from kraftlog.config_admin import alter_topic, topic_config_changes
+    from kraftlog.commands.admin import parse_configs
+    from kraftlog.commands.config_admin import alter_topic, topic_config_changes
 
     if partitions is None and not config and not delete_config:
         raise typer.BadParameter("give at least one of them", param_hint="--partitions / --config / --delete-config")
@@ -186,8 +186,8 @@ async def _delete(
     addresses: tuple[Endpoint, ...], names: list[str], if_exists: bool, output: Output, results: list[dict[str, Any]]
 ) -> None:
     """Delete them and tell of each; what came of it goes into `results`."""
-    from kraftlog.admin import delete_topics
-    from raft.core.errors import ErrorCode
+    from kraftbase.errors import ErrorCode
+    from kraftlog.commands.admin import delete_topics
 
     async with aclosing(delete_topics(addresses, names)) as deletions:
         async for name, error in deletions:

@@ -15,7 +15,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from kraftlog.topic_plans import Progress
+    from kraftlog.commands.topic_plans import Progress
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,8 +47,8 @@ def apply(
     The plan is shown first. Fewer partitions or another replication factor are refused before anything is changed.
     Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
     """
-    from kraftlog.topic_files import STANDARD_INPUT, UNMANAGED, read_topic_file
-    from kraftlog.topic_plans import COLUMNS, carry_out, topic_plan
+    from kraftlog.commands.topic_files import STANDARD_INPUT, UNMANAGED, read_topic_file
+    from kraftlog.commands.topic_plans import COLUMNS, carry_out, topic_plan
 
     addresses = endpoints(bootstrap_server)
     is_asked = not (yes or dry_run)

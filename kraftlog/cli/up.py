@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kraftlog.cli.options import path_argument, run_async
-from kraftlog.endpoints import PORT_MAX
+from kraftlog.config.endpoints import PORT_MAX
 
 DirectoryOption = Annotated[
     Path, typer.Option("--dir", parser=path_argument, metavar="DIR", help="Where the cluster keeps everything.")
@@ -46,10 +46,10 @@ def up(
 
     One process per node. The same command on the same directory resumes with all its data.
     """
-    from kraftlog.cluster import LocalCluster
-    from kraftlog.cluster_directory import open_or_create
-    from kraftlog.status import watch_cluster
-    from kraftlog.up_brokers import check_broker_count
+    from kraftlog.local.cluster import LocalCluster
+    from kraftlog.local.cluster_directory import open_or_create
+    from kraftlog.local.status import watch_cluster
+    from kraftlog.local.up_brokers import check_broker_count
 
     check_broker_count(brokers)
     found = open_or_create(directory, voters=voters, observers=observers, first_port=first_port)

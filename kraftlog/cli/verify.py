@@ -28,8 +28,8 @@ def verify(
 
     Changes nothing. The exit code is 0 if all is sound, or what a crash leaves; 1 if anything is damaged.
     """
-    from kraftlog.findings import COLUMNS, is_sound
-    from kraftlog.verification import verify_directory
+    from kraftlog.offline.findings import COLUMNS, is_sound
+    from kraftlog.offline.verification import verify_directory
 
     with late_progress("replaying the log") as progress:
         findings = verify_directory(directory, progress)

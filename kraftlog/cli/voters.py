@@ -9,7 +9,7 @@ import typer
 from kraftlog.cli.node import ConfigOption
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
 from kraftlog.cli.output import print_json, say
-from kraftlog.endpoints import initial_controllers_text, parse_initial_controllers
+from kraftlog.config.endpoints import initial_controllers_text, parse_initial_controllers
 
 app = typer.Typer(help="By which directories the voters are known.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,8 +34,8 @@ def show(
 
     Each voter is asked itself; one that does not run is printed with the id that the others know it by.
     """
-    from kraftlog import voter_ids
-    from raft.storage.identifiers import uuid_to_text
+    from kraftbase.uuids import uuid_to_text
+    from kraftlog.commands import voter_ids
 
     given = usage(voter_ids.parse_directory_ids, directory_id or [], "--directory-id")
     known = run_async(voter_ids.known_voters(endpoints(bootstrap_server), given))
@@ -70,8 +70,8 @@ def set_voters(
 
     Do it on one node after the other. The voters stay the same, and all their directories but one.
     """
-    from kraftlog import formatting
-    from kraftlog.config import load_config
+    from kraftlog.config import formatting
+    from kraftlog.config.config import load_config
 
     voters = usage(parse_initial_controllers, initial_controllers, "--initial-controllers")
     loaded = load_config(config)

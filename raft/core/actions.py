@@ -1,5 +1,5 @@
 """What a replica orders. Actions are carried out strictly in the order in which they were given, but for answers to
-fetches that nothing waits for (`raft.answers`).
+fetches that nothing waits for (`raft.shell.replies`).
 
 Durability is that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it takes
 effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are durable
@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core.election import ElectionState
-from raft.core.errors import ErrorCode
 from raft.core.messages import LeaderChange, Request, Response
-from raft.core.types import Batch, Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 
 
 @dataclass(frozen=True, slots=True)

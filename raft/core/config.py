@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
-from raft.core.errors import ConfigurationError
+from kraftbase.errors import ConfigurationError
 
 FETCH_VERSIONS: Final = (17, 18)
 """The versions of Fetch that there are. From 18 on it says the replica's high watermark (KIP-1166, PK-05)."""

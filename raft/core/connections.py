@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kraftbase.endpoint import Endpoint
 from raft.core.messages import FetchRequest, FetchSnapshotRequest, Request
-from raft.core.types import Endpoint, Epoch
+from raft.core.types import Epoch
 
 CONNECTIONS_MAX: Final = 256
 """Idle connections are forgotten beyond this: addresses come from peers too."""

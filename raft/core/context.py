@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kraftbase.endpoint import Endpoint
 from raft.core.actions import Action, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections
@@ -19,7 +20,6 @@ from raft.core.log import LogState
 from raft.core.messages import Request, Response
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from raft.core.types import (
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     NodeId,

@@ -6,12 +6,12 @@ that offers the same snapshot.
 
 from __future__ import annotations
 
+from kraftbase.checks import check
+from kraftbase.errors import ErrorCode
 from raft.core.actions import AdvanceHighWatermark, AppendSnapshot, DropSnapshot, FreezeSnapshot, StartLogAnew
-from raft.core.checks import check
 from raft.core.committed import holds_committed
 from raft.core.context import Context
 from raft.core.download import SnapshotDownload
-from raft.core.errors import ErrorCode
 from raft.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raft.core.states import Follower, Leader
 from raft.core.types import OffsetAndEpoch

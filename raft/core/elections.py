@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core import newcomers
 from raft.core.actions import ReportUnbelieved
 from raft.core.committed import candidate_lacks_committed
 from raft.core.context import Context
-from raft.core.errors import ErrorCode
 from raft.core.leading import become_leader
 from raft.core.membership import may_be_voter
 from raft.core.messages import VoteRequest, VoteResponse
 from raft.core.quorum import VoteTally
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.transitions import transition
-from raft.core.types import Endpoint, Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from raft.core.types import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
 from raft.core.validation import refuse_voter_request
 
 

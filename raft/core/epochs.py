@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from raft.core.checks import check
+from kraftbase.checks import check
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 
 LOG_BEGINNING: Final = OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core import committed, divergence, downloading, newcomers, rebuilding
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportUnbelieved, TruncateLog
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
-from raft.core.errors import ErrorCode
 from raft.core.leading import order_flush
 from raft.core.membership import is_credible_leader, may_be_voter, voter_named
 from raft.core.messages import (
@@ -27,7 +28,6 @@ from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
     Batch,
     CommittedGap,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     Offset,

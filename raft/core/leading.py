@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kraftbase.checks import check
+from kraftbase.errors import ErrorCode
 from raft.core import committed, downloading
 from raft.core.accumulator import Accumulator
 from raft.core.actions import (
@@ -12,9 +14,7 @@ from raft.core.actions import (
     FailAppend,
     FlushLog,
 )
-from raft.core.checks import check
 from raft.core.context import Context
-from raft.core.errors import ErrorCode
 from raft.core.events import AppendPrepared
 from raft.core.membership import may_be_voter
 from raft.core.messages import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raft.core.checks import check
+from kraftbase.checks import check
 from raft.core.epochs import EpochCache
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 

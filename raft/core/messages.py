@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from raft.core.errors import ErrorCode
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core.types import (
     UNKNOWN_OFFSET,
     Batch,
     CommittedGap,
     DirectoryId,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     NodeId,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from raft.core.checks import check
+from kraftbase.checks import check
 from raft.core.types import NodeId, Offset
 
 

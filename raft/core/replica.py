@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError, ErrorCode
 from raft.core import divergence, downloading, elections, following, leading, newcomers, rebuilding, serving
 from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
@@ -18,7 +20,6 @@ from raft.core.connections import Connections, Pending
 from raft.core.context import Context
 from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import ConfigurationError, ErrorCode
 from raft.core.events import (
     AppendPrepared,
     AppendsScheduled,
@@ -72,7 +73,6 @@ from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     UNKNOWN_OFFSET,
     ZERO_DIRECTORY_ID,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     Offset,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kraftbase.errors import ErrorCode
 from raft.core import divergence, leading, rebuilding
 from raft.core.context import Context
-from raft.core.errors import ErrorCode
 from raft.core.membership import may_be_voter
 from raft.core.messages import (
     FetchRequest,

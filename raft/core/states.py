@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from kraftbase.endpoint import Endpoint
 from raft.core.accumulator import Accumulator
 from raft.core.digests import StateDigests
 from raft.core.election import ElectionState
@@ -19,7 +20,6 @@ from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     UNKNOWN_OFFSET,
     CommittedGap,
-    Endpoint,
     Epoch,
     NodeId,
     Offset,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kraftbase.checks import check
+from kraftbase.errors import ErrorCode
 from raft.core.actions import AnnounceLeader, FailAppend, PersistElectionState, Reply
-from raft.core.checks import check
 from raft.core.context import Context
-from raft.core.errors import ErrorCode
 from raft.core.messages import FetchResponse
 from raft.core.states import (
     ROLES,

@@ -42,17 +42,6 @@ class OffsetAndEpoch(NamedTuple):
     offset: Offset
 
 
-class Endpoint(NamedTuple):
-    """Where a replica listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
 class ReplicaKey(NamedTuple):
     """Who a replica is: its node id and the id of the directory that holds its log (KIP-853).
 

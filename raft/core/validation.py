@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftbase.errors import ErrorCode
 from raft.core.context import Context
-from raft.core.errors import ErrorCode
 from raft.core.states import Leader
 from raft.core.types import Epoch, ReplicaKey
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raft.core.errors import ConfigurationError
-from raft.core.types import Endpoint, NodeId, ReplicaKey
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError
+from raft.core.types import NodeId, ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
 from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import common_pb2, quorum_pb2
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -35,7 +36,6 @@ from raft.core.types import (
     ZERO_DIRECTORY_ID,
     CommittedGap,
     DirectoryId,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     NodeId,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
 
 STATUS_OF_ERROR: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,

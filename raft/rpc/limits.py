@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import grpc.aio
 
-from raft.core.errors import ConfigurationError
-from raft.core.types import Endpoint
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError
 
 LOOPBACK: Final = ("127.0.0.1", "::1")
 """What `localhost` is to gRPC's clients, whatever the system's files say."""

@@ -9,12 +9,13 @@ from typing import Final
 import grpc
 import grpc.aio
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed, Snapshots
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.messages import LogStartHolder
 from raft.core.replica import Replica
-from raft.core.types import UNKNOWN_OFFSET, Batch, Endpoint, NodeId, Offset, ReplicaKey
+from raft.core.types import UNKNOWN_OFFSET, Batch, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room

@@ -10,9 +10,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 
+from kraftbase.checks import check
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ProtocolError
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
-from raft.core.checks import check
-from raft.core.errors import ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochResponse,
     DescribeQuorumResponse,
@@ -26,7 +27,6 @@ from raft.core.messages import (
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     UNKNOWN_OFFSET,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     NodeId,

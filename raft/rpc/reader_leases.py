@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
 from raft.core.types import UNKNOWN_OFFSET, Offset
 from raft.rpc.limits import over_limit
 

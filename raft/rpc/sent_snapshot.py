@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from kraftbase.errors import ErrorCode, ProtocolError, StorageError
 from kraftpb.v1 import log_pb2
 from raft.commits import Snapshots, opened_latest
-from raft.core.errors import ErrorCode, ProtocolError, StorageError
 from raft.core.types import Offset
 from raft.rpc import codec
 from raft.rpc.limits import over_limit

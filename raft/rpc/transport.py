@@ -16,9 +16,10 @@ from typing import Final, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ProtocolError
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
 from raft.core.actions import Send
-from raft.core.errors import ProtocolError
 from raft.core.events import RequestFailed, ResponseReceived
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -28,7 +29,6 @@ from raft.core.messages import (
     Response,
     VoteRequest,
 )
-from raft.core.types import Endpoint
 from raft.rpc import codec
 from raft.rpc.options import CHANNEL_OPTIONS
 

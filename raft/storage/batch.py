@@ -18,11 +18,11 @@ from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 
+from kraftbase.checks import check
+from kraftbase.checksum import crc32c, extend_crc32c
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1.batch_pb2 import BatchBody
-from raft.core.checks import check
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Batch, Epoch, Offset
-from raft.storage.checksum import crc32c, extend_crc32c
 
 HEADER = Struct(">IIHHqiiqqi")
 """CRC, length, magic, attributes, base offset, epoch, last offset delta, base and max timestamp, record count."""

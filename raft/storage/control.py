@@ -11,11 +11,12 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError
 
+from kraftbase.checks import check
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
 from kraftpb.v1 import batch_pb2, common_pb2
-from raft.core.checks import check
-from raft.core.errors import ConfigurationError, ErrorCode, ProtocolError
 from raft.core.messages import LeaderChange
-from raft.core.types import ZERO_DIRECTORY_ID, Batch, Endpoint, NodeId, ReplicaKey
+from raft.core.types import ZERO_DIRECTORY_ID, Batch, NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
 

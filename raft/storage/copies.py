@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from raft.core.errors import OutOfSpace, StorageError
-from raft.storage.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
+from kraftbase.errors import OutOfSpace, StorageError
+from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
 
 COPY_SUFFIX: Final = "-copy"
 """At the end of the second name."""

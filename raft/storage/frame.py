@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from raft.core.errors import ProtocolError, StorageError
+from kraftbase.checksum import crc32c
+from kraftbase.errors import ProtocolError, StorageError
 from raft.core.types import Batch, Offset
 from raft.storage.batch import CRC_BYTES, HEADER_BYTES, decode_batch
-from raft.storage.checksum import crc32c
 
 HEAD = Struct(">I4sBBHIIIq")
 """CRC, magic, version, kind, zero, length, position, previous CRC, durable before."""

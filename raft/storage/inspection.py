@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from raft.core.errors import InvariantViolation, ProtocolError, StorageError
+from kraftbase.checksum import crc32c
+from kraftbase.errors import InvariantViolation, ProtocolError, StorageError
+from kraftbase.files.files import Lock, join, parent_directory
 from raft.core.types import Offset
 from raft.storage.batch import CRC_BYTES, decode_batch
-from raft.storage.checksum import crc32c
-from raft.storage.files import Lock, join, parent_directory
 from raft.storage.frame import BATCH_KIND, HEAD, HEAD_BYTES, MAGIC, NO_CRC, Frame, decode_frame
 from raft.storage.recovery import RecoveredLog, has_lost_sector, recover
 from raft.storage.segment import parse_segment_name

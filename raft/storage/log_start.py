@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.files import FileSystem
+from kraftbase.files.properties import decode_properties, encode_properties
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.copies import mend_copies, read_copies, remove_copies, write_copies
-from raft.storage.files import FileSystem
-from raft.storage.properties import decode_properties, encode_properties
 
 LOG_START_NAME: Final = "log-start"
 FORMAT_VERSION: Final = 1

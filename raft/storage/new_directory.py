@@ -6,10 +6,10 @@ before there were such marks has none, and takes part at once.
 
 from __future__ import annotations
 
-from raft.core.errors import StorageError
+from kraftbase.errors import StorageError
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.files.properties import decode_properties, encode_properties
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, RecoveringLog
-from raft.storage.files import FileSystem, join, read_whole, write_new_file
-from raft.storage.properties import decode_properties, encode_properties
 
 NEW_DIRECTORY_NAME = "new-directory"
 FORMAT_VERSION = 1

@@ -13,13 +13,13 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from raft.core.checks import check
+from kraftbase.checks import check
+from kraftbase.checksum import crc32c
+from kraftbase.errors import StorageError
+from kraftbase.files.files import File, FileSystem, join, read_whole, write_new_file
 from raft.core.election import ElectionState
-from raft.core.errors import StorageError
 from raft.core.types import NO_LEADER, ZERO_DIRECTORY_ID, Epoch, NodeId, ReplicaKey
 from raft.storage.advice import REPLACE_THE_DISK
-from raft.storage.checksum import crc32c
-from raft.storage.files import File, FileSystem, join, read_whole, write_new_file
 
 COPY_NAMES = ("quorum-state-0", "quorum-state-1")
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 
-from raft.core.errors import OutOfSpace, StorageError
+from kraftbase.errors import OutOfSpace, StorageError
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.files.properties import decode_properties, encode_properties
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.copies import mend_copies, read_copies, remove_copies
-from raft.storage.files import FileSystem, join, read_whole, write_new_file
 from raft.storage.frame import find_frames
 from raft.storage.log_start import read_log_start, remove_log_start
-from raft.storage.properties import decode_properties, encode_properties
 from raft.storage.segment import parse_segment_name, segment_name
 
 RECOVERING_NAME = "recovering"

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NoReturn
 
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.files import SECTOR_BYTES, FileSystem, join
 from raft.core.epochs import EpochCache
-from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
-from raft.storage.files import SECTOR_BYTES, FileSystem, join
 from raft.storage.frame import NO_CRC, Frame, decode_frame, find_frames
 from raft.storage.log_start import LOG_START_NAME, LogStartUnknown, mend_log_start, read_log_start
 from raft.storage.recovering import begin_anew, begin_recovering, is_recovering, mend_recovering, read_recovering

@@ -10,10 +10,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from raft.core.checks import check
-from raft.core.errors import CorruptLog, OutOfSpace
+from kraftbase.checks import check
+from kraftbase.errors import CorruptLog, OutOfSpace
+from kraftbase.files.files import File, FileSystem, join
 from raft.core.types import Batch, Offset
-from raft.storage.files import File, FileSystem, join
 from raft.storage.frame import HEAD_BYTES, Frame, decode_frame, encode_frames, encode_marker, frame_length
 
 INDEX_INTERVAL_BYTES = 4096

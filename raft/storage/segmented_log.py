@@ -19,12 +19,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raft.core.checks import check
+from kraftbase.checks import check
+from kraftbase.errors import ConfigurationError, ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
+from kraftbase.files.files import File, FileSystem, join
 from raft.core.epochs import EpochCache
-from raft.core.errors import ConfigurationError, ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
 from raft.core.log import is_replaced_by
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
-from raft.storage.files import File, FileSystem, join
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
 from raft.storage.log_start import write_log_start
 from raft.storage.new_directory import read_new_directory, remove_new_directory, write_new_directory

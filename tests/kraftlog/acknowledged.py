@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from kraftlog import cluster_admin
-from raft.core.errors import ProtocolError
+from kraftbase.errors import ProtocolError
+from kraftlog.admin.client import cluster_client
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.commands import cluster_admin
 from raft.node import Node
-from statemachine import cluster_client
-from statemachine.client import AdminClient
 from tests.kraftlog.whole_nodes import WholeNodes
 from tests.statemachine.waiting import until
 

@@ -9,15 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from kraftlog.cli.main import main
-from raft.core.errors import ErrorCode
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ERROR_LINE = re.compile(r"error: (?P<name>[A-Z_]+): .+")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from statemachine.descriptions import PartitionDescription
+from statemachine.query.descriptions import PartitionDescription
 
 
 def a_partition(

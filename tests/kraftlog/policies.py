@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statemachine.operations.topics import PolicyViolation, TopicToCreate
+from kraftlog.controller.operations.topics import PolicyViolation, TopicToCreate
 
 NOT_A_POLICY = 7
 

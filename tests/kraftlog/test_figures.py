@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bench.figures import percentile, summary, times_table, write_json
-from bench.machine import machine
+from kraftlog.bench.figures import percentile, summary, times_table, write_json
+from kraftlog.bench.machine import machine
 
 TIMES = st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=200)
 

@@ -6,13 +6,14 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from kraftlog.config import NodeConfig
-from kraftlog.server import running_node
-from raft.core.types import Endpoint, NodeId
+from kraftbase.endpoint import Endpoint
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_cluster_id
+from kraftlog.config.config import NodeConfig
+from kraftlog.process.server import running_node
+from raft.core.types import NodeId
 from raft.node import Node, OnListenerFault, end_by_listener_fault
 from raft.storage.directory import DataDirectory
-from raft.storage.identifiers import random_cluster_id
-from raft.storage.posix import PosixFileSystem
 from tests.raft.nodes import QUICK, free_port
 
 

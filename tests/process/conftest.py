@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from tests.kraftlog.commands import Finished, Run, run, running_brokers
 
 __all__ = ["run"]

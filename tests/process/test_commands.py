@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.quorum import REPLICATION_COLUMNS
-from raft.core.errors import ErrorCode
-from raft.storage.identifiers import uuid_from_text
+from kraftbase.errors import ErrorCode
+from kraftbase.uuids import uuid_from_text
+from kraftlog.commands.quorum import REPLICATION_COLUMNS
+from kraftlog.local.cluster import LocalCluster
 from tests.kraftlog.commands import Run, command, environment
 from tests.process.conftest import addresses
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.lifecycle import living_brokers
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
-from kraftlog.connection import describe_node
+from kraftlog.admin.client.client import AdminClient, NewTopic
+from kraftlog.admin.client.connection import describe_node
+from kraftlog.broker.lifecycle import living_brokers
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
-from statemachine.client import AdminClient, NewTopic
 
 pytestmark = pytest.mark.process
 

@@ -7,15 +7,15 @@ import signal
 
 import pytest
 
-from bench.failover import Writer, kill_leader, lost
-from bench.workload import create_topic_operation
-from kraftlog.agreement import node_counts
-from kraftlog.cluster import LocalCluster, NodeDied
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.bench.failover import Writer, kill_leader, lost
+from kraftlog.bench.workload import create_topic_operation
+from kraftlog.local.agreement import node_counts
+from kraftlog.local.cluster import LocalCluster, NodeDied
 from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
-from statemachine.client import AdminClient
 from tests.kraftlog.commands import Run
 from tests.process.conftest import addresses
 

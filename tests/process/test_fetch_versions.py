@@ -8,12 +8,12 @@ from statistics import median
 
 import pytest
 
-from bench.probe import Visibility, probe_command
-from bench.workload import create_topic_operation, execute_once, prepared
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.bench.probe import Visibility, probe_command
+from kraftlog.bench.workload import create_topic_operation, execute_once, prepared
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
-from statemachine.client import AdminClient
 
 pytestmark = pytest.mark.process
 

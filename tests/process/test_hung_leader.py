@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.lifecycle import living_brokers
-from kraftlog.cluster import LocalCluster
-from statemachine.client import AdminClient
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.lifecycle import living_brokers
+from kraftlog.local.cluster import LocalCluster
 
 pytestmark = pytest.mark.process
 

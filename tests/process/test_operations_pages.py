@@ -9,18 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.endpoint import Endpoint
 from kraftlog.cli.acls import NOT_ENFORCED
-from kraftlog.settings import SETTING_BY_KEY
-from raft.core.types import Endpoint
+from kraftlog.config.settings import SETTING_BY_KEY
 from snapshot.log_start import LogStartConfig
-from statemachine.snapshot_generator import SnapshotConfig
+from statemachine.store.snapshot_generator import SnapshotConfig
 from tests.kraftlog.commands import Run, environment
+from tests.paths import ROOT
 from tests.process.test_restore_cluster import write_config
 from tests.process.test_up import up
 
 pytestmark = pytest.mark.process
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations" / "snapshots.md").read_text()
+PAGE = (ROOT / "docs" / "operations" / "snapshots.md").read_text()
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 

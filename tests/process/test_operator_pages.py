@@ -17,30 +17,31 @@ from typing import Any
 import pytest
 import typer
 
-from broker.clean_shutdown import FILE_NAME
-from broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.clean_shutdown import FILE_NAME
+from kraftlog.broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.cli.main import app
-from kraftlog.settings import SETTING_BY_KEY
+from kraftlog.config.settings import SETTING_BY_KEY
+from kraftlog.controller.controller_config import ControllerConfig
+from kraftlog.controller.rules.partition_change import METADATA_VERSION_SHRINK_KEEPS_EPOCH
 from kraftpb.v1.admin_pb2 import Operation
 from raft.core.config import QuorumConfig
 from raft.observe import parse_endpoint
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
-from statemachine.client import AdminClient
-from statemachine.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS
-from statemachine.controller_config import ControllerConfig
-from statemachine.features import (
+from statemachine.store.snapshot_generator import SnapshotConfig
+from statemachine.words.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS
+from statemachine.words.features import (
     CONTROLLER_REGISTRATION,
     FETCH_VERSION_18,
     METADATA_VERSION_MIN,
     METADATA_VERSION_NAMES,
     TRANSACTIONS,
 )
-from statemachine.ids import id_to_bytes
-from statemachine.partition_change import METADATA_VERSION_SHRINK_KEEPS_EPOCH
-from statemachine.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
-from statemachine.snapshot_generator import SnapshotConfig
-from tests.kraftlog.commands import ROOT, Run, environment
+from statemachine.words.ids import id_to_bytes
+from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
+from tests.kraftlog.commands import Run, environment
+from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
 from tests.process.test_up import up
 from tests.statemachine.remote_logs import COPY_FINISHED, FINISHED, STARTED, partition_delete, segment, update

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.endpoint import Endpoint
 from kraftlog.cli.main import app
-from raft.core.types import Endpoint
-from tests.kraftlog.commands import ROOT, Run, environment
+from tests.kraftlog.commands import Run, environment
+from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
 from tests.process.test_restore_cluster import write_config
 from tests.process.test_up import up

@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
-from kraftlog.connection import describe_quorum
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.connection import describe_quorum
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
 from raft.storage.directory import SNAPSHOTS_NAME
 from snapshot.names import BOOTSTRAP_NAME
 from tests.kraftlog.commands import Run
+from tests.paths import ROOT
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations" / "replacing-a-disk.md"
+PAGE = ROOT / "docs" / "operations" / "replacing-a-disk.md"
 LOST = NodeId(3)
 
 

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import free_endpoints, open_or_create
-from kraftlog.config import render_config
-from kraftlog.connection import describe_node
-from kraftlog.restore import EPOCH_JUMP
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.connection import describe_node
+from kraftlog.config.config import render_config
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import free_endpoints, open_or_create
+from kraftlog.offline.restore import EPOCH_JUMP
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Endpoint, Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from snapshot.names import snapshot_name
 from tests.kraftlog.commands import Run, command, environment, running_brokers
 from tests.process.conftest import addresses

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
 
 pytestmark = pytest.mark.process

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.agreement import node_counts
-from kraftlog.cluster import LocalCluster
+from kraftlog.local.agreement import node_counts
+from kraftlog.local.cluster import LocalCluster
 from tests.kraftlog.commands import kraftlog
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(400)]

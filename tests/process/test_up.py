@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from broker.clean_shutdown import FILE_NAME
-from kraftlog.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
-from kraftlog.up_brokers import BROKERS_MAX, FIRST_BROKER_ID
-from raft.core.errors import ErrorCode
+from kraftbase.errors import ErrorCode
+from kraftlog.broker.clean_shutdown import FILE_NAME
+from kraftlog.local.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
+from kraftlog.local.up_brokers import BROKERS_MAX, FIRST_BROKER_ID
 from tests.kraftlog.commands import Run, command, environment, kraftlog
 
 pytestmark = pytest.mark.process

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
 from raft.storage.directory import SNAPSHOTS_NAME
 from snapshot.names import BOOTSTRAP_NAME

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cluster import LocalCluster
-from kraftlog.cluster_directory import open_or_create
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import open_or_create
 from tests.kraftlog.commands import Run
 from tests.process.conftest import addresses
 

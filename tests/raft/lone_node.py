@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from random import Random
 from uuid import UUID
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ProtocolError
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.actions import Send
 from raft.core.config import QuorumConfig
-from raft.core.errors import ProtocolError
 from raft.core.messages import Response
-from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import LeaderAndEpoch, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
-from raft.log_start import ListenerPosition
-from raft.outlet import Identity
-from raft.shell import Shell
+from raft.shell.log_start_keeper import ListenerPosition
+from raft.shell.ports import Identity
+from raft.shell.shell import Shell
 from raft.storage.batch import encode_body
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from snapshot.log_start import LogStartConfig

@@ -7,19 +7,20 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from kraftlog.cluster_directory import free_endpoints
+from kraftbase.endpoint import Endpoint
+from kraftbase.files.files import FileSystem
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_cluster_id
+from kraftlog.local.cluster_directory import free_endpoints
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Endpoint, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import BatchReader, Listener
 from raft.node import Node, end_process
 from raft.storage.directory import DataDirectory
-from raft.storage.files import FileSystem
-from raft.storage.identifiers import random_cluster_id
-from raft.storage.posix import PosixFileSystem
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from kraftbase.files.files import FileSystem
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.listener import BatchReader, LoadSnapshotReader
-from raft.storage.files import FileSystem
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig, LogStartPolicy
 from tests.raft.nodes import Cluster, Recorder

@@ -9,10 +9,10 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.memory import MemoryFileSystem
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import RECOVERING_NAME
 from raft.storage.segmented_log import LogConfig
 from tests.raft.nodes import Cluster, running_cluster

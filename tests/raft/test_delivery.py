@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from kraftbase.errors import InvariantViolation, StorageError
+from kraftbase.files.memory import MemoryFileSystem
 from raft.commits import CommitFeed
-from raft.core.errors import InvariantViolation, StorageError
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
 from raft.storage.batch import encode_batch, encode_body
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.reader import SnapshotReader
 from tests.raft.snapshot_delivery.world import HERE, NOBODY, settled

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from raft.delivery import FAULT_LETTERS_MAX, FAULTS_KEPT_MAX
 from raft.listener import BatchReader, Listener
 from raft.node import EXIT_CANNOT_GO_ON
+from tests.paths import ROOT
 from tests.raft.snapshot_delivery.world import settled
 from tests.raft.test_delivery import World
 
@@ -24,8 +24,8 @@ from raft.host import hosted_node
 from raft.listener import Listener
 from raft.node import log_listener_fault
 from raft.storage.directory import DataDirectory
-from raft.storage.identifiers import random_cluster_id
-from raft.storage.posix import PosixFileSystem
+from kraftbase.uuids import random_cluster_id
+from kraftbase.files.posix import PosixFileSystem
 from tests.raft.nodes import QUICK, Recorder, free_port
 
 class Accounts(Listener):
@@ -57,13 +57,13 @@ with tempfile.TemporaryDirectory() as base:
 SERVED = """
 import asyncio, tempfile
 from pathlib import Path
-from kraftlog.config import NodeConfig
-from kraftlog.server import serve
+from kraftlog.config.config import NodeConfig
+from kraftlog.process.server import serve
 from raft.core.types import Endpoint, NodeId
 from raft.listener import Listener
 from raft.storage.directory import DataDirectory
-from raft.storage.identifiers import random_cluster_id
-from raft.storage.posix import PosixFileSystem
+from kraftbase.uuids import random_cluster_id
+from kraftbase.files.posix import PosixFileSystem
 from tests.raft.nodes import QUICK, free_port
 
 class Accounts(Listener):
@@ -84,7 +84,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=60,
-        cwd=Path(__file__).resolve().parents[2],
+        cwd=ROOT,
     )
 
 

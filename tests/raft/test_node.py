@@ -13,16 +13,17 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
 from raft.core.messages import DescribeQuorumRequest
 from raft.core.types import Offset, StateDigest
 from raft.observe import observe
 from raft.rpc.errors import ERROR_KEY
 from raft.storage.batch import batch_timestamp
 from raft.storage.directory import DataDirectory
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFileSystem
+from tests.paths import ROOT
 from tests.raft.nodes import Cluster, Recorder, running_cluster
 
 
@@ -149,7 +150,7 @@ async def test_a_full_disk_refuses_appends_and_works_again_when_there_is_room(tm
 FSYNC_FAILS = """
 import asyncio, sys
 from pathlib import Path
-from raft.storage.memory import MemoryFileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from tests.raft.nodes import Cluster
 
 async def main():
@@ -168,7 +169,7 @@ asyncio.run(main())
 FSYNC_FAILS_WHEN_A_SEGMENT_IS_FULL = """
 import asyncio
 from pathlib import Path
-from raft.storage.memory import MemoryFileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from raft.storage.segmented_log import LogConfig
 from tests.raft.nodes import Cluster
 
@@ -193,7 +194,7 @@ def test_a_failed_fsync_ends_the_process_at_once_without_an_acknowledgement(prog
         capture_output=True,
         text=True,
         timeout=60,
-        cwd=Path(__file__).resolve().parents[2],
+        cwd=ROOT,
     )
     assert result.returncode == 70
     assert "acknowledged" not in result.stdout.splitlines()

@@ -13,8 +13,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.types import Offset
 from raft.observe import observe
 from raft.rpc.errors import ERROR_KEY

@@ -12,11 +12,11 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from kraftlog import quorum
+from kraftbase.errors import InvariantViolation
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.commands import quorum
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import InvariantViolation
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.segment import segment_name
 from tests.raft.nodes import Cluster
 from tests.raft.snapshot_nodes import (

@@ -15,17 +15,18 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_cluster_id, random_uuid
 from kraftpb.v1 import common_pb2, quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
-from raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.host import hosted_node
 from raft.node import Node
 from raft.rpc.codec import replica_key_to_proto
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.directory import DataDirectory
-from raft.storage.identifiers import random_cluster_id, random_uuid
-from raft.storage.posix import PosixFileSystem
 from tests.raft.nodes import QUICK, Cluster, free_port
 
 VOTER_IDS = (1, 2, 3)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.checksum import crc32c
+from kraftbase.errors import CorruptSnapshot
+from kraftbase.files.files import FileSystem, join, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from kraftpb.v1 import batch_pb2
-from raft.core.errors import CorruptSnapshot
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.storage.batch import CONTROL_ATTRIBUTE, HEADER, HEADER_BYTES, MAGIC, encode_batch, encode_body
-from raft.storage.checksum import crc32c
-from raft.storage.files import FileSystem, join, read_whole
-from raft.storage.memory import MemoryFileSystem
 from snapshot.format import SnapshotHeader
 from snapshot.names import snapshot_name
 from snapshot.reader import SnapshotReader, SnapshotSummary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raft.storage.memory import MemoryFileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from tests.raft.storage.conftest import files, memory_files
 from tests.snapshot.builders import open_store
 

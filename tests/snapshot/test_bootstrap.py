@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from raft.core.errors import StorageError
-from raft.core.types import Endpoint, NodeId, ReplicaKey
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import StorageError
+from kraftbase.files.files import join
+from kraftbase.files.memory import MemoryFileSystem
+from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import encode_body
-from raft.storage.files import join
-from raft.storage.memory import MemoryFileSystem
 from snapshot.bootstrap import read_bootstrap, write_bootstrap
 from snapshot.names import BOOTSTRAP_NAME
 from snapshot.writer import SnapshotWriter

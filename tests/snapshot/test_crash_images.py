@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 import snapshot.writer
-from raft.core.errors import CorruptSnapshot
+from kraftbase.errors import CorruptSnapshot
+from kraftbase.files.memory import MemoryFile, MemoryFileSystem
 from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import encode_body, records
-from raft.storage.memory import MemoryFile, MemoryFileSystem
 from snapshot.names import is_leftover
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter

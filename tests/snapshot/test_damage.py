@@ -8,12 +8,12 @@ from hashlib import sha256
 
 import pytest
 
+from kraftbase.errors import CorruptSnapshot, StorageError
+from kraftbase.files.files import File
+from kraftbase.files.memory import MemoryFile, MemoryFileSystem
 from kraftpb.v1.batch_pb2 import ControlRecord, LeaderChange, SnapshotFooter, SnapshotHeader
-from raft.core.errors import CorruptSnapshot, StorageError
 from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import HEADER_BYTES
-from raft.storage.files import File
-from raft.storage.memory import MemoryFile, MemoryFileSystem
 from snapshot.format import BATCH_BYTES_MAX
 from snapshot.names import snapshot_name
 from snapshot.reader import SnapshotReader

@@ -7,9 +7,9 @@ from hashlib import sha256
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raft.core.errors import CorruptSnapshot
+from kraftbase.errors import CorruptSnapshot
+from kraftbase.files.memory import MemoryFileSystem
 from raft.storage.batch import HEADER_BYTES
-from raft.storage.memory import MemoryFileSystem
 from snapshot.names import snapshot_name
 from tests.snapshot.builders import an_id, any_batch, put, read_batches, refusal, sealed, snapshot_bytes, split, verify
 

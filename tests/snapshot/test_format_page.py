@@ -9,25 +9,26 @@ from pathlib import Path
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from kraftbase.files.files import read_whole
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1.batch_pb2 import SnapshotFooter, SnapshotHeader
 from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch
 from raft.storage.batch import HEADER, MAX_OFFSET, batch_body
-from raft.storage.files import read_whole
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFileSystem
 from snapshot.format import BATCH_BYTES_MAX, DIGEST_BYTES, VERSION
 from snapshot.log_start import SNAPSHOTS_KEPT_MAX
 from snapshot.names import is_leftover, parse_snapshot_name, part_name, snapshot_name
 from snapshot.store import SnapshotStore
 from snapshot.writer import FLUSH_BYTES, SnapshotWriter
-from statemachine.image import RECORDS_PER_BATCH_MAX
-from statemachine.snapshotting import take_snapshot
-from statemachine.store import MetadataStore
-from statemachine.tables import DIGEST_BYTES as STATE_DIGEST_BYTES
+from statemachine.store.image import RECORDS_PER_BATCH_MAX
+from statemachine.store.metadata_tables import DIGEST_BYTES as STATE_DIGEST_BYTES
+from statemachine.store.snapshotting import take_snapshot
+from statemachine.store.store import MetadataStore
+from tests.paths import ROOT
 from tests.snapshot.builders import HEADER_OF_TESTS, an_id, open_store, put, verify, write_snapshot
 from tests.statemachine.builders import CLUSTER_ID, batch, broker, config, partition, topic
 
-FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats"
+FORMATS = ROOT / "docs" / "formats"
 PAGE = (FORMATS / "snapshot.md").read_text()
 EXAMPLE_ID = an_id(43, 7)
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import snapshot.writer
-from raft.core.errors import CorruptSnapshot, FlushFailed, InvariantViolation, OutOfSpace, StorageError
+from kraftbase.errors import CorruptSnapshot, FlushFailed, InvariantViolation, OutOfSpace, StorageError
+from kraftbase.files.files import FileSystem, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import Batch, OffsetAndEpoch
 from raft.storage.batch import HEADER_BYTES, encode_body
-from raft.storage.files import FileSystem, read_whole
-from raft.storage.memory import MemoryFileSystem
 from snapshot.format import BATCH_BYTES_MAX, SnapshotChecks, SnapshotHeader, header_batch
 from snapshot.incoming import IncomingSnapshot
 from snapshot.names import part_name, snapshot_name

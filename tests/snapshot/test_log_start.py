@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from raft.core.errors import ConfigurationError
+from kraftbase.errors import ConfigurationError
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from snapshot.log_start import (
     Holder,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftbase.errors import StorageError
+from kraftbase.files.files import FileSystem, join, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from kraftpb.v1 import batch_pb2
-from raft.core.errors import StorageError
 from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import batch_body, batch_timestamp, decode_batches, records
-from raft.storage.files import FileSystem, join, read_whole
-from raft.storage.memory import MemoryFileSystem
 from snapshot.format import SnapshotHeader
 from snapshot.names import snapshot_name
 from snapshot.reader import SnapshotReader

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.errors import StorageError
-from raft.storage.files import FileSystem, join, read_whole
-from raft.storage.memory import MemoryFileSystem
+from kraftbase.errors import StorageError
+from kraftbase.files.files import FileSystem, join, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from snapshot.names import is_leftover, part_name, snapshot_name
 from snapshot.store import SnapshotStore
 from tests.snapshot.builders import (

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import snapshot.writer
-from raft.core.errors import FlushFailed, InvariantViolation, OutOfSpace, StorageError
+from kraftbase.errors import FlushFailed, InvariantViolation, OutOfSpace, StorageError
+from kraftbase.files.files import FileSystem, read_whole
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFileSystem
 from raft.storage.batch import HEADER_BYTES, encode_body
-from raft.storage.files import FileSystem, read_whole
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFileSystem
 from snapshot.format import BATCH_BYTES_MAX, SnapshotHeader
 from snapshot.names import part_name, snapshot_name
 from snapshot.writer import SnapshotWriter

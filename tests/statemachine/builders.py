@@ -21,7 +21,7 @@ from kraftpb.v1.metadata_pb2 import (
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
-from statemachine.features import SUPPORTED
+from statemachine.words.features import SUPPORTED
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 TOPIC, BROKER = 2, 4

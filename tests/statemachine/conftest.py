@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kraftbase.errors import ErrorCode
+from kraftlog.controller.controller import Controller
+from kraftlog.controller.controller_config import ControllerConfig
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
-from raft.core.errors import ErrorCode
 from raft.core.types import Offset
-from raft.runtime import AsyncioRuntime, Runtime
+from raft.shell.runtime import AsyncioRuntime, Runtime
 from snapshot.store import SnapshotStore
-from statemachine.controller import Controller
-from statemachine.controller_config import ControllerConfig
-from statemachine.machine import MetadataMachine
-from statemachine.store import MetadataStore
+from statemachine.apply.machine import MetadataMachine
+from statemachine.store.store import MetadataStore
+from tests.kraftlog.controller.memory_log import MemoryLog
 from tests.raft.nodes import running_cluster
 from tests.statemachine.builders import CLUSTER_ID, alive, register
-from tests.statemachine.memory_log import MemoryLog
 from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.waiting import until
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from statemachine.table import Table
+from statemachine.tables.table import Table
 
 
 @contextmanager

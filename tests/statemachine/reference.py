@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine import queries
-from statemachine.ids import id_to_bytes
-from statemachine.store import MetadataStore
+from statemachine.query import queries
+from statemachine.store.store import MetadataStore
+from statemachine.words.ids import id_to_bytes
 from tests.statemachine.builders import TOPIC
 
 

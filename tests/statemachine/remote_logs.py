@@ -11,7 +11,7 @@ from kraftpb.v1.metadata_pb2 import (
     RemotePartitionDeleteMetadataRecord,
     SegmentLeaderEpoch,
 )
-from statemachine.remote_log_states import PartitionDeleteState, SegmentState
+from statemachine.words.remote_log_states import PartitionDeleteState, SegmentState
 from tests.statemachine.builders import an_id
 
 TOPIC_ID = an_id(1)

@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
-from raft.storage.posix import PosixFileSystem
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
-from statemachine.image import snapshot_point, write_image
-from statemachine.schema import open_reader
-from statemachine.store import MetadataStore
+from statemachine.store.image import snapshot_point, write_image
+from statemachine.store.store import MetadataStore
+from statemachine.tables.database import open_reader
 from tests.statemachine.builders import CLUSTER_ID, broker, config, log_of, partition, topic
 
 TABLES = ("topics", "partitions", "brokers", "configs", "applied")

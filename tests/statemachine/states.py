@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kraftlog.controller.overlay import Overlay
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
 from raft.core.types import Offset
-from statemachine.changes import Changes
-from statemachine.features import METADATA_VERSION, METADATA_VERSION_LATEST
-from statemachine.overlay import Overlay
-from statemachine.row_sums import RowSums
-from statemachine.schema import create_in
-from statemachine.state import MetadataState
+from statemachine.metadata.state import MetadataState
+from statemachine.replay.changes import Changes
+from statemachine.tables.database import create_in
+from statemachine.tables.row_sums import RowSums
+from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from tests.statemachine.builders import CLUSTER_ID
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from statemachine.cluster_tables import CONFIGS
-from statemachine.store import MetadataStore
+from statemachine.store.store import MetadataStore
+from statemachine.tables.cluster_tables import CONFIGS
 from tests.statemachine.builders import TOPIC, batch, config
 
 

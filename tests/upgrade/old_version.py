@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cluster_directory import ClusterDirectory, open_or_create
-from tests.kraftlog.commands import ROOT
+from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
+from tests.paths import ROOT
 from tests.raft.nodes import free_port
 
 OLD_COMMIT = "d38c61b268b6"

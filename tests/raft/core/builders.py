@@ -12,12 +12,13 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, FlushLog, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.context import Context
 from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING, EpochCache
-from raft.core.errors import ErrorCode
 from raft.core.events import Event, LogFlushed, RequestFailed, RequestReceived, ResponseReceived, TimePassed
 from raft.core.log import LogState
 from raft.core.messages import (
@@ -37,7 +38,6 @@ from raft.core.states import Leader, Role, State
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     Batch,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     NodeId,

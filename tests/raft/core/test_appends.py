@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.accumulator import Accumulator, DrainedBatch
 from raft.core.actions import Action, AppendRecords, CompleteAppend, FailAppend, FlushLog
-from raft.core.errors import ErrorCode
 from raft.core.events import AppendPrepared, AppendsScheduled, LogFlushed, ResignRequested, TimePassed
 from raft.core.types import Epoch, Offset
 from tests.raft.core.builders import Harness, fetch, of_type, replica, vote

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.errors import ErrorCode
+from kraftbase.errors import ErrorCode
 from raft.core.messages import DescribeQuorumRequest, ReplicaDescription
 from raft.core.serving import OBSERVERS_MAX
 from raft.core.states import Role

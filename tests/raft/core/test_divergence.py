@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, FenceStateMachine, Send
 from raft.core.digests import STATE_DIGESTS_MAX
-from raft.core.errors import ErrorCode
 from raft.core.events import ShutdownRequested, StateDigestReported
 from raft.core.messages import DescribeQuorumRequest, EndQuorumEpochRequest, FetchResponse, VoteRequest
 from raft.core.states import Resigned, Role

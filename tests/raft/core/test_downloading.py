@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core import downloading
 from raft.core.actions import (
     AdvanceHighWatermark,
@@ -18,7 +19,6 @@ from raft.core.actions import (
     StartLogAnew,
     TruncateLog,
 )
-from raft.core.errors import ErrorCode
 from raft.core.events import (
     Event,
     LogFlushed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode, InvariantViolation
 from raft.core.actions import (
     Action,
     AdvanceHighWatermark,
@@ -21,7 +22,6 @@ from raft.core.actions import (
     TruncateLog,
 )
 from raft.core.download import SnapshotDownload
-from raft.core.errors import ErrorCode, InvariantViolation
 from raft.core.events import (
     Event,
     LogStartAdvanced,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Reply
-from raft.core.errors import ErrorCode
 from raft.core.events import ShutdownRequested
 from raft.core.messages import DescribeQuorumRequest, FetchSnapshotResponse, SnapshotRange
 from raft.core.serving import SNAPSHOT_BYTES_MAX

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, Send
-from raft.core.errors import ErrorCode
 from raft.core.events import FetchVersionAllowed, LogFlushed, TimePassed
 from raft.core.messages import FetchRequest, FetchSnapshotResponse, LogRange
 from raft.core.states import Role

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import InvariantViolation
 from raft.core.actions import AdvanceHighWatermark, AppendLeaderChange, CompleteAppend, FlushLog, PersistElectionState
-from raft.core.errors import InvariantViolation
 from raft.core.events import LogFlushed
 from raft.core.messages import LeaderChange
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, Epoch, NodeId, Offset, ReplicaKey

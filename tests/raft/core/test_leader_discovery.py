@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core.actions import AppendBatches, PersistElectionState, Reply, ReportUnbelieved, Send
-from raft.core.errors import ErrorCode
 from raft.core.messages import FetchRequest
 from raft.core.states import Follower, Role
-from raft.core.types import Endpoint
 from tests.raft.core.builders import (
     Harness,
     batch,

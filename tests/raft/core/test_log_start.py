@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.errors import InvariantViolation
 from raft.core.actions import Send
 from raft.core.epochs import LOG_BEGINNING, EpochCache
-from raft.core.errors import InvariantViolation
 from raft.core.log import LogState
 from raft.core.messages import VoteRequest
 from raft.core.states import Role

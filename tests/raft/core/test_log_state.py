@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.errors import InvariantViolation
+from kraftbase.errors import InvariantViolation
 from raft.core.log import LogState
 from raft.core.types import Epoch, Offset
 from tests.raft.core.builders import batch, log_state

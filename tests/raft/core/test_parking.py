@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import AdvanceHighWatermark, AppendRecords, CompleteAppend, FailAppend, FlushLog, Reply
-from raft.core.errors import ErrorCode
 from raft.core.events import LogFlushed, RequestCancelled, ResignRequested
 from raft.core.messages import FetchResponse, LogRange
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, Offset

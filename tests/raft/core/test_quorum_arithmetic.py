@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.errors import InvariantViolation
 from raft.core.epochs import EpochCache
-from raft.core.errors import InvariantViolation
 from raft.core.quorum import VoteTally, majority_end_offset
 from raft.core.types import Epoch, NodeId, Offset
 from tests.raft.core.fetching import point

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, Send, TruncateLog
-from raft.core.errors import ErrorCode
 from raft.core.messages import LogRange
 from raft.core.states import Follower
 from raft.core.types import Batch, Offset

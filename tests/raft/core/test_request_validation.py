@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Reply
-from raft.core.errors import ErrorCode
 from raft.core.events import ShutdownRequested
 from raft.core.messages import DescribeQuorumRequest, FetchSnapshotRequest, Request
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import FailAppend, Reply, Send
-from raft.core.errors import ErrorCode
 from raft.core.events import AppendPrepared, ResignRequested
 from raft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from raft.core.states import Follower, Role

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Send
-from raft.core.errors import ErrorCode
 from raft.core.events import ShutdownRequested
 from raft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, FetchSnapshotRequest, VoteRequest
 from raft.core.states import Resigned, Role

@@ -13,6 +13,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import (
     Action,
     AppendBatches,
@@ -24,7 +25,6 @@ from raft.core.actions import (
     TruncateLog,
 )
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import ErrorCode
 from raft.core.events import (
     AppendPrepared,
     AppendsScheduled,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kraftbase.errors import ErrorCode, InvariantViolation
 from raft.core.actions import Action, FlushLog, Reply
-from raft.core.errors import ErrorCode, InvariantViolation
 from raft.core.events import LogStartAdvanced, SnapshotsChanged
 from raft.core.messages import DescribeQuorumRequest, FetchResponse, LogRange
 from raft.core.states import Role

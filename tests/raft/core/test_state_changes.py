@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, AnnounceLeader, PersistElectionState, Send
-from raft.core.errors import ErrorCode
 from raft.core.events import ResignRequested, TimePassed
 from raft.core.messages import VoteRequest
 from raft.core.states import Candidate, Follower, Prospective, Resigned, Role, Unattached

@@ -12,13 +12,14 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft import core
 from raft.core.actions import AppendBatches, FenceStateMachine, PersistElectionState, ReportUnbelieved, Send
-from raft.core.errors import ErrorCode
 from raft.core.events import AppendPrepared, AppendsScheduled, StateDigestReported
 from raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, Request
 from raft.core.states import Candidate, Role
-from raft.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
 from raft.core.validation import EPOCH_JUMP_MAX
 from raft.core.voters import Voter, VoterSet
 from tests.raft.core.builders import (

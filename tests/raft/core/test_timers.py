@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode
 from raft.core.actions import Send
-from raft.core.errors import ErrorCode
 from raft.core.messages import BeginQuorumEpochRequest, FetchSnapshotRequest
 from raft.core.states import Role
-from raft.core.types import Endpoint, Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from raft.core.types import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
 from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,

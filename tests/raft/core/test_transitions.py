@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftbase.errors import InvariantViolation
 from raft.core import transitions
 from raft.core.accumulator import Accumulator
 from raft.core.context import Context
 from raft.core.elections import elect_only_voter
-from raft.core.errors import InvariantViolation
 from raft.core.events import ResignRequested
 from raft.core.messages import FetchRequest
 from raft.core.purgatory import Purgatory

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.errors import ErrorCode, InvariantViolation
 from raft.core.actions import AppendLeaderChange, FlushLog, PersistElectionState, Send
-from raft.core.errors import ErrorCode, InvariantViolation
 from raft.core.messages import VoteRequest
 from raft.core.quorum import VoteTally
 from raft.core.states import Candidate, Follower, Prospective, Role, Unattached

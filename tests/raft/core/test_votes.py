@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from raft.core.actions import PersistElectionState, Reply
-from raft.core.errors import ErrorCode
 from raft.core.events import ShutdownRequested
 from raft.core.messages import VoteResponse
 from raft.core.states import Follower, Prospective, Role, Unattached

@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.rpc import admission
 from raft.rpc.admission import Admission
 from raft.rpc.calls import SMALL_ANSWER_BYTES, AnswerBudget

@@ -10,8 +10,9 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import common_pb2, quorum_pb2
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -32,7 +33,6 @@ from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
     UNKNOWN_OFFSET,
     CommittedGap,
-    Endpoint,
     Epoch,
     LeaderAndEpoch,
     NodeId,

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import grpc.aio
 import pytest
 
-from raft.core.errors import ConfigurationError
-from raft.core.types import Endpoint
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError
 from raft.rpc.listening import listen
 from raft.rpc.options import SERVER_OPTIONS
 from tests.raft.nodes import free_port

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.actions import (
     Action,
@@ -27,7 +28,6 @@ from raft.core.actions import (
     StartLogAnew,
     TruncateLog,
 )
-from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,

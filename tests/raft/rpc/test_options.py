@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from kraftlog.connection import LOCAL_CHANNEL_OPTIONS
+from kraftlog.admin.client.connection import LOCAL_CHANNEL_OPTIONS
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
 from tests.kraftlog.commands import environment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.errors import InvariantViolation
+from kraftbase.errors import InvariantViolation
 from raft.listener import LoadSnapshotReader
 from tests.raft.snapshot_delivery.world import Loading, World, register, settled
 from tests.snapshot.builders import an_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ErrorCode, ProtocolError
 from snapshot.names import snapshot_name
 from tests.raft.snapshot_delivery.world import Loading, Plain, World, numbers, register, settled
 from tests.snapshot.builders import DIRECTORY, an_id

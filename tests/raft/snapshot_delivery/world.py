@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from kraftbase.endpoint import Endpoint
+from kraftbase.files.memory import MemoryFile, MemoryFileSystem
 from raft.commits import CommitFeed
-from raft.core.types import Endpoint, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch
 from raft.delivery import Delivery
 from raft.listener import BatchReader, Listener, LoadSnapshotReader
-from raft.log_start import ListenerPosition
-from raft.runtime import Timer
-from raft.snapshots import NodeSnapshots
+from raft.shell.log_start_keeper import ListenerPosition
+from raft.shell.node_snapshots import NodeSnapshots
+from raft.shell.runtime import Timer
 from raft.storage.batch import encode_batch, encode_body
-from raft.storage.memory import MemoryFile, MemoryFileSystem
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 from tests.raft.by_hand import HandTimer

@@ -6,10 +6,10 @@ import resource
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from kraftbase.files.files import FileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import Batch, Epoch, Offset
 from raft.storage.batch import encode_batch, encode_body
-from raft.storage.files import FileSystem
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 
 LOG = "data/log"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from raft.storage.files import FileSystem
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFileSystem
+from kraftbase.files.files import FileSystem
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFileSystem
 
 
 @pytest.fixture(params=["memory", "posix"])

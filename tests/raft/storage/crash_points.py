@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias, TypeVar
 
-from raft.storage.memory import MemoryFileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from tests.raft.storage.builders import Stopped
 
 Told = TypeVar("Told")

@@ -3,7 +3,7 @@
 Of what was written to a file and not synced, each piece within a sector is kept or lost, and each change of the size,
 too, independently of all others; where a piece is lost there is what was there before, or, with the file grown all the
 same, zeros. Of the unsynced changes to a directory's names the first few are kept. This is all that
-`raft.storage.files` leaves open.
+`kraftbase.files.files` leaves open.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import cache
 from random import Random
 from typing import TypeVar
 
-from raft.storage.files import SECTOR_BYTES
-from raft.storage.memory import MemoryFileSystem, _apply, _Content, _Directory, _Resize, _Write
+from kraftbase.files.files import SECTOR_BYTES
+from kraftbase.files.memory import MemoryFileSystem, _apply, _Content, _Directory, _Resize, _Write
 from tests.raft.storage.crash_points import tell_until
 
 Told = TypeVar("Told")

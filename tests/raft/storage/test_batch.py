@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.checksum import crc32c
+from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
 from kraftpb.v1.batch_pb2 import BatchBody
-from raft.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from raft.core.types import Batch, Epoch, Offset
 from raft.storage.batch import (
     CONTROL_ATTRIBUTE,
@@ -22,7 +23,6 @@ from raft.storage.batch import (
     encode_body,
     records,
 )
-from raft.storage.checksum import crc32c
 from tests.raft.storage.builders import batches_from, data_batch
 
 epochs = st.integers(1, 2**31 - 1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.errors import ErrorCode, ProtocolError
 from kraftpb.v1 import batch_pb2, common_pb2
-from raft.core.errors import ErrorCode, ProtocolError
 from raft.core.messages import LeaderChange
 from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
 from raft.storage.batch import decode_batches, encode_batch

@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.errors import DirectoryError
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.uuids import uuid_to_text
 from raft.core.election import ElectionState
 from raft.core.epochs import EpochCache
-from raft.core.errors import DirectoryError
 from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
 from raft.storage.directory import DataDirectory
-from raft.storage.identifiers import uuid_to_text
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import all_batches, batches_from, data_batch, flip, segment_paths

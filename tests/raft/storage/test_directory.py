@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.core.errors import ConfigurationError, DirectoryError
+from kraftbase.checksum import crc32c
+from kraftbase.errors import ConfigurationError, DirectoryError
+from kraftbase.files.files import FileSystem, read_whole, write_new_file
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import uuid_to_text
 from raft.core.types import NodeId
-from raft.storage.checksum import crc32c
 from raft.storage.directory import DataDirectory, DirectoryIdentity, decode_meta, encode_meta
-from raft.storage.files import FileSystem, read_whole, write_new_file
-from raft.storage.identifiers import uuid_to_text
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFileSystem
+from tests.paths import ROOT
 from tests.raft.storage.builders import flip
 from tests.raft.storage.crash_points import stop_everywhere
 
@@ -144,12 +145,13 @@ def other_process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a data directory until it is killed."""
     DataDirectory.format(PosixFileSystem(), str(tmp_path / "node"), cluster_id=CLUSTER, node_id=NODE)
     program = (
-        "import sys; from raft.storage.directory import DataDirectory; from raft.storage.posix import PosixFileSystem\n"
+        "import sys; from kraftbase.files.posix import PosixFileSystem;"
+        "from raft.storage.directory import DataDirectory;"
         "directory = DataDirectory.open(PosixFileSystem(), sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "node")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from raft.core.errors import OutOfSpace, StorageError
-from raft.storage.files import FileSystem, join, parent_directory, read_whole, write_new_file
-from raft.storage.posix import PosixFileSystem
+from kraftbase.errors import OutOfSpace, StorageError
+from kraftbase.files.files import FileSystem, join, parent_directory, read_whole, write_new_file
+from kraftbase.files.posix import PosixFileSystem
 from tests.raft.storage.builders import room_for
 
 

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from raft.core.errors import FlushFailed, OutOfSpace, StorageError
-from raft.storage.files import read_whole, write_new_file
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFile
+from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
+from kraftbase.files.files import read_whole, write_new_file
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFile
 from tests.raft.storage.builders import Stopped
 
 

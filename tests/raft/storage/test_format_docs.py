@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from uuid import UUID
 
+from kraftbase.files.files import read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.election import ElectionState
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.storage.batch import HEADER_BYTES, encode_batch, encode_body
 from raft.storage.directory import DirectoryIdentity, encode_meta
-from raft.storage.files import read_whole
 from raft.storage.frame import HEAD_BYTES
 from raft.storage.log_start import encode_log_start
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import COPY, encode_copy
+from tests.paths import ROOT
 from tests.raft.storage.builders import BIG, open_log, segment_paths
 
-FORMATS = Path(__file__).parents[3] / "docs" / "formats"
+FORMATS = ROOT / "docs" / "formats"
 DIRECTORY_ID = UUID("6f1d9c52-3b0a-4e8f-9a57-0c4d2e81b3f6")
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.core.errors import StorageError
+from kraftbase.checksum import crc32c
+from kraftbase.errors import StorageError
 from raft.core.types import Offset
 from raft.storage.batch import encode_body
-from raft.storage.checksum import crc32c
 from raft.storage.frame import (
     HEAD,
     HEAD_BYTES,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.core.errors import ConfigurationError
-from raft.storage.identifiers import random_cluster_id, random_uuid, uuid_from_text, uuid_to_text
+from kraftbase.errors import ConfigurationError
+from kraftbase.uuids import random_cluster_id, random_uuid, uuid_from_text, uuid_to_text
 
 
 @given(st.integers(0, 2**128 - 1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from raft.storage.files import SECTOR_BYTES, read_whole
-from raft.storage.memory import MemoryFileSystem
+from kraftbase.files.files import SECTOR_BYTES, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from tests.raft.storage.images import a_random_image, all_images
 
 

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.core.errors import InvariantViolation, StorageError
+from kraftbase.errors import InvariantViolation, StorageError
+from kraftbase.files.files import SECTOR_BYTES, read_whole
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.posix import PosixFileSystem
 from raft.core.types import Offset
-from raft.storage.files import SECTOR_BYTES, read_whole
 from raft.storage.frame import HEAD_BYTES, encode_frames, encode_marker
 from raft.storage.inspection import (
     DamagedStretch,
@@ -21,8 +23,6 @@ from raft.storage.inspection import (
     segment_base_offsets,
     walk_segment,
 )
-from raft.storage.memory import MemoryFileSystem
-from raft.storage.posix import PosixFileSystem
 from raft.storage.recovery import DamagedLog, recover
 from raft.storage.segment import segment_name
 from raft.storage.segmented_log import SegmentedLog
@@ -103,7 +103,7 @@ def test_zeros_between_frames_are_damage() -> None:
 
 
 def test_a_frame_of_an_unknown_version_is_told_from_damage() -> None:
-    from raft.storage.checksum import crc32c
+    from kraftbase.checksum import crc32c
 
     head = FRAMES[4:8] + b"\x09" + FRAMES[9:36]
     data = crc32c(head).to_bytes(4, "big") + head + FRAMES[36:]

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from raft.core.errors import FlushFailed, InvariantViolation
+from kraftbase.errors import FlushFailed, InvariantViolation
+from kraftbase.files.files import FileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import Offset
-from raft.storage.files import FileSystem
-from raft.storage.memory import MemoryFileSystem
 from tests.raft.storage.builders import BIG, all_batches, batches_from, open_log, segment_paths
 
 

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kraftbase.errors import OutOfSpace
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING, EpochCache
-from raft.core.errors import OutOfSpace
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import LogConfig, PendingFlush, SegmentedLog
 from tests.raft.storage.builders import all_batches, data_batch, open_log
 

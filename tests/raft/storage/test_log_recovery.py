@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from raft.core.errors import CorruptLog, StorageError
+from kraftbase.checksum import crc32c
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.files import read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import Epoch, Offset
 from raft.storage.batch import encode_batch, encode_body
-from raft.storage.checksum import crc32c
-from raft.storage.files import read_whole
 from raft.storage.frame import HEAD, HEAD_BYTES, MAGIC, encode_frames
-from raft.storage.memory import MemoryFileSystem
 from tests.raft.storage.builders import (
     BIG,
     SMALL,

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from raft.core.errors import OutOfSpace
+from kraftbase.errors import OutOfSpace
+from kraftbase.files.files import FileSystem
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import Offset
-from raft.storage.files import FileSystem
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import (
     all_batches,

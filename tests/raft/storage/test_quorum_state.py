@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.checksum import crc32c
+from kraftbase.errors import FlushFailed, InvariantViolation, StorageError
+from kraftbase.files.files import FileSystem, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.election import ElectionState
-from raft.core.errors import FlushFailed, InvariantViolation, StorageError
 from raft.core.types import Epoch, NodeId, ReplicaKey
-from raft.storage.checksum import crc32c
-from raft.storage.files import FileSystem, read_whole
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.quorum_state import COPY, COPY_NAMES, MAGIC, QuorumStateStore, decode_copy, encode_copy
 from tests.raft.storage.builders import flip, overwrite
 from tests.raft.storage.crash_points import stop_everywhere

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from raft.core.errors import CorruptLog, StorageError
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.files import read_whole, write_new_file
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
 from raft.storage.copies import copy_paths
-from raft.storage.files import read_whole, write_new_file
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import (
     DAMAGED_SUFFIX,
     RECOVERING_NAME,
@@ -287,7 +287,7 @@ def test_copies_of_two_findings_hold_it_to_both() -> None:
 def test_a_file_of_another_version_is_refused_by_name() -> None:
     data = encode_recovering(RecoveringLog(Offset(9), Epoch(4), "x")).replace(b"version=1", b"version=2")
     lines = data[: data.rindex(b"crc32c=")]
-    from raft.storage.checksum import crc32c
+    from kraftbase.checksum import crc32c
 
     with pytest.raises(StorageError, match="version 2"):
         decode_recovering(lines + f"crc32c={crc32c(lines):08x}\n".encode(), "recovering")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from raft.core.errors import ConfigurationError, ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.errors import ConfigurationError, ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.files.files import FileSystem
 from raft.core.types import Offset
 from raft.storage.batch import decode_batches
-from raft.storage.files import FileSystem
 from raft.storage.segmented_log import LogConfig
 from tests.raft.storage.builders import BIG, SMALL, all_batches, batches_from, data_batch, open_log, segment_paths
 

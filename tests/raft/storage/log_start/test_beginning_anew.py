@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import InvariantViolation
+from kraftbase.files.files import FileSystem
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import InvariantViolation
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, OffsetAndEpoch, RecoveringLog
-from raft.storage.files import FileSystem
 from raft.storage.recovering import begin_anew, read_recovering
 from tests.raft.storage.builders import EPOCH, LOG, batches_from, data_batch, segment_paths
 from tests.raft.storage.log_start.builders import (

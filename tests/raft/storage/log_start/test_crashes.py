@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.storage.log_start import write_log_start
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import begin_anew
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import all_batches, data_batch

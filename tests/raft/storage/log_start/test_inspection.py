@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.findings import Finding, Status
-from kraftlog.log_verification import FETCHES_ALL, LogVerdict, verify_log
+from kraftbase.files.files import FileSystem
+from kraftbase.files.posix import PosixFileSystem
+from kraftlog.offline.findings import Finding, Status
+from kraftlog.offline.log_verification import FETCHES_ALL, LogVerdict, verify_log
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.storage.copies import copy_paths
 from raft.storage.directory import LOG_NAME
-from raft.storage.files import FileSystem
 from raft.storage.inspection import rehearse_recovery
 from raft.storage.log_start import LOG_START_NAME, write_log_start
-from raft.storage.posix import PosixFileSystem
 from raft.storage.quorum_state import COPY_NAMES
 from raft.storage.segment import segment_name
 from raft.storage.segmented_log import SegmentedLog

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
+from kraftbase.files.files import FileSystem, read_whole
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
 from raft.core.types import Offset, OffsetAndEpoch
-from raft.storage.files import FileSystem, read_whole
-from raft.storage.memory import MemoryFileSystem
 from tests.raft.storage.builders import batches_from, data_batch, segment_paths
 from tests.raft.storage.log_start.builders import (
     BATCHES,

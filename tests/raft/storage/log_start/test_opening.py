@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.files import read_whole, write_new_file
+from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.errors import CorruptLog, StorageError
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Offset, OffsetAndEpoch
-from raft.storage.files import read_whole, write_new_file
 from raft.storage.frame import encode_frames
 from raft.storage.log_start import write_log_start
-from raft.storage.memory import MemoryFileSystem
 from raft.storage.recovering import DAMAGED_SUFFIX
 from raft.storage.segment import segment_name
 from tests.raft.storage.builders import BIG, LOG, all_batches, data_batch, flip, open_log, overwrite, segment_paths

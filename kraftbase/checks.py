@@ -1,0 +1,12 @@
+"""Invariants that stay on in production. A violated one stops the process: see `InvariantViolation`."""
+
+from __future__ import annotations
+
+from kraftbase.errors import InvariantViolation
+
+
+def check(condition: bool, message: str, **context: object) -> None:
+    """Raise InvariantViolation with `message` and the values in `context` unless `condition` holds."""
+    if not condition:
+        details = ", ".join(f"{name}={value!r}" for name, value in context.items())
+        raise InvariantViolation(f"{message} ({details})" if details else message)

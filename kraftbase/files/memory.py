@@ -1,0 +1,420 @@
+"""A file system in memory that forgets what was not synced, for tests and the simulator.
+
+The model: a file is its durable content and the changes made since its last sync, in order. A directory is its durable
+names and the changes to them since its last sync, in order. `crash` keeps the durable part and, if told so, some of
+the rest; everything that was open before is dead after it.
+
+Faults: `space_limit` makes writes fail for want of room, `failing_syncs` makes syncs of those paths fail,
+`failing_reads` makes reads of those paths fail, `damage` rots bytes, and `before_operation` is called before every
+operation that changes something, and may raise to stop the story there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
+from kraftbase.files.files import SECTOR_BYTES, parent_directory
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Resize:
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class _Content:
+    """What an inode is: `durable` plus `changes` gives `current`."""
+
+    current: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    changes: list[_Write | _Resize] = field(default_factory=list)
+    is_read_only: bool = False
+    """Whether it may be opened for reading only. A crash leaves that as it is."""
+    durable_changed_from: int = 0
+    """The durable bytes below this are as they were when somebody last looked."""
+
+    def change(self, change: _Write | _Resize) -> None:
+        self.changes.append(change)
+        _apply(self.current, change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            self._note_change(change)
+            _apply(self.durable, change)
+        self.changes.clear()
+
+    def _note_change(self, change: _Write | _Resize) -> None:
+        start = change.size if isinstance(change, _Resize) else change.position
+        self.durable_changed_from = min(self.durable_changed_from, start, len(self.durable))
+
+    def crash(self, kept_bytes: int, random: Random | None, sector_bytes: int) -> int:
+        """Lose changes: keep a prefix of `kept_bytes` written bytes, or sectors by chance. Returns the rest of it."""
+        survivor = self.durable
+        for change in self.changes:
+            self._note_change(change)
+            if random is not None:
+                _apply_some_sectors(survivor, change, random, sector_bytes)
+            elif isinstance(change, _Resize):
+                if kept_bytes > 0:
+                    _apply(survivor, change)
+            else:
+                kept = change.data[:kept_bytes]
+                if kept:
+                    _apply(survivor, _Write(change.position, kept))
+                kept_bytes -= len(kept)
+        self.current = bytearray(survivor)
+        self.changes.clear()
+        return kept_bytes
+
+
+def _apply(content: bytearray, change: _Write | _Resize) -> None:
+    if isinstance(change, _Resize):
+        del content[change.size :]
+        content.extend(bytes(change.size - len(content)))
+        return
+    end = change.position + len(change.data)
+    if end > len(content):
+        content.extend(bytes(end - len(content)))
+    content[change.position : end] = change.data
+
+
+def _apply_some_sectors(content: bytearray, change: _Write | _Resize, random: Random, sector_bytes: int) -> None:
+    if isinstance(change, _Resize):
+        if random.random() < 0.5:
+            _apply(content, change)
+        return
+    position, end = change.position, change.position + len(change.data)
+    while position < end:
+        sector_end = min(end, (position // sector_bytes + 1) * sector_bytes)
+        if random.random() < 0.5:
+            _apply(content, _Write(position, change.data[position - change.position : sector_end - change.position]))
+        position = sector_end
+
+
+@dataclass(slots=True, eq=False)
+class _Directory:
+    """Names to files: `durable` plus `changes` gives `current`. A change sets a name (None: takes it away)."""
+
+    current: dict[str, _Content] = field(default_factory=dict)
+    durable: dict[str, _Content] = field(default_factory=dict)
+    changes: list[dict[str, _Content | None]] = field(default_factory=list)
+
+    def change(self, names: dict[str, _Content | None]) -> None:
+        self.changes.append(names)
+        self._apply(names)
+
+    def _apply(self, names: dict[str, _Content | None]) -> None:
+        for name, content in names.items():
+            if content is None:
+                del self.current[name]
+            else:
+                self.current[name] = content
+
+    def sync(self) -> None:
+        self.durable = dict(self.current)
+        self.changes.clear()
+
+    def crash(self, random: Random | None) -> None:
+        """Lose the changes, or keep the first few of them by chance: a journal keeps their order."""
+        kept = self.changes[: random.randint(0, len(self.changes))] if random is not None else []
+        self.current = dict(self.durable)
+        for names in kept:
+            self._apply(names)
+        self.sync()
+
+
+class DurableFile:
+    """The durable bytes of a file, to be looked at, and from where on they changed since that was last asked."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: _Content) -> None:
+        self._content = content
+
+    @property
+    def data(self) -> bytearray:
+        """The bytes; the file's own, not a copy."""
+        return self._content.durable
+
+    def is_same(self, other: DurableFile) -> bool:
+        """Whether both are the same file, under whatever names."""
+        return self._content is other._content
+
+    def take_changed_from(self) -> int:
+        """The position from which on bytes may differ from those at the last call."""
+        changed_from, self._content.durable_changed_from = self._content.durable_changed_from, len(self.data)
+        return changed_from
+
+
+class MemoryFileSystem:
+    """Files in memory, with crashes and faults. See the module for the model."""
+
+    def __init__(self) -> None:
+        self.space_limit: int | None = None
+        """How many bytes all files together may have; None: any number."""
+        self.failing_syncs: set[str] = set()
+        """Paths of files and directories whose syncs raise FlushFailed, and keep nothing."""
+        self.failing_reads: set[str] = set()
+        """Paths of files whose reads raise StorageError, as for a bad sector."""
+        self.before_operation: Callable[[str, str], None] | None = None
+        """Called with the operation's name and path before every change and sync."""
+        self._directories: dict[str, _Directory] = {".": _Directory(), "/": _Directory()}
+        self._locks: dict[str, MemoryLock] = {}
+        self._life = 0
+        self.durable_version = 0
+        """Changes whenever something durable may have changed."""
+
+    def crash(
+        self, *, kept_unsynced_bytes: int = 0, random: Random | None = None, sector_bytes: int = SECTOR_BYTES
+    ) -> None:
+        """Lose what was not synced, and everything that is open.
+
+        `kept_unsynced_bytes` of what was written to files stay, in the order of writing within each file. With
+        `random` each unsynced sector and resize stays or goes by chance, and of the changes to a directory a prefix.
+        """
+        self.durable_version += 1
+        self._life += 1
+        self._locks.clear()
+        for directory in self._directories.values():
+            directory.crash(random)
+            for content in directory.current.values():
+                kept_unsynced_bytes = content.crash(kept_unsynced_bytes, random, sector_bytes)
+
+    def end_process(self) -> None:
+        """Whoever has files open is gone; nothing is lost, and nothing more is durable than before."""
+        self._life += 1
+        self._locks.clear()
+
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Bytes of a file rot, on the disk and for whoever reads it; `data` lies within what is durable."""
+        directory, name = self._locate(path)
+        content = directory.current[name]
+        self.durable_version += 1
+        content.durable_changed_from = min(content.durable_changed_from, position)
+        for image in (content.durable, content.current):
+            image[position : position + len(data)] = data
+
+    def durable_files(self, path: str) -> dict[str, DurableFile]:
+        """What would be left of a directory's files if everything that is not synced were lost."""
+        return {name: DurableFile(content) for name, content in self._directories[path].durable.items()}
+
+    def used_bytes(self) -> int:
+        """How many bytes all files together have."""
+        return sum(len(content.current) for names in self._directories.values() for content in names.current.values())
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        """Open a file; with `create` it must not exist, without it must."""
+        if create:
+            self._create(path)
+        content = self._content_of(path)
+        if content.is_read_only:
+            raise StorageError(f"cannot open {path}: it is read-only")
+        return MemoryFile(self, path, content, self._life)
+
+    def open_to_read(self, path: str) -> MemoryFile:
+        """Open a file for reading."""
+        return MemoryFile(self, path, self._content_of(path), self._life, is_writable=False)
+
+    def _create(self, path: str) -> None:
+        directory, name = self._locate(path)
+        self._begin("create", path)
+        if name in directory.current or path in self._directories:
+            raise StorageError(f"cannot create {path}: it exists")
+        directory.change({name: _Content()})
+
+    def _content_of(self, path: str) -> _Content:
+        directory, name = self._locate(path)
+        if name not in directory.current:
+            raise StorageError(f"cannot open {path}: there is no such file")
+        return directory.current[name]
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        if path in self._directories:
+            return True
+        directory = self._directories.get(parent_directory(path))
+        return directory is not None and _name(path) in directory.current
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        if path not in self._directories:
+            raise StorageError(f"cannot list {path}: there is no such directory")
+        inner = [_name(other) for other in self._directories if other != path and parent_directory(other) == path]
+        return sorted([*self._directories[path].current, *(name for name in inner if name)])
+
+    def make_directories(self, path: str) -> None:
+        """Make the directory and those above it that are missing, durably."""
+        if path in self._directories:
+            return
+        if self.exists(path):
+            raise StorageError(f"cannot make the directory {path}: there is a file of that name")
+        self.make_directories(parent_directory(path))
+        self._begin("make_directories", path)
+        self._directories[path] = _Directory()
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        """Give a file another name in its directory, in the place of whatever has it."""
+        directory, old_name = self._locate(old_path)
+        if parent_directory(new_path) != parent_directory(old_path) or old_name not in directory.current:
+            raise StorageError(
+                f"cannot rename {old_path}: there is no such file, or {new_path} is in another directory"
+            )
+        self._begin("rename", old_path)
+        directory.change({_name(new_path): directory.current[old_name], old_name: None})
+
+    def remove(self, path: str) -> None:
+        """Take a file's name away."""
+        directory, name = self._locate(path)
+        if name not in directory.current:
+            raise StorageError(f"cannot remove {path}: there is no such file")
+        self._begin("remove", path)
+        directory.change({name: None})
+
+    def fsync_directory(self, path: str) -> None:
+        """Make the names in a directory durable. Raises FlushFailed."""
+        if path not in self._directories:
+            raise StorageError(f"cannot open the directory {path}: there is none")
+        self._begin_sync("fsync_directory", path)
+        self.durable_version += 1
+        self._directories[path].sync()
+
+    def try_lock(self, path: str) -> MemoryLock | None:
+        """Hold the lock of that name; None if another holds it."""
+        if path in self._locks:
+            return None
+        directory, name = self._locate(path)
+        self._begin("try_lock", path)
+        if name not in directory.current:
+            directory.change({name: _Content()})
+        lock = self._locks[path] = MemoryLock(self._locks, path)
+        return lock
+
+    def _locate(self, path: str) -> tuple[_Directory, str]:
+        directory = self._directories.get(parent_directory(path))
+        if directory is None or not _name(path):
+            raise StorageError(f"cannot open {path}: there is no such directory")
+        return directory, _name(path)
+
+    def _begin(self, operation: str, path: str) -> None:
+        if self.before_operation is not None:
+            self.before_operation(operation, path)
+
+    def _begin_sync(self, operation: str, path: str) -> None:
+        self._begin(operation, path)
+        if path in self.failing_syncs:
+            raise FlushFailed(f"{operation} of {path} failed: injected")
+
+    def _room(self) -> int | None:
+        return None if self.space_limit is None else max(0, self.space_limit - self.used_bytes())
+
+
+class MemoryFile:
+    """An open file of a MemoryFileSystem; dead after its crash."""
+
+    def __init__(
+        self, files: MemoryFileSystem, path: str, content: _Content, life: int, *, is_writable: bool = True
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._content = content
+        self._life = life
+        self._is_writable = is_writable
+
+    @property
+    def path(self) -> str:
+        """The path that it was opened under."""
+        return self._path
+
+    def size(self) -> int:
+        """How long the file is, in bytes."""
+        return len(self._alive().current)
+
+    def read_at(self, position: int, byte_count: int) -> bytes:
+        """The bytes from `position`; fewer than `byte_count` only where the file ends."""
+        if self._path in self._files.failing_reads:
+            raise StorageError(f"cannot read {self._path}: input/output error: injected")
+        return bytes(self._alive().current[position : position + byte_count])
+
+    def write_at(self, position: int, data: bytes) -> None:
+        """Write all of `data` at `position`. Raises OutOfSpace, then the part that had room is written."""
+        content = self._begin("write_at")
+        room = self._files._room()
+        fitting = len(data) if room is None else max(0, min(len(data), len(content.current) + room - position))
+        if fitting or not data:
+            content.change(_Write(position, data[:fitting]))
+        if fitting < len(data):
+            raise OutOfSpace(f"cannot write to {self._path}: no space left; make room on its file system")
+
+    def reserve(self, size: int) -> None:
+        """Make the file at least `size` bytes long. Raises OutOfSpace, then nothing changed."""
+        content = self._begin("reserve")
+        wanted = size - len(content.current)
+        room = self._files._room()
+        if room is not None and wanted > room:
+            raise OutOfSpace(f"cannot reserve {wanted} bytes for {self._path}: no space left")
+        if wanted > 0:
+            content.change(_Resize(size))
+
+    def truncate(self, size: int) -> None:
+        """Make the file exactly `size` bytes long."""
+        self._begin("truncate").change(_Resize(size))
+
+    def fdatasync(self) -> None:
+        """Make the content durable. Raises FlushFailed."""
+        self._sync("fdatasync")
+
+    def fsync(self) -> None:
+        """Make the content and the size durable. Raises FlushFailed."""
+        self._sync("fsync")
+
+    def make_read_only(self) -> None:
+        """Let the file be opened for reading only from now on."""
+        self._begin("make_read_only").is_read_only = True
+
+    def close(self) -> None:
+        """Let go of the file; once is enough."""
+        self._life = -1
+
+    def _sync(self, operation: str) -> None:
+        content = self._alive()
+        self._files._begin_sync(operation, self._path)
+        self._files.durable_version += 1
+        content.sync()
+
+    def _begin(self, operation: str) -> _Content:
+        content = self._alive()
+        if not self._is_writable:
+            raise StorageError(f"cannot change {self._path}: it was opened for reading")
+        self._files._begin(operation, self._path)
+        return content
+
+    def _alive(self) -> _Content:
+        if self._life != self._files._life:
+            raise StorageError(f"cannot use {self._path}: it was closed, or a crash came in between")
+        return self._content
+
+
+class MemoryLock:
+    """A lock of a MemoryFileSystem."""
+
+    def __init__(self, held: dict[str, MemoryLock], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._held.get(self._path) is self:
+            del self._held[self._path]
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,333 @@
+"""The admin client: any node's address will do, it finds and follows the leader by itself.
+
+    async with AdminClient([Endpoint("localhost", 9093)]) as client:
+        await client.create_topics([NewTopic("clicks", num_partitions=3, replication_factor=2)])
+
+- Changes go to the leader over one stream; all that callers have pending goes as one message.
+- What was certainly not carried out (no leader, not the leader, not sent, throttled) is tried again until the timeout,
+  with jitter. What may have been carried out is not: OutcomeUnknown says so, and the caller looks before trying again.
+- Reads are answered by the first of the given addresses that can be reached, from what that node has applied, at least
+  up to what this client's acknowledged operations changed or found to be so already. `last_end_offset` says how far
+  that goes: others wait for that with `wait_for`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.uuids import random_uuid
+from kraftlog.admin.client.node_reader import NodeReader, Request, Response, Select, query
+from kraftlog.admin.client.operation_sender import OperationSender
+from kraftlog.admin.client.operation_stream import NotSent, OutcomeUnknown
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
+from raft.rpc import codec
+from statemachine.query.conversions import (
+    alteration_to_proto,
+    broker_from_record,
+    config_from_proto,
+    created_topic_from_proto,
+    new_topic_to_proto,
+    query_answer_from_proto,
+    topic_from_proto,
+    topic_listing_from_proto,
+)
+from statemachine.query.descriptions import (
+    Alteration,
+    BrokerListener,
+    CreatedTopic,
+    DescribedConfigs,
+    DescribedTopics,
+    ListedBrokers,
+    ListedTopics,
+    NewTopic,
+    QueryAnswer,
+)
+from statemachine.words.features import SUPPORTED
+from statemachine.words.ids import id_to_bytes
+
+__all__ = ["AdminClient", "Alteration", "BrokerListener", "NewTopic", "NotSent", "OutcomeUnknown"]
+
+TIMEOUT_MS_DEFAULT: Final = 30_000
+
+Part = admin_pb2.CreatedTopic | admin_pb2.DeletedTopic | admin_pb2.AlteredResource | admin_pb2.TopicDescription
+
+
+class AdminClient:
+    """A client of one cluster, for one event loop. Use it as `async with AdminClient(...) as client`."""
+
+    def __init__(
+        self, bootstrap: Sequence[Endpoint], *, timeout_ms: int = TIMEOUT_MS_DEFAULT, client_id: str = ""
+    ) -> None:
+        """`bootstrap` names one node or more; `timeout_ms` is how long each call may take, retries and all.
+
+        `client_id` is whose mutation quota its changes count against (CT-20).
+        """
+        if timeout_ms <= 0:
+            raise ValueError(f"timeout_ms is {timeout_ms}; it must be above 0")
+        self._timeout_ms = timeout_ms
+        self._sender = OperationSender(bootstrap, client_id)
+        self._reader = NodeReader(bootstrap)
+        self._last_end_offset = 0
+
+    async def __aenter__(self) -> AdminClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; what is under way ends with an error, and so does what is asked for from now on."""
+        await self._sender.close()
+        await self._reader.close()
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic | admin_pb2.CreatableTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic]:
+        """Create topics, or see whether they could be. Raises ProtocolError for the first that could not."""
+        creatable = [new_topic_to_proto(topic) if isinstance(topic, NewTopic) else topic for topic in topics]
+        request = admin_pb2.CreateTopicsRequest(topics=creatable, validate_only=validate_only)
+        result = await self._change(admin_pb2.Operation(create_topics=request))
+        _raise_first(result.create_topics.topics)
+        return [created_topic_from_proto(topic) for topic in result.create_topics.topics]
+
+    async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = ()) -> None:
+        """Delete topics by name or id. Raises ProtocolError for the first that could not be."""
+        request = admin_pb2.DeleteTopicsRequest(topics=_references(names, topic_ids))
+        result = await self._change(admin_pb2.Operation(delete_topics=request))
+        _raise_first(result.delete_topics.topics)
+
+    async def register_broker(
+        self,
+        broker_id: int,
+        listeners: Iterable[BrokerListener | tuple[str, str, int]],
+        *,
+        rack: str | None = None,
+        cluster_id: str | None = None,
+        incarnation_id: str | None = None,
+        log_dirs: Sequence[str] | None = None,
+        previous_broker_epoch: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> int:
+        """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ProtocolError.
+
+        It may take `timeout_ms` if that is less than the client's. Ids that are not given are made up.
+        `previous_broker_epoch` is what a broker that was shut down cleanly found on its disk; without it, one that was
+        there before may have lost what it had (KIP-966).
+        """
+        request = admin_pb2.RegisterBrokerRequest(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            incarnation_id=random_uuid().bytes if incarnation_id is None else id_to_bytes(incarnation_id),
+            listeners=[
+                BrokerEndpoint(name=at.name, host=at.host, port=at.port, security_protocol=at.security_protocol)
+                for at in (BrokerListener(*listener) for listener in listeners)
+            ],
+            rack=rack,
+            log_dirs=[random_uuid().bytes] if log_dirs is None else map(id_to_bytes, log_dirs),
+            features=[
+                SupportedFeature(name=found.name, min_level=found.min_level, max_level=found.max_level)
+                for found in SUPPORTED
+            ],
+            previous_broker_epoch=previous_broker_epoch,
+        )
+        result = await self._change(admin_pb2.Operation(register_broker=request), timeout_ms)
+        return result.register_broker.broker_epoch
+
+    async def broker_heartbeat(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        metadata_offset: int,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        timeout_ms: int | None = None,
+    ) -> admin_pb2.BrokerHeartbeatResponse:
+        """Tell the controller that a broker is there, has applied the metadata below that offset, and what it wants.
+
+        It may take `timeout_ms` if that is less than the client's: one that waits for a node that hangs keeps the next
+        one from another. Raises ProtocolError; doing it twice does no harm.
+        """
+        request = admin_pb2.BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            current_metadata_offset=metadata_offset,
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+        )
+        result = await self._change(admin_pb2.Operation(broker_heartbeat=request), timeout_ms)
+        return result.broker_heartbeat
+
+    async def fence_broker(self, broker_id: int) -> None:
+        """Take a broker out of every ISR and leadership, until its next heartbeat. Raises ProtocolError."""
+        await self._change(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=broker_id)))
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker: it is fenced, taken out of every ISR, and its registration goes. Raises ProtocolError."""
+        request = admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
+        await self._change(admin_pb2.Operation(unregister_broker=request))
+
+    async def alter_configs(
+        self, alterations: Iterable[Alteration | admin_pb2.ConfigAlteration], *, validate_only: bool = False
+    ) -> None:
+        """Set and remove configs. Raises ProtocolError for the first resource that could not be altered."""
+        request = admin_pb2.AlterConfigsRequest(
+            alterations=[alteration_to_proto(a) if isinstance(a, Alteration) else a for a in alterations],
+            validate_only=validate_only,
+        )
+        result = await self._change(admin_pb2.Operation(alter_configs=request))
+        _raise_first(result.alter_configs.resources)
+
+    async def _change(self, operation: admin_pb2.Operation, timeout_ms: int | None = None) -> admin_pb2.OperationResult:
+        result = await self.execute(operation, timeout_ms=self._at_most(timeout_ms))
+        if result.error_code:
+            raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
+        return result
+
+    async def execute(
+        self,
+        operation: admin_pb2.Operation,
+        *,
+        retry: bool = True,
+        retry_unknown: bool = False,
+        timeout_ms: int | None = None,
+    ) -> admin_pb2.OperationResult:
+        """Have the leader carry out `operation` and return its answer, errors of parts of it included.
+
+        With `retry`, what was certainly not carried out is tried again until the timeout; `retry_unknown` is for
+        operations that do no harm when done twice. Without, there is one attempt, whose answer is returned as it is.
+        Raises NotSent if there was nobody to send it to, OutcomeUnknown if it may have been carried out.
+        """
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        result = await self._sender.execute(operation, timeout_ms, retry=retry, retry_unknown=retry_unknown)
+        if result.error_code == ErrorCode.NONE:
+            self._last_end_offset = max(self._last_end_offset, _offset_to_see(operation, result))
+        return result
+
+    async def cluster_id(self) -> str:
+        """The id of the cluster that it talks to. Raises NotSent if its leader is not found."""
+        return await self._sender.cluster_id(self._timeout_ms)
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    @property
+    def last_end_offset(self) -> int:
+        """Where what this client's acknowledged operations rest on ends, or what it has waited for; 0: none yet."""
+        return self._last_end_offset
+
+    async def wait_for(self, end_offset: int, *, at: Endpoint | None = None, timeout_ms: int | None = None) -> int:
+        """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
+
+        That is the node `at`, or whichever answers this client's reads; these are at least that new from then on. The
+        offset is an answered operation's `state_end_offset`, or its `end_offset` for what it wrote itself (-1, nothing,
+        is no wait), or another client's `last_end_offset`. Raises ProtocolError: REQUEST_TIMED_OUT if the node has not
+        come so far in time, BROKER_NOT_AVAILABLE if it does not answer.
+        """
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        reader = self._reader if at is None else NodeReader([at])
+        try:
+            applied_end_offset = await reader.wait_for(end_offset, timeout_ms)
+        finally:
+            if reader is not self._reader:
+                await reader.close()
+        self._last_end_offset = max(self._last_end_offset, end_offset)
+        return applied_end_offset
+
+    async def list_topics(self, *, min_applied_end_offset: int = 0) -> ListedTopics:
+        """All topics by name. Raises ProtocolError."""
+        request = admin_pb2.ListTopicsRequest(consistency=self._consistency(min_applied_end_offset))
+        response = await self._reader.read(lambda stub: stub.ListTopics, request, self._timeout_ms)
+        return ListedTopics(response.applied_end_offset, tuple(map(topic_listing_from_proto, response.topics)))
+
+    async def describe_topics(
+        self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = (), min_applied_end_offset: int = 0
+    ) -> DescribedTopics:
+        """Topics with everything, in that order; all of them if none is named.
+
+        Raises ProtocolError for the first that is not there.
+        """
+        request = admin_pb2.DescribeTopicsRequest(
+            consistency=self._consistency(min_applied_end_offset), topics=_references(names, topic_ids)
+        )
+        response = await self._reader.read(lambda stub: stub.DescribeTopics, request, self._timeout_ms)
+        _raise_first(response.topics)
+        return DescribedTopics(response.applied_end_offset, tuple(map(topic_from_proto, response.topics)))
+
+    async def list_brokers(self, *, min_applied_end_offset: int = 0) -> ListedBrokers:
+        """All registered brokers by id. Raises ProtocolError."""
+        request = admin_pb2.ListBrokersRequest(consistency=self._consistency(min_applied_end_offset))
+        response = await self._reader.read(lambda stub: stub.ListBrokers, request, self._timeout_ms)
+        return ListedBrokers(response.applied_end_offset, tuple(map(broker_from_record, response.brokers)))
+
+    async def describe_configs(
+        self, resource_type: int, resource_name: str, *, min_applied_end_offset: int = 0
+    ) -> DescribedConfigs:
+        """The configs that were set for a topic (2) or a broker (4), by name. Raises ProtocolError."""
+        request = admin_pb2.DescribeConfigsRequest(
+            consistency=self._consistency(min_applied_end_offset),
+            resource_type=resource_type,
+            resource_name=resource_name,
+        )
+        response = await self._reader.read(lambda stub: stub.DescribeConfigs, request, self._timeout_ms)
+        return DescribedConfigs(response.applied_end_offset, tuple(map(config_from_proto, response.configs)))
+
+    async def query(self, sql: str, *, min_applied_end_offset: int = 0) -> QueryAnswer:
+        """Run one read-only SQL statement on a node's committed metadata: see docs/sql.md. Raises ProtocolError."""
+        request = admin_pb2.QueryRequest(consistency=self._consistency(min_applied_end_offset), sql=sql)
+        response = await self._reader.read(query, request, self._timeout_ms)
+        return query_answer_from_proto(response)
+
+    async def read(self, select: Select[Response], request: Request, *, min_applied_end_offset: int = 0) -> Response:
+        """The answer of a node to `request`, of the kind that `select` picks. Raises ProtocolError."""
+        request.consistency.CopyFrom(self._consistency(min_applied_end_offset))
+        return await self._reader.read(select, request, self._timeout_ms)
+
+    async def applied_end_offset(self, *, timeout_ms: int | None = None) -> int:
+        """How much of the metadata the node that answers reads has applied. Raises ProtocolError.
+
+        It may take `timeout_ms` if that is less than the client's.
+        """
+        request = admin_pb2.DescribeFeaturesRequest(consistency=self._consistency(0))
+        remaining_ms = self._at_most(timeout_ms)
+        response = await self._reader.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)
+        return response.applied_end_offset
+
+    def _at_most(self, timeout_ms: int | None) -> int:
+        """How long a call may take that is given so long; None: as long as any of this client."""
+        return self._timeout_ms if timeout_ms is None else min(timeout_ms, self._timeout_ms)
+
+    def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
+        return admin_pb2.ReadConsistency(min_applied_end_offset=max(min_applied_end_offset, self._last_end_offset))
+
+
+def _offset_to_see(operation: admin_pb2.Operation, result: admin_pb2.OperationResult) -> int:
+    """How much a node must have applied to show what was acknowledged.
+
+    A heartbeat counts only what it changed: it says how far the broker's node is, and if the next one had to wait until
+    that node is as far as the leader was at the last, a broker whose node lags would fall silent and be fenced.
+    """
+    is_heartbeat = operation.HasField("broker_heartbeat")
+    return result.end_offset if is_heartbeat else max(result.end_offset, result.state_end_offset)
+
+
+def _references(names: Iterable[str], topic_ids: Iterable[str]) -> list[admin_pb2.TopicReference]:
+    return [
+        *(admin_pb2.TopicReference(name=name) for name in names),
+        *(admin_pb2.TopicReference(topic_id=id_to_bytes(topic_id)) for topic_id in topic_ids),
+    ]
+
+
+def _raise_first(parts: Iterable[Part]) -> None:
+    failed = [part for part in parts if part.error_code]
+    if failed:
+        others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
+        raise ProtocolError(codec.error_from_proto(failed[0].error_code), failed[0].error_message + others)

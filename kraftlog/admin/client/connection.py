@@ -1,0 +1,183 @@
+"""Asking a cluster from outside: any node's address will do, the leader is found from there.
+
+Reads that only the leader answers are sent to whom the node names that knows of the highest epoch: all are asked, as
+one that is cut off knows of no leader, or of an old one. That goes on for a bounded time, with jitter (tenacity).
+Trouble with connections comes out as ProtocolError with Kafka's name for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import grpc
+import grpc.aio
+import tenacity
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.leader_finder import LeaderFinder
+from kraftlog.admin.client.operation_stream import NotSent
+from kraftlog.admin.client.time_limit import allowed_call_seconds, allowed_seconds
+from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
+from raft.rpc import codec
+from raft.rpc.errors import ERROR_KEY
+from raft.rpc.options import CHANNEL_OPTIONS
+
+CALL_TIMEOUT_SECONDS: Final = 2.0
+
+LEADER_TIMEOUT_SECONDS: Final = 5.0
+"""So long a leader is looked for that tells of the quorum."""
+
+LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
+"""Of who asks from outside, and asks a node that is just coming up again soon."""
+
+Response = TypeVar("Response")
+
+_ERROR_NUMBER: Final = re.compile(r"[0-9]{1,5}")
+_NO_LEADER_YET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+@asynccontextmanager
+async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a node, closed after the block. A failed call within it raises ProtocolError."""
+    async with grpc.aio.insecure_channel(str(endpoint), options=LOCAL_CHANNEL_OPTIONS) as channel:
+        try:
+            yield channel
+        except grpc.aio.AioRpcError as error:
+            raise connection_error(endpoint, error) from None
+
+
+def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ProtocolError:
+    """What a failed call means: what the node says of it if it names Kafka's error, else what gRPC does."""
+    named = _named_error(error)
+    if named is not None:
+        return ProtocolError(named, f"{endpoint} says: {error.details()}")
+    if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
+    if error.code() == grpc.StatusCode.UNAVAILABLE:
+        return ProtocolError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody can be reached at {endpoint}; start the node or check the address"
+        )
+    if error.code() == grpc.StatusCode.CANCELLED:  # a call that is given up here is a CancelledError
+        return ProtocolError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"{endpoint} stopped while it was asked; try again, or ask another node"
+        )
+    if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return ProtocolError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{endpoint} has no room: {error.details()}; try again later"
+        )
+    return ProtocolError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
+    )
+
+
+def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
+    """Kafka's error that the call ended with, None if it names none."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_KEY and isinstance(value, str) and _ERROR_NUMBER.fullmatch(value):
+            return codec.error_from_proto(int(value))
+    return None
+
+
+async def describe_node(
+    endpoint: Endpoint, *, timeout_seconds: float | None = None, wait_for_ready: bool = False
+) -> log_pb2.DescribeNodeResponse:
+    """What the node there says of itself. With `wait_for_ready` a node that does not listen yet is waited for.
+
+    Without `timeout_seconds` it may take as long as a call does.
+    """
+    if timeout_seconds is None:
+        timeout_seconds = allowed_call_seconds(CALL_TIMEOUT_SECONDS)
+    async with connect(endpoint) as channel:
+        stub = log_pb2_grpc.LogServiceStub(channel)
+        return await stub.DescribeNode(
+            log_pb2.DescribeNodeRequest(), timeout=timeout_seconds, wait_for_ready=wait_for_ready
+        )
+
+
+async def describe_any(endpoints: Sequence[Endpoint]) -> log_pb2.DescribeNodeResponse:
+    """What the first of the nodes that answers says of itself."""
+    return await _first(endpoints, describe_node)
+
+
+async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """The first of the nodes that answers. Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody does."""
+
+    async def ask(endpoint: Endpoint) -> Endpoint:
+        await describe_node(endpoint)
+        return endpoint
+
+    return await _first(endpoints, ask)
+
+
+async def describe_quorum(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQuorumResponse:
+    """What the leader says of the quorum, whichever nodes `endpoints` names.
+
+    Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
+    """
+    finder = LeaderFinder(endpoints)
+    async for attempt in tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(_may_find_leader_later),
+        wait=tenacity.wait_random(0.05, 0.2),
+        stop=tenacity.stop_after_delay(allowed_seconds(LEADER_TIMEOUT_SECONDS)),
+        reraise=True,
+    ):
+        with attempt:
+            return await _describe_from_leader(finder)
+    raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; see whether a majority of the voters runs")
+
+
+def _may_find_leader_later(error: BaseException) -> bool:
+    return isinstance(error, ProtocolError) and error.code in _NO_LEADER_YET
+
+
+async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuorumResponse:
+    return await quorum_as_seen_by(await find_leader(finder))
+
+
+async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumResponse:
+    """What the node there, the leader, says of the quorum. Raises ProtocolError if it does not lead, or answer."""
+    try:
+        async with connect(leader) as channel:
+            stub = quorum_pb2_grpc.QuorumServiceStub(channel)
+            response = await stub.DescribeQuorum(
+                quorum_pb2.DescribeQuorumRequest(), timeout=allowed_call_seconds(CALL_TIMEOUT_SECONDS)
+            )
+    except ProtocolError as error:
+        raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"the leader is out of reach: {error.args[0]}") from None
+    code = codec.error_from_proto(response.error_code)
+    if code is not ErrorCode.NONE:
+        raise ProtocolError(code, f"{leader} does not lead any more; try again")
+    return response
+
+
+async def find_leader(finder: LeaderFinder) -> Endpoint:
+    """Where the leader is, as the node says that knows of the highest epoch.
+
+    Raises ProtocolError: LEADER_NOT_AVAILABLE if none is known, else why nobody answers.
+    """
+    try:
+        return await finder.find()
+    except NotSent as error:
+        if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+            await describe_any(finder.bootstrap)  # says why, such as that the one node has no room
+        raise
+
+
+async def _first(endpoints: Sequence[Endpoint], ask: Callable[[Endpoint], Awaitable[Response]]) -> Response:
+    errors = []
+    for endpoint in endpoints:
+        try:
+            return await ask(endpoint)
+        except ProtocolError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    addresses = ", ".join(map(str, endpoints))
+    raise ProtocolError(
+        ErrorCode.BROKER_NOT_AVAILABLE, f"none of {addresses} answers; start the nodes or check the addresses"
+    )

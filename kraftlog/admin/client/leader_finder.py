@@ -1,0 +1,132 @@
+"""Finds the node that leads, from whichever addresses a client was given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import grpc
+import grpc.aio
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.channels import open_channel
+from kraftlog.admin.client.operation_stream import NotSent
+from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc
+from raft.core.types import Epoch
+from raft.rpc import codec
+
+DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
+
+GRACE_SECONDS: Final = 0.05
+"""How much longer to listen for a node that knows of a later epoch, after one that knows a leader."""
+
+KNOWN_ENDPOINTS_MAX: Final = 64
+
+
+class Leader(NamedTuple):
+    """Who leads, as somebody said. Compares by epoch first."""
+
+    epoch: Epoch
+    endpoint: Endpoint
+    cluster_id: str
+
+
+class LeaderFinder:
+    """Asks all known nodes at once and believes the one that knows of the highest epoch."""
+
+    def __init__(self, bootstrap: Iterable[Endpoint]) -> None:
+        self._endpoints = list(dict.fromkeys(bootstrap))
+        if not self._endpoints:
+            raise ValueError("no address to start from; give at least one host and port")
+        self._bootstrap_count = len(self._endpoints)
+        self._hint: Leader | None = None
+        self.cluster_id = ""
+        """The cluster of the leader that was found last, empty before any was: nodes of another one may answer, too."""
+
+    @property
+    def bootstrap(self) -> list[Endpoint]:
+        """The addresses that were given."""
+        return self._endpoints[: self._bootstrap_count]
+
+    def learn(self, current: common_pb2.CurrentLeader) -> None:
+        """Take the word of a node that does not lead, for the next `find` only."""
+        self._hint = _leader(current, self.cluster_id)
+
+    async def find(self) -> Endpoint:
+        """The leader's endpoint. Raises NotSent, LEADER_NOT_AVAILABLE if none is known, BROKER_NOT_AVAILABLE if nobody
+        answers."""
+        hint, self._hint = self._hint, None
+        if hint is not None:
+            return hint.endpoint
+        asking = {asyncio.create_task(self._ask(endpoint)) for endpoint in self._endpoints}
+        try:
+            answered, leader = await _best_answer(asking)
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        if leader is not None:
+            self.cluster_id = leader.cluster_id
+            return leader.endpoint
+        if answered:
+            raise NotSent(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                "no node leads; see whether a majority of the voters runs and is connected",
+            )
+        addresses = ", ".join(map(str, self.bootstrap))
+        raise NotSent(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody answers at {addresses}; start the nodes or check the addresses"
+        )
+
+    async def _ask(self, endpoint: Endpoint) -> log_pb2.DescribeNodeResponse | None:
+        try:
+            async with open_channel(endpoint) as channel:
+                stub = log_pb2_grpc.LogServiceStub(channel)
+                node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
+        except grpc.aio.AioRpcError:
+            return None
+        self._remember(node)
+        return node
+
+    def _remember(self, node: log_pb2.DescribeNodeResponse) -> None:
+        """Know the voters from now on: the addresses given may be of nodes that die."""
+        for voter in node.voters:
+            try:
+                endpoint = codec.endpoint_from_proto(voter.endpoint)
+            except ProtocolError:
+                continue
+            if endpoint not in self._endpoints and len(self._endpoints) < KNOWN_ENDPOINTS_MAX:
+                self._endpoints.append(endpoint)
+
+
+async def _best_answer(asking: set[asyncio.Task[log_pb2.DescribeNodeResponse | None]]) -> tuple[bool, Leader | None]:
+    """Whether anybody answered, and the leader of the highest epoch that was named."""
+    answered, best, pending = False, None, asking
+    while pending:
+        done, pending = await asyncio.wait(
+            pending, timeout=GRACE_SECONDS if best else None, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done:
+            break
+        nodes = [node for task in done if (node := task.result()) is not None]
+        answered = answered or bool(nodes)
+        named = [leader for node in nodes if (leader := _leader_of(node)) is not None]
+        best = max([*named, *([best] if best else [])], default=None)
+    return answered, best
+
+
+def _leader_of(node: log_pb2.DescribeNodeResponse) -> Leader | None:
+    return _leader(node.current_leader, node.cluster_id)
+
+
+def _leader(current: common_pb2.CurrentLeader, cluster_id: str) -> Leader | None:
+    """The leader that a node names, None if it names none that can be connected to."""
+    try:
+        leader, endpoint = codec.leader_from_proto(current)
+    except ProtocolError:
+        return None
+    if leader.leader_id is None or endpoint is None:
+        return None
+    return Leader(leader.epoch, endpoint, cluster_id)

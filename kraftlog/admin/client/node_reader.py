@@ -1,0 +1,232 @@
+"""Reads from any node: the first of the given addresses that answers, and that one again for as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client.channels import open_channel
+from kraftlog.admin.client.operation_stream import ClientClosed, NotSent, given_up
+from kraftlog.admin.client.retries import retrying
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from raft.rpc import codec
+from raft.rpc.options import MESSAGE_BYTES_MAX
+from statemachine.words.limits import STATEMENT_SECONDS_MAX
+
+if TYPE_CHECKING:
+    from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
+
+READ_SECONDS_MAX: Final = 5.0
+"""How long one node may take before the next one is asked."""
+
+QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + STATEMENT_SECONDS_MAX
+"""The same for an SQL statement: more than a node lets one run, so that the node's own words arrive."""
+
+WAIT_SHARE: Final = 0.9
+"""The part of the time of a read which the node may spend waiting for the wanted offset."""
+
+_NEXT_NODE: Final = (
+    grpc.StatusCode.CANCELLED,  # the node stops while it is asked; a read that is given up here is a CancelledError
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+
+TOO_LARGE: Final = "larger than max"
+"""What gRPC says with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""
+
+REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
+"""How large a request may be, before it is said how long a node may wait."""
+
+Request = TypeVar(
+    "Request",
+    admin_pb2.ListTopicsRequest,
+    admin_pb2.DescribeTopicsRequest,
+    admin_pb2.ListBrokersRequest,
+    admin_pb2.DescribeConfigsRequest,
+    admin_pb2.DescribeFeaturesRequest,
+    admin_pb2.DescribeClientQuotasRequest,
+    admin_pb2.DescribeAclsRequest,
+    admin_pb2.ListPartitionReassignmentsRequest,
+    admin_pb2.FindRemoteLogSegmentRequest,
+    admin_pb2.ListRemoteLogSegmentsRequest,
+    admin_pb2.QueryRequest,
+)
+Response = TypeVar(
+    "Response",
+    admin_pb2.ListTopicsResponse,
+    admin_pb2.DescribeTopicsResponse,
+    admin_pb2.ListBrokersResponse,
+    admin_pb2.DescribeConfigsResponse,
+    admin_pb2.DescribeFeaturesResponse,
+    admin_pb2.DescribeClientQuotasResponse,
+    admin_pb2.DescribeAclsResponse,
+    admin_pb2.ListPartitionReassignmentsResponse,
+    admin_pb2.FindRemoteLogSegmentResponse,
+    admin_pb2.ListRemoteLogSegmentsResponse,
+    admin_pb2.QueryResponse,
+)
+Select = Callable[["AdminServiceAsyncStub"], Callable[..., Awaitable[Response]]]
+"""Which call of a node's it is: it takes the request, and how long it may take as `timeout`, in seconds."""
+
+
+def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.QueryResponse]]:
+    """The call that runs a statement: all pieces of the answer in one."""
+
+    async def ask(request: admin_pb2.QueryRequest, *, timeout: float) -> admin_pb2.QueryResponse:
+        whole = admin_pb2.QueryResponse()
+        async for piece in stub.Query(request, timeout=timeout):
+            whole.MergeFrom(piece)
+        return whole
+
+    return ask
+
+
+class NotApplied(ProtocolError):
+    """The node that answered has not applied in time what a read must see."""
+
+    def __init__(self, code: ErrorCode, message: str, applied_end_offset: int = 0) -> None:
+        super().__init__(code, message)
+        self.applied_end_offset = applied_end_offset
+
+
+class NodeReader:
+    """Connections to the nodes, and whose turn it is."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._endpoints = list(dict.fromkeys(endpoints))
+        self._turn = 0
+        self._is_closed = False
+        self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+
+    async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
+        """The answer to `request`.
+
+        Raises ProtocolError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers, or the
+        reader is closed meanwhile; REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or
+        answer fits no message.
+        """
+        if request.ByteSize() > REQUEST_BYTES_MAX:
+            raise ProtocolError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the request has {request.ByteSize()} bytes, at most {REQUEST_BYTES_MAX} can be sent: ask for less"
+                " at a time",
+            )
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
+        return response
+
+    async def wait_for(self, end_offset: int, timeout_ms: int) -> int:
+        """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
+
+        Raises ProtocolError: REQUEST_TIMED_OUT if it has not come so far in time, BROKER_NOT_AVAILABLE if nobody
+        answers. Something small that must be that new is asked for, again and again: a single read waits seconds.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout_ms / 1000
+        late: NotApplied | None = None
+        while True:
+            request = admin_pb2.DescribeFeaturesRequest(
+                consistency=admin_pb2.ReadConsistency(min_applied_end_offset=max(0, end_offset))
+            )
+            remaining_ms = max(1, int((deadline - now()) * 1000))
+            try:
+                return (await self.read(lambda stub: stub.DescribeFeatures, request, remaining_ms)).applied_end_offset
+            except NotApplied as error:
+                late = error
+                if now() < deadline:
+                    continue
+            except NotSent:
+                if late is None:
+                    raise
+            # The node's own words, or that it did not answer, would be about the last read, which had hardly any time.
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
+                " wait longer or ask another node",
+            )
+
+    async def close(self) -> None:
+        """Close the connections; reads that are under way end with an error, and so do later ones."""
+        self._is_closed = True
+        channels = list(self._channels.values())
+        self._channels.clear()
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    async def _read_from_any(self, select: Select[Response], request: Request, deadline: float) -> Response:
+        is_query = isinstance(request, admin_pb2.QueryRequest)
+        refusal: ProtocolError | None = None
+        first_turn = self._turn
+        for turn in range(first_turn, first_turn + len(self._endpoints)):
+            endpoint = self._endpoints[turn % len(self._endpoints)]
+            remaining_seconds = deadline - asyncio.get_running_loop().time()
+            seconds = max(0.001, min(remaining_seconds, QUERY_SECONDS_MAX if is_query else READ_SECONDS_MAX))
+            request.consistency.wait_ms = int(min(seconds, READ_SECONDS_MAX) * WAIT_SHARE * 1000)
+            if self._is_closed:
+                raise ClientClosed
+            try:
+                response = await select(self._stub(endpoint))(request, timeout=seconds)
+            except asyncio.CancelledError:
+                if given_up():
+                    raise
+                raise ClientClosed from None  # its connection was closed
+            except grpc.aio.AioRpcError as error:
+                if is_query and error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                    self._turn = turn + 1  # a node that hangs looks the same: the next query goes elsewhere
+                    raise _took_too_long(endpoint, seconds) from None
+                if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
+                    raise ProtocolError(
+                        ErrorCode.RECORD_LIST_TOO_LARGE,
+                        f"the answer of {endpoint} fits no message ({error.details()}), and no other node's would: ask"
+                        " for less at a time",
+                    ) from None
+                if error.code() not in _NEXT_NODE:
+                    raise ProtocolError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
+                    ) from None
+                if turn == first_turn:
+                    # If it hangs, a read that has no time left for another node must not begin with it again.
+                    self._turn = turn + 1
+            else:
+                if codec.error_from_proto(response.error_code) is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._turn = turn
+                    return _checked(response)
+                # Its database cannot be read, or is fenced for it differs: that is this node's trouble only.
+                refusal = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{endpoint}: {response.error_message}")
+        if refusal is not None:
+            raise refusal
+        addresses = ", ".join(map(str, self._endpoints))
+        raise NotSent(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody answers at {addresses}; start the nodes or check the addresses"
+        )
+
+    def _stub(self, endpoint: Endpoint) -> Any:
+        if endpoint not in self._channels:
+            self._channels[endpoint] = open_channel(endpoint)
+        return admin_pb2_grpc.AdminServiceStub(self._channels[endpoint])
+
+
+def _took_too_long(endpoint: Endpoint, seconds: float) -> ProtocolError:
+    """Of a query: the next node would take as long, and be held up by it for others."""
+    return ProtocolError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{endpoint} has not answered the query in {seconds:.3g} s; ask for less, give it more time, or ask elsewhere",
+    )
+
+
+def _checked(response: Response) -> Response:
+    code = codec.error_from_proto(response.error_code)
+    if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        raise NotSent(code, response.error_message)
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        raise NotApplied(code, response.error_message, response.applied_end_offset)
+    if code is not ErrorCode.NONE:
+        raise ProtocolError(code, response.error_message)
+    return response

@@ -1,0 +1,241 @@
+"""What an admin client asks about partitions: more of them, ISRs, elections, reassignments, remote segments.
+
+    async with AdminClient([Endpoint("localhost", 9093)]) as client:
+        await elect_leaders(client, ElectionType.PREFERRED, [TopicPartition("clicks", 0)])
+
+Everything here raises ProtocolError as the client does: NotSent or OutcomeUnknown for a change that was not, or may not
+have been, carried out. Where one request is about many partitions, each has an outcome of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kraftbase.errors import ProtocolError
+from kraftlog.admin.client.client import AdminClient
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import BrokerIds, RemoteLogSegmentMetadataRecord
+from raft.rpc import codec
+from statemachine.query.partition_descriptions import (
+    AlteredIsr,
+    ElectionType,
+    FoundRemoteSegment,
+    IsrAlteration,
+    LeaderEpochStart,
+    ListedReassignments,
+    ListedRemoteSegments,
+    OngoingReassignment,
+    PartitionOutcome,
+    RemoteSegment,
+    TopicPartition,
+)
+from statemachine.words.ids import id_to_bytes, id_to_text
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+async def create_partitions(
+    client: AdminClient,
+    topic: str,
+    count: int,
+    *,
+    assignments: Sequence[Sequence[int]] = (),
+    validate_only: bool = False,
+) -> None:
+    """Let `topic` have `count` partitions, the present ones included; raises ProtocolError if it cannot.
+
+    `assignments` are the brokers of each new partition, the preferred leader first; without them they are placed. With
+    `validate_only` nothing is changed.
+    """
+    asked = admin_pb2.PartitionsOfTopic(
+        name=topic, count=count, assignments=[BrokerIds(ids=brokers) for brokers in assignments]
+    )
+    request = admin_pb2.CreatePartitionsRequest(topics=[asked], validate_only=validate_only)
+    result = await _change(client, admin_pb2.Operation(create_partitions=request))
+    for part in result.create_partitions.topics:
+        if part.error_code:
+            raise ProtocolError(codec.error_from_proto(part.error_code), part.error_message)
+
+
+async def alter_partition(
+    client: AdminClient, broker_id: int, broker_epoch: int, alterations: Iterable[IsrAlteration]
+) -> tuple[AlteredIsr, ...]:
+    """Say as the leader, which `broker_id` must be, who is in sync (KIP-497); what came of each, in their order.
+
+    Raises ProtocolError if it is not registered with that epoch.
+    """
+    request = admin_pb2.AlterPartitionRequest(
+        broker_id=broker_id, broker_epoch=broker_epoch, partitions=map(_alteration_to_proto, alterations)
+    )
+    result = await _change(client, admin_pb2.Operation(alter_partition=request))
+    return tuple(map(_altered_from_proto, result.alter_partition.partitions))
+
+
+async def elect_leaders(
+    client: AdminClient, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
+) -> tuple[PartitionOutcome, ...]:
+    """Hold elections: what came of each of `partitions`, in their order.
+
+    With None all partitions are meant, and those are told of which got a leader or could not.
+    """
+    references = None
+    if partitions is not None:
+        references = admin_pb2.PartitionReferences(
+            partitions=[admin_pb2.PartitionReference(topic=at.topic, partition_id=at.partition_id) for at in partitions]
+        )
+    kinds = admin_pb2.ElectLeadersRequest
+    kind = kinds.UNCLEAN if election_type is ElectionType.UNCLEAN else kinds.PREFERRED
+    request = admin_pb2.ElectLeadersRequest(election_type=kind, partitions=references)
+    result = await _change(client, admin_pb2.Operation(elect_leaders=request))
+    return tuple(map(_outcome_from_proto, result.elect_leaders.partitions))
+
+
+async def alter_partition_reassignments(
+    client: AdminClient, replicas: Mapping[TopicPartition, Sequence[int] | None]
+) -> tuple[PartitionOutcome, ...]:
+    """Begin to move each partition to these replicas, or cancel what is under way (None); in their order.
+
+    A move that is under way is replaced by the new one.
+    """
+    request = admin_pb2.AlterPartitionReassignmentsRequest(
+        partitions=[
+            admin_pb2.PartitionReassignment(
+                topic=at.topic,
+                partition_id=at.partition_id,
+                replicas=None if wanted is None else BrokerIds(ids=wanted),
+            )
+            for at, wanted in replicas.items()
+        ]
+    )
+    result = await _change(client, admin_pb2.Operation(alter_partition_reassignments=request))
+    return tuple(map(_outcome_from_proto, result.alter_partition_reassignments.partitions))
+
+
+async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
+    result = await client.execute(operation)
+    if result.error_code:
+        raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
+    return result
+
+
+# --- reads ------------------------------------------------------------------------------------------------------------
+
+
+async def list_partition_reassignments(client: AdminClient, *, min_applied_end_offset: int = 0) -> ListedReassignments:
+    """The reassignments that are under way."""
+    request = admin_pb2.ListPartitionReassignmentsRequest()
+    response = await client.read(
+        lambda stub: stub.ListPartitionReassignments, request, min_applied_end_offset=min_applied_end_offset
+    )
+    return ListedReassignments(
+        response.applied_end_offset, tuple(map(_reassignment_from_proto, response.reassignments))
+    )
+
+
+async def list_remote_log_segments(
+    client: AdminClient,
+    topic_id: str,
+    partition_id: int,
+    *,
+    leader_epoch: int | None = None,
+    min_applied_end_offset: int = 0,
+) -> ListedRemoteSegments:
+    """The segments of a partition, or those with offsets of one leader epoch; none if there is no such partition."""
+    request = admin_pb2.ListRemoteLogSegmentsRequest(
+        topic_id=id_to_bytes(topic_id), partition_id=partition_id, leader_epoch=leader_epoch
+    )
+    response = await client.read(
+        lambda stub: stub.ListRemoteLogSegments, request, min_applied_end_offset=min_applied_end_offset
+    )
+    segments = tuple(map(_segment_from_record, response.segments))
+    return ListedRemoteSegments(response.applied_end_offset, segments, response.size_bytes)
+
+
+async def find_remote_log_segment(
+    client: AdminClient,
+    topic_id: str,
+    partition_id: int,
+    leader_epoch: int,
+    offset: int | None = None,
+    *,
+    min_applied_end_offset: int = 0,
+) -> FoundRemoteSegment:
+    """The finished copy that has `offset`, written in `leader_epoch`, and the highest offset copied of that epoch."""
+    request = admin_pb2.FindRemoteLogSegmentRequest(
+        topic_id=id_to_bytes(topic_id), partition_id=partition_id, leader_epoch=leader_epoch, offset=offset
+    )
+    response = await client.read(
+        lambda stub: stub.FindRemoteLogSegment, request, min_applied_end_offset=min_applied_end_offset
+    )
+    return FoundRemoteSegment(
+        response.applied_end_offset,
+        _segment_from_record(response.segment) if response.HasField("segment") else None,
+        response.highest_offset if response.HasField("highest_offset") else None,
+    )
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _alteration_to_proto(alteration: IsrAlteration) -> admin_pb2.AlteredPartition:
+    return admin_pb2.AlteredPartition(
+        topic_id=id_to_bytes(alteration.topic_id),
+        partition_id=alteration.partition_id,
+        leader_epoch=alteration.leader_epoch,
+        new_isr=[
+            admin_pb2.IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
+            for member in alteration.isr
+        ],
+        leader_recovery_state=alteration.leader_recovery_state,
+        partition_epoch=alteration.partition_epoch,
+    )
+
+
+def _altered_from_proto(altered: admin_pb2.AlterPartitionResult) -> AlteredIsr:
+    return AlteredIsr(
+        topic_id=id_to_text(altered.topic_id),
+        partition_id=altered.partition_id,
+        code=codec.error_from_proto(altered.error_code),
+        message=altered.error_message,
+        leader=altered.leader,
+        leader_epoch=altered.leader_epoch,
+        isr=tuple(altered.isr),
+        leader_recovery_state=altered.leader_recovery_state,
+        partition_epoch=altered.partition_epoch,
+    )
+
+
+def _outcome_from_proto(result: admin_pb2.PartitionResult) -> PartitionOutcome:
+    code = codec.error_from_proto(result.error_code)
+    return PartitionOutcome(result.topic, result.partition_id, code, result.error_message)
+
+
+def _reassignment_from_proto(ongoing: admin_pb2.OngoingReassignment) -> OngoingReassignment:
+    return OngoingReassignment(
+        topic=ongoing.topic,
+        partition_id=ongoing.partition_id,
+        replicas=tuple(ongoing.replicas),
+        adding_replicas=tuple(ongoing.adding_replicas),
+        removing_replicas=tuple(ongoing.removing_replicas),
+        isr=tuple(ongoing.isr),
+    )
+
+
+def _segment_from_record(record: RemoteLogSegmentMetadataRecord) -> RemoteSegment:
+    return RemoteSegment(
+        topic_id=id_to_text(record.topic_id),
+        partition_id=record.partition_id,
+        segment_id=id_to_text(record.segment_id),
+        start_offset=record.start_offset,
+        end_offset=record.end_offset,
+        leader_epochs=tuple(
+            LeaderEpochStart(entry.leader_epoch, entry.start_offset) for entry in record.segment_leader_epochs
+        ),
+        size_bytes=record.segment_size_bytes,
+        state=record.state,
+        broker_id=record.broker_id,
+        max_timestamp_ms=record.max_timestamp_ms,
+        event_timestamp_ms=record.event_timestamp_ms,
+        custom_metadata=record.custom_metadata if record.HasField("custom_metadata") else None,
+        txn_index_empty=record.txn_index_empty,
+    )

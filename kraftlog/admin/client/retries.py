@@ -1,0 +1,24 @@
+"""How clients try again: with jitter, longer each time, until a deadline or until they are closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import tenacity
+
+from kraftlog.admin.client.operation_stream import ClientClosed
+
+RETRY_SECONDS_FIRST: Final = 0.02
+RETRY_SECONDS_MAX: Final = 0.3
+
+
+def retrying(kinds: tuple[type[Exception], ...], deadline: float) -> tenacity.AsyncRetrying:
+    """Tries again on those errors until `deadline` (the event loop's clock) and then raises the last one."""
+    remaining_seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+    return tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(kinds) & tenacity.retry_if_not_exception_type(ClientClosed),
+        wait=tenacity.wait_random_exponential(multiplier=RETRY_SECONDS_FIRST, max=RETRY_SECONDS_MAX),
+        stop=tenacity.stop_before_delay(remaining_seconds),
+        reraise=True,
+    )

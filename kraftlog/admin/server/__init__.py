@@ -1,0 +1,1 @@
+"""The end of the admin API that a node has."""

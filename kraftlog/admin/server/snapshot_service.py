@@ -1,0 +1,172 @@
+"""Serves SnapshotService: take a snapshot, list the node's, read one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import grpc.aio
+
+from kraftbase.errors import CorruptSnapshot, ErrorCode, ProtocolError, StorageError
+from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
+from kraftpb.v1.common_pb2 import EpochEndOffset
+from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.rpc.errors import abort
+from raft.rpc.limits import ServiceLimits, over_limit
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
+from statemachine.apply.machine import MetadataMachine
+from statemachine.store.snapshot_generator import SnapshotGenerator
+
+CHUNK_BYTES: Final = 256 * 1024
+"""How much of a snapshot one message carries."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
+    """The snapshots of one node."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        snapshots: SnapshotStore,
+        generator: SnapshotGenerator,
+        machine: MetadataMachine,
+        limits: ServiceLimits | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._snapshots = snapshots
+        self._generator = generator
+        self._machine = machine
+        self._limits = limits or ServiceLimits()
+        self._reads = 0
+
+    async def CreateSnapshot(
+        self, request: snapshot_pb2.CreateSnapshotRequest, context: Context
+    ) -> snapshot_pb2.CreateSnapshotResponse:
+        """Take one of what is applied now, and was acknowledged here, and answer when it is durable."""
+        try:
+            await self._machine.wait_applied(Offset(0), 0)
+            taken = await self._generator.take()
+            described = await asyncio.to_thread(self._describe, taken.snapshot_id)
+        except ProtocolError as error:
+            await abort(context, error)
+            raise
+        except StorageError as error:
+            await abort(context, _told(error))
+            raise
+        return snapshot_pb2.CreateSnapshotResponse(node_id=self._node_id, snapshot=described, is_new=taken.is_new)
+
+    async def ListSnapshots(
+        self, request: snapshot_pb2.ListSnapshotsRequest, context: Context
+    ) -> snapshot_pb2.ListSnapshotsResponse:
+        """All that are whole enough to have a header."""
+        try:
+            found = await asyncio.to_thread(self._describe_all)
+        except StorageError as error:
+            await abort(context, _told(error))
+            raise
+        return snapshot_pb2.ListSnapshotsResponse(node_id=self._node_id, snapshots=found)
+
+    async def ReadSnapshot(
+        self, request: snapshot_pb2.ReadSnapshotRequest, context: Context
+    ) -> AsyncIterator[snapshot_pb2.ReadSnapshotResponse]:
+        """The bytes of one that is whole."""
+        try:
+            async with self._opened(request) as reader:
+                point = _point_to_proto(reader.snapshot_id)
+                for position in range(0, reader.size_bytes, CHUNK_BYTES):
+                    data = reader.read_at(position, CHUNK_BYTES)  # it was just read, and comes out of the page cache
+                    yield snapshot_pb2.ReadSnapshotResponse(
+                        snapshot_id=point, size_bytes=reader.size_bytes, position=position, data=data
+                    )
+        except ProtocolError as error:
+            await abort(context, error)
+        except StorageError as error:
+            await abort(context, _told(error))
+
+    @asynccontextmanager
+    async def _opened(self, request: snapshot_pb2.ReadSnapshotRequest) -> AsyncIterator[SnapshotReader]:
+        """The snapshot, found whole. It is closed, and counts as being read, also if the caller left meanwhile."""
+        if self._reads >= self._limits.snapshot_reads_max:
+            raise over_limit("snapshot_reads_max", self._limits.snapshot_reads_max)
+        self._reads += 1
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open_verified, request))
+        try:
+            yield await asyncio.shield(opening)
+        finally:
+            opening.add_done_callback(self._close)
+
+    def _close(self, opening: asyncio.Future[SnapshotReader]) -> None:
+        self._reads -= 1
+        if not opening.cancelled() and opening.exception() is None:
+            opening.result().close()
+
+    def _open_verified(self, request: snapshot_pb2.ReadSnapshotRequest) -> SnapshotReader:
+        wanted = self._wanted(request)
+        try:
+            reader = self._snapshots.open(wanted)
+        except StorageError:
+            if wanted not in self._snapshots.ids():  # it was deleted this moment
+                raise _not_found(wanted) from None
+            raise
+        try:
+            reader.verify()
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def _wanted(self, request: snapshot_pb2.ReadSnapshotRequest) -> OffsetAndEpoch:
+        if not request.HasField("snapshot_id"):
+            latest = self._snapshots.latest()
+            if latest is None:
+                raise ProtocolError(ErrorCode.SNAPSHOT_NOT_FOUND, "this node has no snapshot yet; have it take one")
+            return latest
+        point = request.snapshot_id
+        if point.epoch < 0 or point.end_offset < 0:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"snapshot {point.end_offset}-{point.epoch} cannot be; neither number is negative",
+            )
+        wanted = OffsetAndEpoch(epoch=Epoch(point.epoch), offset=Offset(point.end_offset))
+        if wanted not in self._snapshots.ids():
+            raise _not_found(wanted)
+        return wanted
+
+    def _describe_all(self) -> list[snapshot_pb2.Snapshot]:
+        described = []
+        for snapshot_id in self._snapshots.ids():
+            try:
+                described.append(self._describe(snapshot_id))
+            except StorageError:  # damaged, or deleted since
+                continue
+        return described
+
+    def _describe(self, snapshot_id: OffsetAndEpoch) -> snapshot_pb2.Snapshot:
+        with self._snapshots.open(snapshot_id) as reader:
+            return snapshot_pb2.Snapshot(
+                snapshot_id=_point_to_proto(snapshot_id),
+                size_bytes=reader.size_bytes,
+                last_contained_log_timestamp=reader.header.last_contained_log_timestamp_ms,
+                path=reader.path,
+            )
+
+
+def _told(error: StorageError) -> ProtocolError:
+    code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptSnapshot) else ErrorCode.KAFKA_STORAGE_ERROR
+    return ProtocolError(code, str(error))
+
+
+def _point_to_proto(point: OffsetAndEpoch) -> EpochEndOffset:
+    return EpochEndOffset(epoch=point.epoch, end_offset=point.offset)
+
+
+def _not_found(wanted: OffsetAndEpoch) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        f"this node has no snapshot with end offset {wanted.offset} and epoch {wanted.epoch}; list those that it has",
+    )

@@ -1,0 +1,71 @@
+"""The options of the data source: which export, and which offsets of it. Names and rules of Spark's Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftlog.analytics.manifest import Manifest
+from raft.core.types import Offset
+
+PATH: Final = "path"
+STARTING_OFFSETS: Final = "startingOffsets"
+ENDING_OFFSETS: Final = "endingOffsets"
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a user asked for. The offsets are still words or digits: what they mean depends on the export."""
+
+    path: str
+    starting_offsets: str = EARLIEST
+    ending_offsets: str = LATEST
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options, whose names may be written in any case.
+
+    Raises ConfigurationError if the path is missing, or for an option that is not known: a misspelt one would
+    silently read everything.
+    """
+    names = (PATH, STARTING_OFFSETS, ENDING_OFFSETS)
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = sorted(set(given) - {name.lower() for name in names})
+    if unknown:
+        raise ConfigurationError(f"option {unknown[0]!r} is not known; there are {', '.join(names)}")
+    path = given.get(PATH)
+    if not path:
+        raise ConfigurationError('no path was given; name the directory of the export: .load("DIR")')
+    return ReadOptions(path, given.get(STARTING_OFFSETS.lower(), EARLIEST), given.get(ENDING_OFFSETS.lower(), LATEST))
+
+
+def resolve_range(options: ReadOptions, manifest: Manifest) -> tuple[Offset, Offset]:
+    """The offsets to read, from the first to the second (exclusive).
+
+    `startingOffsets` is `earliest` (the default) or an offset, `endingOffsets` is `latest` (the default) or an offset,
+    exclusive. Raises ConfigurationError for anything else, ProtocolError(OFFSET_OUT_OF_RANGE) outside the export.
+    """
+    start = _offset(STARTING_OFFSETS, options.starting_offsets, EARLIEST, manifest.start_offset)
+    end = _offset(ENDING_OFFSETS, options.ending_offsets, LATEST, manifest.end_offset)
+    for name, offset in ((STARTING_OFFSETS, start), (ENDING_OFFSETS, end)):
+        if not manifest.start_offset <= offset <= manifest.end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{name} is {offset}, the export goes from {manifest.start_offset} to {manifest.end_offset}"
+                " (exclusive); name an offset of it, or run the export again to have more",
+            )
+    if start > end:
+        raise ConfigurationError(f"{STARTING_OFFSETS} is {start}, after {ENDING_OFFSETS}, which is {end}")
+    return start, end
+
+
+def _offset(name: str, text: str, word: str, meaning: Offset) -> Offset:
+    if text.strip().lower() == word:
+        return meaning
+    if text.isascii() and text.isdigit():
+        return Offset(int(text))
+    raise ConfigurationError(f"{name} is {text!r}; a batch takes {word!r} or an offset of at least 0")

@@ -1,0 +1,43 @@
+"""What tells a broker that starts that it was shut down in good order: a file with the epoch that it had (KIP-966).
+
+    DIR/clean-shutdown      lines of key=value, as in docs/formats/directory.md
+
+The file is gone as soon as it was read, before the broker registers: what is there at a start was left by the life just
+before. A crash leaves none, and then the broker names no epoch, so the controller takes it for one that may have lost
+what it had. So does damage: no epoch is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.files.properties import decode_properties, encode_properties
+
+FILE_NAME: Final = "clean-shutdown"
+VERSION: Final = 1
+
+_EPOCH_KEY: Final = "broker.epoch"
+
+
+def take_clean_epoch(files: FileSystem, directory: str) -> int | None:
+    """The epoch that the broker had when it was shut down in good order; None if it was not, or never ran.
+
+    Makes the directory, and takes the file away, durably. Raises StorageError, also if it is no directory.
+    """
+    files.make_directories(directory)
+    if FILE_NAME not in files.list_directory(directory):
+        return None
+    path = join(directory, FILE_NAME)
+    content = read_whole(files, path)
+    files.remove(path)
+    files.fsync_directory(directory)
+    found = decode_properties(content) or {}
+    epoch = found.get(_EPOCH_KEY, "")
+    return int(epoch) if found.get("version") == str(VERSION) and epoch.isdecimal() else None
+
+
+def leave_clean_epoch(files: FileSystem, directory: str, broker_epoch: int) -> None:
+    """Leave the epoch for the next start: the whole file or none. Raises StorageError."""
+    lines = f"version={VERSION}\n{_EPOCH_KEY}={broker_epoch}\n"
+    write_new_file(files, join(directory, FILE_NAME), encode_properties(lines))

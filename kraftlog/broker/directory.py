@@ -1,0 +1,77 @@
+"""A broker's own directory: whose it is, that nobody else uses it, and how the broker was shut down.
+
+    DIR/.lock              held while a broker uses the directory
+    DIR/meta.properties    cluster, broker and directory id, as in a node's directory (raft.storage.directory)
+    DIR/clean-shutdown     the epoch of the last registration, while the broker is down in good order
+
+A broker that comes for the first time knows no cluster: the directory becomes its own when it has found one, and from
+then on no other cluster's controller takes the broker (INCONSISTENT_CLUSTER_ID).
+"""
+
+from __future__ import annotations
+
+from kraftbase.files.files import FileSystem, join
+from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
+from raft.core.types import DirectoryId, NodeId
+from raft.storage.directory import META_NAME, DataDirectory
+
+
+class BrokerDirectory:
+    """The directory of one broker that runs; locked from `open` if it is some broker's by then, else from `claim`."""
+
+    def __init__(self, files: FileSystem, path: str, broker_id: int) -> None:
+        """Use `open`."""
+        self._files = files
+        self._path = path
+        self._broker_id = NodeId(broker_id)
+        self._data: DataDirectory | None = None
+        self.clean_epoch: int | None = None
+        """The epoch that the broker had when it was shut down in good order; None if it was not, or never ran."""
+
+    @classmethod
+    def open(cls, files: FileSystem, path: str, broker_id: int) -> BrokerDirectory:
+        """Make it if it is not there, and take what the broker left in it.
+
+        Raises DirectoryError if it is another broker's or in use; StorageError, also if it is no directory.
+        """
+        directory = cls(files, path, broker_id)
+        if files.exists(join(path, META_NAME)):
+            directory._data = DataDirectory.open(files, path, node_id=directory._broker_id)
+        try:
+            directory.clean_epoch = take_clean_epoch(files, path)
+        except BaseException:
+            directory.close()
+            raise
+        return directory
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Whose broker it is, None if it has been nobody's."""
+        return None if self._data is None else self._data.identity.cluster_id
+
+    def claim(self, cluster_id: str, directory_id: DirectoryId) -> None:
+        """Make it the directory of that cluster's broker, for ever; one that is some cluster's stays as it is.
+
+        Raises DirectoryError if it is not empty or another process came first; StorageError; ConfigurationError if an
+        id is none.
+        """
+        if self._data is None:
+            DataDirectory.format(
+                self._files,
+                self._path,
+                cluster_id=cluster_id,
+                node_id=self._broker_id,
+                directory_id=directory_id,
+                ignore_formatted=True,
+            )
+            self._data = DataDirectory.open(self._files, self._path, cluster_id=cluster_id, node_id=self._broker_id)
+
+    def close(self, clean_epoch: int | None = None) -> None:
+        """Leave the epoch for the next start, if one is given, and unlock it. Raises StorageError."""
+        try:
+            if clean_epoch is not None:
+                leave_clean_epoch(self._files, self._path, clean_epoch)
+        finally:
+            if self._data is not None:
+                self._data.close()
+                self._data = None

@@ -1,0 +1,303 @@
+"""A broker's life with the controller: it registers, sends heartbeats, is fenced and unfenced, and shuts down (5.3).
+
+    async with BrokerLifecycle(client, broker_id=1, listeners=[("PLAINTEXT", "localhost", 9092)]) as life:
+        await life.unfenced()
+
+Registration is repeated until the controller takes it; a broker whose epoch is no longer the present one, because its
+session was over and somebody else has registered, registers anew. On leaving the context it shuts down controlled: its
+partitions get other leaders before it goes, as far as there are any. It stays with the cluster that it was let in by
+first. With a directory of its own it knows that cluster when it starts again, and whether it was shut down in good
+order (kraftlog.broker.directory).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+import structlog
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_uuid, uuid_from_text, uuid_to_text
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.directory import BrokerDirectory
+from statemachine.query.descriptions import BrokerListener
+
+HEARTBEAT_INTERVAL_MS: Final = 2_000
+"""broker.heartbeat.interval.ms."""
+
+RETRY_MS: Final = 200
+"""How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
+
+REQUEST_TIMEOUT_MS: Final = 4_500
+"""How long one heartbeat or registration may take before it is sent anew, to whoever leads then: half a session, as in
+Kafka. It would sit on a leader that hangs until the next leader takes the broker for dead."""
+
+OFFSET_READ_TIMEOUT_MS: Final = 1_000
+OFFSET_TIMEOUT_MS: Final = 1_500
+"""How long a heartbeat waits to hear what the broker has applied: from a node, and from the broker itself. After that
+it says what it said last: it is more urgent than exact."""
+
+SHUTDOWN_TIMEOUT_MS: Final = 10_000
+
+PORT_BASE: Final = 9_092
+"""Where `living_brokers` say that they listen: one port each, above this one."""
+
+_NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
+"""Of the ids of log directories that brokers have which keep no data."""
+
+_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+logger = structlog.get_logger(__name__)
+
+
+class BrokerLifecycle:
+    """One broker, for one event loop."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        *,
+        broker_id: int,
+        listeners: Sequence[BrokerListener | tuple[str, str, int]],
+        rack: str | None = None,
+        log_dirs: Sequence[str] | None = None,
+        heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
+        metadata_offset: Callable[[], Awaitable[int]] | None = None,
+        data_dir: str | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """`metadata_offset` tells the end offset of the metadata that the broker has applied; without one, the broker
+        has none of its own and goes by the node that answers the client's reads. `log_dirs` are the ids of its log
+        directories; without them it has one, which is the same whenever a broker of that id starts: its partitions are
+        assigned to it, and a broker that came back with another one could not lead them. In `data_dir` it keeps whose
+        broker it is and how it was shut down; without one each start of it counts as one after a crash. `tell` is told
+        why it has to wait, if it has to for longer than a moment, and when that is over. The client stays the
+        caller's."""
+        self._client = client
+        self.broker_id = broker_id
+        self._listeners = listeners
+        self._rack = rack
+        self._log_dirs = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._metadata_offset = metadata_offset or partial(client.applied_end_offset, timeout_ms=OFFSET_READ_TIMEOUT_MS)
+        self._known_metadata_offset = 0
+        self._data_dir = data_dir
+        self._tell = tell or (lambda _: None)
+        self._incarnation_id = uuid_to_text(random_uuid())
+        self._directory: BrokerDirectory | None = None
+        self._cluster_id: str | None = None
+        self._previous_broker_epoch: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_unfenced = asyncio.Event()
+        self._may_go = asyncio.Event()
+        self._wakes = asyncio.Event()
+        self._is_leaving = False
+        self._was_registered = False
+        self._waits_for_another = False
+        self.broker_epoch: int = -1
+        """The epoch of its registration; -1 before the first."""
+        self.is_fenced = True
+        """What the last heartbeat was told."""
+
+    def start(self) -> None:
+        """Register as a new incarnation, and send heartbeats from now on.
+
+        Raises StorageError, and DirectoryError if the directory is another broker's or in use.
+        """
+        if self._data_dir is not None:
+            self._directory = BrokerDirectory.open(PosixFileSystem(), self._data_dir, self.broker_id)
+            self._cluster_id = self._directory.cluster_id
+            self._previous_broker_epoch = self._directory.clean_epoch
+        self._incarnation_id = uuid_to_text(random_uuid())
+        self.broker_epoch = -1
+        self._known_metadata_offset = 0
+        self._is_leaving = self._waits_for_another = False
+        for event in (self._is_unfenced, self._may_go, self._wakes):
+            event.clear()
+        self._task = asyncio.create_task(self._live())
+
+    async def __aenter__(self) -> BrokerLifecycle:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.shut_down()
+        await self.stop()
+
+    async def unfenced(self) -> None:
+        """Return when the controller has unfenced it."""
+        task = self._task
+        if task is None:
+            raise RuntimeError("the broker has not been started: use it as a context")
+        waiting = asyncio.create_task(self._is_unfenced.wait())
+        try:
+            await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                await asyncio.shield(task)  # raises what ended it
+        finally:
+            waiting.cancel()
+
+    async def ended(self) -> None:
+        """Return when it says nothing more; raises what ended it."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
+        """Ask to go, until the controller lets it; whether it did in time. One that is not registered just goes."""
+        self._is_leaving = True
+        self._wakes.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._may_go.wait()
+        except TimeoutError:
+            logger.warning("the controller did not let the broker go in time", broker_id=self.broker_id)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Say nothing more, as a process does that dies, unless it was asked to go before. Raises StorageError."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        # One that has not registered has changed nothing: what it found holds for its next start.
+        clean_epoch = self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
+        if self._directory is not None:
+            self._directory.close(clean_epoch)
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        while not self._may_go.is_set():
+            try:
+                if self.broker_epoch < 0 and self._is_leaving:
+                    self._may_go.set()  # there is nothing that it could hand over
+                    break
+                if self.broker_epoch < 0:
+                    await self._register()
+                await self._heartbeat()
+            except ProtocolError as error:
+                if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    self._wait_for_another()
+                if error.code in _REGISTER_ANEW:
+                    self.broker_epoch = -1
+                    self._incarnation_id = uuid_to_text(random_uuid())
+                elif not _is_passing(error, was_registered=self._was_registered):
+                    raise
+                logger.info("broker not heard", broker_id=self.broker_id, reason=str(error))
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            await self._pause()
+
+    async def _register(self) -> None:
+        if self._cluster_id is None:
+            self._cluster_id = await self._client.cluster_id()
+        if self._directory is not None:
+            self._directory.claim(self._cluster_id, uuid_from_text(self._log_dirs[0]))
+        self.broker_epoch = await self._client.register_broker(
+            self.broker_id,
+            self._listeners,
+            rack=self._rack,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation_id,
+            log_dirs=self._log_dirs,
+            previous_broker_epoch=self._previous_broker_epoch,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        self._was_registered = True
+        self._previous_broker_epoch = None
+        if self._waits_for_another:
+            self._waits_for_another = False
+            self._tell(f"The other incarnation's session is over: broker {self.broker_id} is registered.")
+
+    def _wait_for_another(self) -> None:
+        """Say once that it waits for another incarnation's session to be over, and what can be done."""
+        if not self._waits_for_another:
+            self._waits_for_another = True
+            self._tell(
+                f"Broker {self.broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
+                " still runs, stop it, or take another id; when its session is over this one registers by itself."
+            )
+
+    async def _heartbeat(self) -> None:
+        answer = await self._client.broker_heartbeat(
+            self.broker_id,
+            self.broker_epoch,
+            await self._applied_metadata(),
+            want_shut_down=self._is_leaving,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        self.is_fenced = answer.is_fenced
+        (self._is_unfenced.clear if answer.is_fenced else self._is_unfenced.set)()
+        if answer.should_shut_down:
+            self._may_go.set()
+
+    async def _applied_metadata(self) -> int:
+        """The end offset of the metadata that the broker has applied; what it was before if that is not heard now."""
+        try:
+            async with asyncio.timeout(OFFSET_TIMEOUT_MS / 1000):
+                self._known_metadata_offset = await self._metadata_offset()
+        except TimeoutError:
+            logger.info("what the broker has applied was not heard in time", broker_id=self.broker_id)
+        except ProtocolError as error:
+            if not _is_passing(error, was_registered=True):
+                raise
+            logger.info("what the broker has applied was not heard", broker_id=self.broker_id, reason=str(error))
+        return self._known_metadata_offset
+
+    async def _pause(self) -> None:
+        """Wait for the next heartbeat: less long while something is to change."""
+        is_waiting = self.is_fenced or self._is_leaving
+        pause_ms = min(RETRY_MS, self._heartbeat_interval_ms) if is_waiting else self._heartbeat_interval_ms
+        try:
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._wakes.wait()
+            self._wakes.clear()
+        except TimeoutError:
+            pass
+
+
+@asynccontextmanager
+async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> AsyncIterator[list[BrokerLifecycle]]:
+    """Brokers on this machine that are unfenced when the block begins, and fall silent when it ends."""
+    lives = [
+        BrokerLifecycle(client, broker_id=broker_id, listeners=[("PLAINTEXT", "localhost", PORT_BASE + broker_id)])
+        for broker_id in broker_ids
+    ]
+    try:
+        for life in lives:
+            life.start()
+        for life in lives:
+            await life.unfenced()
+        yield lives
+    finally:
+        for life in lives:
+            await life.stop()
+
+
+def _is_passing(error: ProtocolError, *, was_registered: bool) -> bool:
+    """Whether another attempt may go better: there is no controller now, or another incarnation still has a session.
+
+    That nobody is there at all means a wrong address before it has registered, and that all are down after it. What a
+    node fails with unexpectedly is its own trouble once it has let the broker in: another one may lead soon.
+    """
+    if error.code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
+        return was_registered
+    return error.code in (
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    )

@@ -1,0 +1,34 @@
+"""`python -m chaos`: faults for some minutes. `python -m chaos soak`, `full-disks`: what nodes take is bounded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from kraftlog.chaos import storm
+from kraftlog.chaos.session import FAILED, DirectoryNotEmpty
+from kraftlog.chaos.soak import command as soak
+from kraftlog.chaos.soak import full_disks_command as full_disks
+
+COMMANDS: Final[dict[str, Callable[[Sequence[str], Console], int]]] = {
+    "soak": soak.main,
+    "full-disks": full_disks.main,
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Carry out the command that the first word names, `storm` if it names none."""
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    command = COMMANDS.get(words[0]) if words else None
+    try:
+        return storm.main(words, console) if command is None else command(words[1:], console)
+    except DirectoryNotEmpty as error:
+        console.print(f"error: {error}", markup=False)
+        return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

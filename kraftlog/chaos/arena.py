@@ -1,0 +1,275 @@
+"""What faults act on: the processes, links and disks of one cluster, with the truth about them and a journal.
+
+Several faults may be under way at once. A node is started, killed or stopped by one of them at a time; whatever else
+overlaps is meant to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.chaos.disk import SmallDisk
+from kraftlog.chaos.network import Network
+from kraftlog.chaos.truth import Truth
+from kraftlog.local.cluster import POLL_SECONDS, START_TIMEOUT_SECONDS, LocalCluster, NodeDied
+from raft.core.types import NodeId
+from raft.storage.directory import METADATA_DATABASE_NAME
+
+LEADER_TIMEOUT_SECONDS: Final = 3.0
+WATCH_SECONDS: Final = 0.2
+LOG_TAIL_LINES: Final = 8
+
+
+@dataclass(slots=True)
+class Reading:
+    """Somebody's read transaction on a node's metadata database, from when to when; times as the arena has them."""
+
+    node_id: NodeId
+    began: float
+    ended: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a node."""
+
+    node_id: NodeId
+    began: float
+    """When, as the arena has it."""
+    seconds: float
+    """From the process's begin until it answered."""
+    waited_seconds: float
+    """How much of that its main thread was ready to run and no processor was free: others were busy, not the node."""
+
+
+class Arena:
+    """One cluster at the mercy of faults."""
+
+    def __init__(self, cluster: LocalCluster, network: Network, disk: SmallDisk | None, journal: Path) -> None:
+        """`disk` is the one that can be filled, if there is one. The journal is a new file."""
+        self.cluster = cluster
+        self.network = network
+        self.disk = disk
+        self.truth = Truth(frozenset(cluster.voter_ids), time.monotonic)
+        self.counts: Counter[str] = Counter()
+        """Kills, pauses and so on, by name."""
+        self.deaths: list[str] = []
+        """What to say of each node that ended although nobody ended it."""
+        self.starts: list[Start] = []
+        """Those that came to an answer, of nodes whose disk had room."""
+        self.readings: list[Reading] = []
+        """Every slow reader of a database that the harness made."""
+        self._began = time.monotonic()
+        self._journal = journal
+        self._locks: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def note(self, text: str) -> None:
+        """One line in the journal."""
+        with self._journal.open("a", encoding="utf-8") as journal:
+            journal.write(f"{self.elapsed_seconds:9.3f} {text}\n")
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def kill(self, node_id: NodeId) -> bool:
+        """SIGKILL, running or paused. Returns whether there was something to kill."""
+        async with self._locks[node_id]:
+            if not self.cluster.is_running(node_id):
+                return False
+            self._ended(node_id)
+            self.note(f"kill {node_id}")
+            await self.cluster.kill(node_id)
+            self.counts["kills"] += 1
+            return True
+
+    async def lose_database(self, node_id: NodeId) -> None:
+        """Remove the metadata database of a node, unless somebody has started it meanwhile."""
+        async with self._locks[node_id]:
+            if self.cluster.is_running(node_id):
+                return
+            self.note(f"lose the database of {node_id}")
+            for path in self.cluster.directory.data_path(node_id).glob(f"{METADATA_DATABASE_NAME}*"):
+                path.unlink()
+            self.counts["databases lost"] += 1
+
+    async def terminate(self, node_id: NodeId) -> None:
+        """SIGTERM: the node resigns if it leads, and stops by itself; SIGKILL if it does not within 10 s."""
+        async with self._locks[node_id]:
+            if self.cluster.is_running(node_id):
+                self._ended(node_id)
+                self.note(f"terminate {node_id}")
+                self.cluster.send_signal(node_id, signal.SIGCONT)
+                await self.cluster.stop([node_id])
+                self.counts["graceful restarts"] += 1
+
+    async def start(self, node_id: NodeId) -> None:
+        """Start a node unless it runs, and wait until it answers. One whose disk is full may not come up.
+
+        Cancelled while it waits, it leaves the process running.
+        """
+        async with self._locks[node_id]:
+            if self.cluster.is_running(node_id) and node_id in self.truth.running:
+                return
+            self.note(f"start {node_id}")
+            began, was_full = self.elapsed_seconds, node_id in self.truth.full
+            try:
+                await self._start(node_id)
+            except NodeDied as death:
+                self._died(node_id, str(death))
+                return
+            except TimeoutError:
+                self.deaths.append(f"node {node_id} was started and does not answer after {START_TIMEOUT_SECONDS:g} s")
+                return
+            self.truth.running.add(node_id)
+            self.truth.changed()
+            seconds = self.elapsed_seconds - began
+            waited = _waited_for_processor(self.cluster.pid(node_id))
+            if not was_full:
+                self.starts.append(Start(node_id, began, seconds, min(waited, seconds)))
+            self.note(f"up {node_id} after {seconds:.2f} s, of which {waited:.2f} s it waited for a processor")
+
+    async def _start(self, node_id: NodeId) -> None:
+        if not self.cluster.is_running(node_id):
+            try:
+                await self.cluster.start([node_id])
+                return
+            except NodeDied:
+                raise
+            except ProtocolError as error:  # a connection broke while the node came up; its process runs
+                self.note(f"{node_id} does not answer yet: {error}")
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            while self.cluster.is_running(node_id):
+                with suppress(ProtocolError):
+                    await self.cluster.describe(node_id)
+                    return
+                await asyncio.sleep(POLL_SECONDS)
+        last_lines = " / ".join(self._last_lines(node_id))
+        raise NodeDied(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} ended while it came up: {last_lines}")
+
+    def pause(self, node_id: NodeId) -> None:
+        """SIGSTOP."""
+        if self.cluster.is_running(node_id):
+            self.truth.paused.add(node_id)
+            self.truth.changed()
+            self.note(f"pause {node_id}")
+            self.cluster.send_signal(node_id, signal.SIGSTOP)
+            self.counts["pauses"] += 1
+
+    def resume(self, node_id: NodeId) -> None:
+        """SIGCONT."""
+        if node_id in self.truth.paused:
+            self.cluster.send_signal(node_id, signal.SIGCONT)
+            self.note(f"resume {node_id}")
+            self.truth.paused.discard(node_id)
+            self.truth.changed()
+
+    @contextmanager
+    def reading(self, node_id: NodeId) -> Iterator[None]:
+        """Within the block somebody holds a read transaction on a node's metadata database."""
+        reading = Reading(node_id, self.elapsed_seconds)
+        self.readings.append(reading)
+        self.counts["slow readers"] += 1
+        self.note(f"read {node_id}")
+        try:
+            yield
+        finally:
+            reading.ended = self.elapsed_seconds
+            self.note(f"no longer read {node_id}")
+
+    async def watch(self) -> None:
+        """Notice nodes that end by themselves, until cancelled; they are started again."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for node_id in sorted(self.truth.running):
+                if not self.cluster.is_running(node_id) and not self._locks[node_id].locked():
+                    self._ended(node_id)
+                    self._died(node_id, f"node {node_id} ended: {' / '.join(self._last_lines(node_id))}")
+                    await self.start(node_id)
+
+    async def leader(self) -> NodeId | None:
+        """Who leads, as far as can be learned within a while."""
+        with suppress(ProtocolError):
+            return await self.cluster.wait_for_leader(LEADER_TIMEOUT_SECONDS)
+        return None
+
+    # --- links and disks ----------------------------------------------------------------------------------------------
+
+    async def cut(self, source: NodeId, target: NodeId) -> None:
+        """Nothing more reaches `target` from `source`."""
+        self.truth.cuts.add((source, target))
+        self.truth.changed()
+        await self.network.cut(source, target)
+
+    async def mend(self, source: NodeId, target: NodeId) -> None:
+        """Undo `cut`."""
+        await self.network.mend(source, target)
+        self.truth.cuts.discard((source, target))
+        self.truth.changed()
+
+    async def fill_disk(self) -> None:
+        """Leave no room on the small disk."""
+        if self.disk is not None:
+            self.truth.full.add(self.disk.node_id)
+            self.truth.changed()
+            self.note(f"fill the disk of {self.disk.node_id}")
+            await asyncio.to_thread(self.disk.fill)
+            self.counts["disks filled"] += 1
+
+    async def free_disk(self) -> None:
+        """Give the room back."""
+        if self.disk is not None:
+            await asyncio.to_thread(self.disk.free)
+            self.note(f"free the disk of {self.disk.node_id}")
+            self.truth.full.discard(self.disk.node_id)
+            self.truth.changed()
+
+    async def heal(self) -> None:
+        """Everything is repaired and every node runs. Raises ProtocolError if one does not answer."""
+        self.note("heal")
+        for source, target in sorted(self.truth.cuts):
+            await self.mend(source, target)
+        for node_id in self.cluster.node_ids:
+            await self.network.restore(node_id)
+            self.resume(node_id)
+        await self.free_disk()
+        await asyncio.gather(*(self.start(node_id) for node_id in self.cluster.node_ids))
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _ended(self, node_id: NodeId) -> None:
+        self.truth.running.discard(node_id)
+        self.truth.paused.discard(node_id)
+        self.truth.changed()
+
+    def _died(self, node_id: NodeId, story: str) -> None:
+        self.note(f"died {node_id}: {story}")
+        if node_id in self.truth.full:
+            self.counts["ended on a full disk"] += 1
+        else:
+            self.deaths.append(f"at {self.elapsed_seconds:.1f} s nobody ended node {node_id}, but {story}")
+
+    def _last_lines(self, node_id: NodeId) -> list[str]:
+        text = self.cluster.directory.log_path(node_id).read_text(encoding="utf-8", errors="replace")
+        return text.splitlines()[-LOG_TAIL_LINES:]
+
+
+def _waited_for_processor(pid: int) -> float:
+    """For how many seconds a process's main thread has waited for one; 0 where the kernel does not count it."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0

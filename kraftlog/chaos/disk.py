@@ -1,0 +1,100 @@
+"""A small disk for one node, which a ballast file can fill: tmpfs, so it needs root."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from typing import Final
+
+from kraftlog.local.cluster_directory import ClusterDirectory
+from raft.core.types import NodeId
+
+SIZE_MEGABYTES: Final = 192
+CHUNK_BYTES: Final = 1024 * 1024
+PAGE_BYTES: Final = 4096
+COMMAND_TIMEOUT_SECONDS: Final = 10.0
+
+
+class DiskUnavailable(Exception):
+    """No such disk can be had; the message says why."""
+
+
+class SmallDisk:
+    """One node's data on a disk of its own. The node must not run while it is mounted or unmounted."""
+
+    def __init__(self, directory: ClusterDirectory, node_id: NodeId, size_megabytes: int = SIZE_MEGABYTES) -> None:
+        """Nothing happens yet."""
+        self.node_id = node_id
+        self._size_megabytes = size_megabytes
+        self._data = directory.data_path(node_id)
+        self._mount = directory.path / f"small-disk-{node_id}"
+        self._ballast = self._mount / "ballast"
+        self._is_mounted = False
+
+    def mount(self) -> None:
+        """Move the data there. Raises DiskUnavailable, and then the data is where it was."""
+        if os.geteuid() != 0:
+            raise DiskUnavailable("only root may mount one")
+        self._mount.mkdir()
+        try:
+            _run("mount", "-t", "tmpfs", "-o", self._size_option(), "tmpfs", str(self._mount))
+        except (subprocess.SubprocessError, OSError) as error:
+            self._mount.rmdir()
+            said = (getattr(error, "stderr", "") or str(error)).splitlines()[0]
+            raise DiskUnavailable(f"tmpfs cannot be mounted: {said}") from None
+        self._is_mounted = True
+        inside = self._mount / "data"
+        shutil.move(self._data, inside)
+        self._data.symlink_to(inside)
+
+    def fill(self) -> None:
+        """Leave no room, not even a page."""
+        with self._ballast.open("ab", buffering=0) as ballast:
+            for chunk in (b"\0" * CHUNK_BYTES, b"\0" * PAGE_BYTES):
+                try:
+                    while ballast.write(chunk) == len(chunk):
+                        pass
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    @property
+    def free_bytes(self) -> int:
+        """How much room there is."""
+        return shutil.disk_usage(self._mount).free
+
+    def grow(self, megabytes: int) -> None:
+        """Make the disk larger, as a volume is that somebody resizes. Raises DiskUnavailable."""
+        self._size_megabytes += megabytes
+        try:
+            _run("mount", "-o", f"remount,{self._size_option()}", str(self._mount))
+        except (subprocess.SubprocessError, OSError) as error:
+            raise DiskUnavailable(f"tmpfs cannot be resized: {error}") from None
+
+    def free(self) -> None:
+        """Give the room back."""
+        self._ballast.unlink(missing_ok=True)
+
+    def unmount(self) -> None:
+        """Bring the data back, so that it can be looked at, and take the disk away."""
+        if not self._is_mounted:
+            return
+        self.free()
+        self._data.unlink()
+        shutil.copytree(self._mount / "data", self._data)
+        with suppress(subprocess.SubprocessError, OSError):
+            _run("umount", "--lazy", str(self._mount))
+            self._is_mounted = False
+            self._mount.rmdir()
+
+    def _size_option(self) -> str:
+        return f"size={self._size_megabytes}m"
+
+
+def _run(*command: str) -> None:
+    subprocess.run(  # noqa: S603 (the command is ours)
+        command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_SECONDS
+    )

@@ -1,0 +1,213 @@
+"""A network namespace per node, joined by a bridge: partitions as the kernel makes them. Needs root and iproute2.
+
+    root namespace:  bridge klBr with 198.18.S.254, where the harness and its clients are
+    node N:          namespace klN, one interface with 198.18.S.N, its peer on the bridge
+
+198.18.0.0/15 is set aside for tests (RFC 2544). The link from A to B is cut by a fixed entry in A's neighbour table,
+with a hardware address that nobody has: what A sends to B gets lost on the bridge, silently, and nothing else does. So
+no packet filter is needed, and connections that are open stay open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kraftbase.endpoint import Endpoint
+from kraftlog.local.cluster import LocalCluster, start_command
+from kraftlog.local.cluster_directory import ClusterDirectory
+from raft.core.types import NodeId
+
+NETWORK: Final = "198.18"
+PORT: Final = 9090
+INTERFACE: Final = "eth0"
+NOBODY: Final = "02:00:00:00:00:fe"
+"""A hardware address that no interface has."""
+
+COMMAND_TIMEOUT_SECONDS: Final = 10.0
+SUBNET_ATTEMPTS: Final = 20
+
+SLOW_WAYS: Final = (
+    ("80 ms later each way", ("netem", "delay", "40ms", "10ms")),
+    ("at most 512 kbit/s", ("tbf", "rate", "512kbit", "burst", "8kb", "latency", "400ms")),
+)
+"""Queueing disciplines that make a link slow, best first; kernels differ in which they have."""
+
+
+class NamespacesUnavailable(Exception):
+    """This machine or this user cannot have them; the message says why."""
+
+
+class Namespaces:
+    """The namespaces of one run. Names have this process's id, so two runs do not meet."""
+
+    def __init__(self, node_count: int, subnet: int) -> None:
+        """Nothing is made yet: use `create`."""
+        self._node_ids = [NodeId(number) for number in range(1, node_count + 1)]
+        self._subnet = subnet
+        self._prefix = self.prefix()
+        self._slow_arguments: tuple[str, ...] | None = None
+        self._slow_meaning: str | None = None
+        self._node_of: dict[Path, NodeId] = {}
+
+    @classmethod
+    def create(cls, node_count: int) -> Namespaces:
+        """Make them all. Raises NamespacesUnavailable, and then nothing is left of them."""
+        if shutil.which("ip") is None:
+            raise NamespacesUnavailable("iproute2 is not installed")
+        if os.geteuid() != 0:
+            raise NamespacesUnavailable("only root may make them")
+        try:
+            network = cls(node_count, _free_subnet())
+        except (subprocess.SubprocessError, OSError) as error:
+            raise NamespacesUnavailable(_reason(error)) from None
+        try:
+            network._make()
+        except (subprocess.SubprocessError, OSError) as error:
+            network._remove()
+            raise NamespacesUnavailable(_reason(error)) from None
+        except BaseException:
+            network._remove()
+            raise
+        network._probe_slow_link()
+        return network
+
+    @staticmethod
+    def prefix() -> str:
+        """What the names of everything that this process makes begin with; interfaces have at most 15 characters."""
+        return f"kl{os.getpid()}"
+
+    @property
+    def description(self) -> str:
+        """By which means links are cut."""
+        return f"network namespaces, {NETWORK}.{self._subnet}.0/24"
+
+    @property
+    def slow_link(self) -> str | None:
+        """What slowing a link means here."""
+        return self._slow_meaning
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """One address per node."""
+        return [Endpoint(self._address(node_id), PORT) for node_id in self._node_ids]
+
+    async def start(self, directory: ClusterDirectory) -> None:
+        """Remember whose configuration is whose."""
+        self._node_of = {directory.config_path(node_id): node_id for node_id in directory.endpoints}
+
+    def command(self, config_path: Path) -> list[str]:
+        """Runs the node in its namespace; `ip` becomes the node, so the process id is the node's."""
+        return ["ip", "netns", "exec", self._namespace(self._node_of[config_path]), *start_command(config_path)]
+
+    def attach(self, cluster: LocalCluster) -> None:
+        """The kernel does it all."""
+
+    async def cut(self, source: NodeId, target: NodeId) -> None:
+        """Lose what `source` sends to `target`."""
+        await self._in_namespace(
+            source, "neigh", "replace", *self._neighbour(target), "lladdr", NOBODY, "nud", "permanent"
+        )
+
+    async def mend(self, source: NodeId, target: NodeId) -> None:
+        """Let `source` ask for the address anew."""
+        with suppress(subprocess.CalledProcessError):  # there is no entry: it was not cut
+            await self._in_namespace(source, "neigh", "del", *self._neighbour(target))
+
+    async def slow(self, node_id: NodeId) -> None:
+        """Both directions."""
+        arguments = self._slow_arguments or ()
+        await asyncio.to_thread(self._queueing, node_id, ("replace", *arguments) if arguments else ())
+
+    async def restore(self, node_id: NodeId) -> None:
+        """Both directions."""
+        with suppress(subprocess.CalledProcessError):
+            await asyncio.to_thread(self._queueing, node_id, ("del",))
+
+    async def close(self) -> None:
+        """Remove everything."""
+        await asyncio.to_thread(self._remove)
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _make(self) -> None:
+        bridge = f"{self._prefix}b"
+        _run("ip", "link", "add", bridge, "type", "bridge")
+        _run("ip", "addr", "add", f"{NETWORK}.{self._subnet}.254/24", "dev", bridge)
+        _run("ip", "link", "set", bridge, "up")
+        for node_id in self._node_ids:
+            namespace, outside = self._namespace(node_id), self._outside(node_id)
+            _run("ip", "netns", "add", namespace)
+            _run("ip", "link", "add", outside, "type", "veth", "peer", "name", INTERFACE, "netns", namespace)
+            _run("ip", "link", "set", outside, "master", bridge, "up")
+            _run("ip", "-n", namespace, "addr", "add", f"{self._address(node_id)}/24", "dev", INTERFACE)
+            _run("ip", "-n", namespace, "link", "set", "lo", "up")
+            _run("ip", "-n", namespace, "link", "set", INTERFACE, "up")
+
+    def _remove(self) -> None:
+        """What is not there is passed over: this also cleans up after a start that failed."""
+        for node_id in self._node_ids:
+            for command in (
+                ("ip", "link", "del", self._outside(node_id)),
+                ("ip", "netns", "del", self._namespace(node_id)),
+            ):
+                with suppress(subprocess.SubprocessError, OSError):
+                    _run(*command)
+        with suppress(subprocess.SubprocessError, OSError):
+            _run("ip", "link", "del", f"{self._prefix}b")
+
+    def _probe_slow_link(self) -> None:
+        for meaning, arguments in SLOW_WAYS:
+            with suppress(subprocess.SubprocessError, OSError):
+                self._queueing(self._node_ids[0], ("replace", *arguments))
+                self._queueing(self._node_ids[0], ("del",))
+                self._slow_meaning, self._slow_arguments = meaning, arguments
+                return
+
+    def _queueing(self, node_id: NodeId, action: Sequence[str]) -> None:
+        verb, *arguments = action
+        _run("tc", "qdisc", verb, "dev", self._outside(node_id), "root", *arguments)
+        _run("tc", "-n", self._namespace(node_id), "qdisc", verb, "dev", INTERFACE, "root", *arguments)
+
+    async def _in_namespace(self, node_id: NodeId, *arguments: str) -> None:
+        await asyncio.to_thread(_run, "ip", "-n", self._namespace(node_id), *arguments)
+
+    def _neighbour(self, node_id: NodeId) -> tuple[str, ...]:
+        return (self._address(node_id), "dev", INTERFACE)
+
+    def _address(self, node_id: NodeId) -> str:
+        return f"{NETWORK}.{self._subnet}.{node_id}"
+
+    def _namespace(self, node_id: NodeId) -> str:
+        return f"{self._prefix}n{node_id}"
+
+    def _outside(self, node_id: NodeId) -> str:
+        return f"{self._prefix}v{node_id}"
+
+
+def _free_subnet() -> int:
+    """A third octet that no interface of this machine uses yet."""
+    used = _run("ip", "-o", "addr")
+    for subnet in random.sample(range(1, 255), SUBNET_ATTEMPTS):
+        if f" {NETWORK}.{subnet}." not in used:
+            return subnet
+    raise NamespacesUnavailable(f"{NETWORK}.0.0/16 is in use")
+
+
+def _run(*command: str) -> str:
+    """Its output. Raises SubprocessError or OSError."""
+    return subprocess.run(  # noqa: S603 (the command is ours)
+        command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_SECONDS
+    ).stdout
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{' '.join(error.cmd)}: {(error.stderr or '').strip() or f'code {error.returncode}'}"
+    return str(error)

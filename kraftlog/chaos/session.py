@@ -1,0 +1,95 @@
+"""What every command does around its run: a directory, progress, signals, an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from kraftbase.errors import ProtocolError
+from kraftlog.chaos.namespaces import NamespacesUnavailable
+from kraftlog.process.logs import configure_logging
+
+SECONDS_PER_MINUTE: Final = 60
+WELL: Final = 0
+VIOLATED: Final = 1
+FAILED: Final = 2
+INTERRUPTED: Final = 130
+
+LINE_SECONDS_TERMINAL: Final = 0.5
+LINE_SECONDS_FILE: Final = 10.0
+
+
+class DirectoryNotEmpty(Exception):
+    """A run wants a directory of its own; the message names the one that it was given."""
+
+
+class Session:
+    """One run of a command: its directory goes away if all was well and nobody named it."""
+
+    def __init__(self, directory: Path | None, console: Console) -> None:
+        """`directory` is the one that the user named. Raises DirectoryNotEmpty."""
+        self._is_named = directory is not None
+        self._console = console
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="kraftlog-chaos-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if any(self.directory.iterdir()):
+            raise DirectoryNotEmpty(f"{self.directory} is not empty; name a new directory")
+
+    def run(self, work: Coroutine[Any, Any, bool], line: Callable[[], str]) -> int:
+        """Carry `work` out, which returns whether all was well, and show `line` meanwhile. Returns the exit code.
+
+        0 and 1 are results, `WELL` and `VIOLATED`. With any other code there is none, and it was said why.
+        """
+        configure_logging("error")
+        code = FAILED
+        try:
+            code = WELL if asyncio.run(_supervised(work, line, self._console)) else VIOLATED
+        except NamespacesUnavailable as error:
+            self._say(f"error: network namespaces cannot be had: {error}; use --network proxy")
+        except ProtocolError as error:
+            self._say(f"error: {error}; see {self.directory}")
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            self._say(f"interrupted; the nodes' logs are in {self.directory}")
+            code = INTERRUPTED
+        if code == WELL and not self._is_named:
+            shutil.rmtree(self.directory)
+        return code
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+
+async def _supervised(work: Coroutine[Any, Any, bool], line: Callable[[], str], console: Console) -> bool:
+    task = asyncio.current_task()
+    if task is not None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    progress = asyncio.create_task(_show_progress(line, console))
+    try:
+        return await work
+    finally:
+        progress.cancel()
+        with suppress(asyncio.CancelledError):
+            await progress
+
+
+async def _show_progress(line: Callable[[], str], console: Console) -> None:
+    """Say how it goes, until cancelled: in one line that changes, or now and then a line."""
+    if console.is_terminal:
+        with console.status("starting") as status:
+            while True:
+                await asyncio.sleep(LINE_SECONDS_TERMINAL)
+                status.update(line())
+    while True:
+        await asyncio.sleep(LINE_SECONDS_FILE)
+        console.print(line())
+        sys.stdout.flush()

@@ -1,0 +1,119 @@
+"""The faults of a soak that no other run has: those who read for long, and snapshots on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, closing, suppress
+from random import Random
+from typing import Final
+
+from kraftbase.errors import ProtocolError, StorageError
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.admin.client.connection import connect
+from kraftlog.chaos import nemesis, partitions
+from kraftlog.chaos.arena import Arena
+from kraftlog.chaos.checks import SNAPSHOT_TIMEOUT_SECONDS
+from kraftlog.chaos.lanes import Lane
+from kraftlog.chaos.nemesis import Nemesis
+from kraftlog.chaos.schedule import Kind
+from kraftpb.v1.snapshot_pb2 import CreateSnapshotRequest
+from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
+from raft.core.types import NodeId
+from raft.storage.directory import METADATA_DATABASE_NAME
+from statemachine.tables.database import open_reader
+
+STATEMENT: Final = (
+    "WITH RECURSIVE counter(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counter)"
+    " SELECT count(*) FROM counter, (SELECT end_offset FROM applied)"
+)
+"""It never ends by itself, and reads all the time: the node ends it."""
+STATEMENT_TIMEOUT_MS: Final = 15_000
+"""Longer than the node lets it run, which is 10 s."""
+
+
+class SlowReader(Nemesis):
+    """Somebody else's process, here this one, holds a read transaction on a node's live database."""
+
+    name = "a slow reader"
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._held = ExitStack()
+
+    async def start(self, arena: Arena) -> None:
+        """Begin it, and read something, so that it has its state."""
+        node_id = roomy_node(arena, self.random)
+        path = arena.cluster.directory.data_path(node_id) / METADATA_DATABASE_NAME
+        with suppress(StorageError):  # the node is coming up, and has none yet
+            connection = self._held.enter_context(closing(open_reader(path)))
+            self._held.enter_context(arena.reading(node_id))
+            connection.execute("BEGIN")
+            connection.execute("SELECT end_offset FROM applied").fetchall()
+
+    async def stop(self, arena: Arena) -> None:
+        """End it."""
+        self._held.close()
+
+
+class SlowStatement(Nemesis):
+    """A client asks a node in SQL for what takes for ever; the node gives it up in time."""
+
+    name = "a slow statement"
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._asking: asyncio.Task[None] | None = None
+
+    async def start(self, arena: Arena) -> None:
+        """Ask."""
+        self._asking = asyncio.create_task(self._ask(arena, roomy_node(arena, self.random)))
+
+    async def stop(self, arena: Arena) -> None:
+        """It was given up long ago, unless the run ends early."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _ask(self, arena: Arena, node_id: NodeId) -> None:
+        async with AdminClient([arena.cluster.endpoint(node_id)], timeout_ms=STATEMENT_TIMEOUT_MS) as client:
+            with arena.reading(node_id), suppress(ProtocolError):
+                await client.query(STATEMENT)
+
+
+class TakeSnapshot(Nemesis):
+    """A node takes a snapshot now."""
+
+    name = "a snapshot on demand"
+
+    async def start(self, arena: Arena) -> None:
+        """Have it taken; a node that does not run takes none."""
+        node_id = self.any_node(arena)
+        arena.note(f"snapshot {node_id}")
+        with suppress(ProtocolError):
+            async with connect(arena.cluster.endpoint(node_id)) as channel:
+                stub = SnapshotServiceStub(channel)
+                await stub.CreateSnapshot(CreateSnapshotRequest(), timeout=SNAPSHOT_TIMEOUT_SECONDS)
+                arena.counts["snapshots on demand"] += 1
+
+
+PROCESS_KINDS: Final = (
+    Kind(nemesis.KillOne, 4, (0.05, 2.0)),
+    Kind(nemesis.KillLeader, 4, (0.05, 2.0)),
+    Kind(nemesis.KillAll, 1, (0.05, 1.0)),
+    Kind(nemesis.GracefulRestart, 1, (0.05, 1.0)),
+)
+OTHER_KINDS: Final = (
+    Kind(SlowReader, 4, (2.0, 30.0)),
+    Kind(SlowStatement, 2, (11.0, 12.0)),
+    Kind(TakeSnapshot, 2, (0.1, 1.0)),
+    Kind(nemesis.PauseOne, 2, (0.5, 5.0)),
+    Kind(partitions.FillDisk, 2, (2.0, 8.0)),
+)
+LANES: Final = (Lane("processes", PROCESS_KINDS, (4.0, 10.0)), Lane("others", OTHER_KINDS, (1.0, 4.0)))
+"""Nodes have time to come to rest after a kill: what is looked for is what piles up, not what a crash leaves."""
+
+
+def roomy_node(arena: Arena, random: Random) -> NodeId:
+    """A node that has not the small disk: what a reader may hold would fill it."""
+    small = arena.disk.node_id if arena.disk is not None else None
+    return random.choice([node_id for node_id in arena.cluster.node_ids if node_id != small])

@@ -1,0 +1,203 @@
+"""One soak: steady load without faults, then with faults, then peace; every second all nodes are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.chaos import checks
+from kraftlog.chaos.arena import Arena
+from kraftlog.chaos.availability import windows
+from kraftlog.chaos.disk import DiskUnavailable, SmallDisk
+from kraftlog.chaos.lanes import Lane
+from kraftlog.chaos.network import Loopback
+from kraftlog.chaos.partitions import FillDisk
+from kraftlog.chaos.soak.faults import LANES
+from kraftlog.chaos.soak.judge import Judge
+from kraftlog.chaos.soak.limits import SETTINGS
+from kraftlog.chaos.soak.load import SteadyLoad
+from kraftlog.chaos.soak.samples import Sample, take_sample
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
+from kraftlog.sim.history import Outcome
+from raft.core.types import NodeId
+
+SAMPLE_SECONDS: Final = 1.0
+VOTERS: Final = 3
+OBSERVERS: Final = 1
+STEADY_SHARE: Final = 1 / 3
+"""Of the time, without faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run."""
+
+    seconds: float
+    """It takes longer if not every kind of fault has had its turn by then."""
+    seed: int
+    directory: Path
+    operations_per_second: float
+    lanes: Sequence[Lane] = LANES
+
+
+@dataclass(slots=True)
+class Phase:
+    """A part of the run, and what the clients got done in it."""
+
+    name: str
+    began: float
+    ended: float = 0.0
+    acknowledged: int = 0
+
+    @property
+    def operations_per_second(self) -> float:
+        """Acknowledged."""
+        return self.acknowledged / max(self.ended - self.began, 0.001)
+
+
+class Soak:
+    """One run and all that is known of it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.random = Random(plan.seed)
+        self.judge = Judge(plan.operations_per_second)
+        self.arena: Arena | None = None
+        self.load: SteadyLoad | None = None
+        self.phases: list[Phase] = []
+        self.left_out: dict[str, str] = {}
+        """Faults that this machine cannot have, and why."""
+        self.violations: list[str] = []
+        self.under_way: dict[str, str] = {}
+        """The fault of each lane at the moment."""
+        self.latest: Sequence[Sample] = ()
+        """What every node took at the last look."""
+        self._starts_seen = 0
+
+    async def run(self) -> bool:
+        """Everything. Returns whether no bound was violated, and nothing else went wrong."""
+        async with self._arena() as arena:
+            load = self.load = SteadyLoad(
+                arena.cluster.bootstrap_servers, self.plan.operations_per_second, self._derived()
+            )
+            try:
+                async with load.prepared():
+                    await self._work(arena, load)
+                    if self.judge.runaway is None:
+                        await self._come_to_rest(arena)
+            except (ProtocolError, TimeoutError) as error:
+                self.violations.append(f"the cluster did not come to rest: {error!r}")
+            self.violations += arena.deaths
+        self.violations += self.judge.violations()
+        return not self.violations
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    async def _work(self, arena: Arena, load: SteadyLoad) -> None:
+        """All phases under load, or until a node's files run away; then every acknowledgement is counted."""
+        working = asyncio.create_task(load.run())
+        watching = asyncio.create_task(arena.watch())
+        sampling = asyncio.create_task(self._sample(arena))
+        phases = asyncio.create_task(self._phases(arena, load))
+        try:
+            await asyncio.wait((working, watching, sampling, phases), return_when=asyncio.FIRST_COMPLETED)
+            owed = arena.truth.finish()
+        finally:
+            load.stop()
+            for task in (watching, phases, sampling):
+                task.cancel()
+            await asyncio.gather(working, watching, phases, sampling, return_exceptions=True)
+        for task in (working, watching, sampling, phases):
+            if not task.cancelled():
+                task.result()
+        began = arena.truth.now() - arena.elapsed_seconds
+        self.violations += checks.windows_served(windows(owed, load.acknowledged_at), began)
+
+    async def _phases(self, arena: Arena, load: SteadyLoad) -> None:
+        async with self._phase("without faults", arena, load):
+            await asyncio.sleep(self.plan.seconds * STEADY_SHARE)
+        until_seconds = arena.elapsed_seconds + self.plan.seconds * (1 - STEADY_SHARE)
+        async with self._phase("with faults", arena, load), asyncio.TaskGroup() as lanes:
+            for lane in self.plan.lanes:
+                possible = [kind for kind in lane.kinds if kind.fault.name not in self.left_out]
+                lane = replace(lane, kinds=possible)
+                lanes.create_task(lane.run(arena, self._derived(), until_seconds, self.under_way))
+        await arena.heal()
+        await arena.cluster.wait_for_leader()
+
+    @asynccontextmanager
+    async def _phase(self, name: str, arena: Arena, load: SteadyLoad) -> AsyncIterator[None]:
+        phase = Phase(name, arena.elapsed_seconds)
+        self.phases.append(phase)
+        before = load.outcomes[Outcome.ACKNOWLEDGED]
+        try:
+            yield
+        finally:
+            phase.ended = arena.elapsed_seconds
+            phase.acknowledged = load.outcomes[Outcome.ACKNOWLEDGED] - before
+
+    async def _sample(self, arena: Arena) -> None:
+        """Look at every node each second, until one's files run away."""
+        while self.judge.runaway is None:
+            await self._look(arena)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def _look(self, arena: Arena) -> None:
+        cluster = arena.cluster
+        pids = {node_id: cluster.pid(node_id) if cluster.is_running(node_id) else None for node_id in cluster.node_ids}
+        paths = {node_id: cluster.directory.data_path(node_id) for node_id in cluster.node_ids}
+
+        def look() -> list[Sample]:
+            return [take_sample(arena.elapsed_seconds, node_id, paths[node_id], pid) for node_id, pid in pids.items()]
+
+        self.latest = await asyncio.to_thread(look)
+        self.judge.see_samples(self.latest, arena.readings)
+        for start in arena.starts[self._starts_seen :]:
+            self.judge.see_start(start)
+        self._starts_seen = len(arena.starts)
+
+    async def _come_to_rest(self, arena: Arena) -> None:
+        """No load any more: what the nodes came to is the same, and what they take is within the bounds still."""
+        await checks.until_level(arena.cluster)
+        self.violations += checks.databases_agree(arena.cluster)
+        await self._look(arena)
+
+    @asynccontextmanager
+    async def _arena(self) -> AsyncIterator[Arena]:
+        async with AsyncExitStack() as stack:
+            directory = open_or_create(
+                self.plan.directory / "cluster", voters=VOTERS, observers=OBSERVERS, settings=SETTINGS
+            )
+            disk = self._small_disk(directory)
+            if disk is not None:
+                stack.callback(disk.unmount)
+            network = Loopback()
+            cluster = LocalCluster(directory, network.command)
+            stack.push_async_callback(cluster.stop)
+            arena = self.arena = Arena(cluster, network, disk, self.plan.directory / "journal.txt")
+            await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
+            if arena.deaths:
+                raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
+            self.judge.see_first_starts(arena.starts)
+            self._starts_seen = len(arena.starts)
+            await cluster.wait_for_leader()
+            yield arena
+
+    def _small_disk(self, directory: ClusterDirectory) -> SmallDisk | None:
+        disk = SmallDisk(directory, NodeId(VOTERS))
+        try:
+            disk.mount()
+        except DiskUnavailable as error:
+            self.left_out[FillDisk.name] = str(error)
+            return None
+        return disk
+
+    def _derived(self) -> Random:
+        return Random(self.random.getrandbits(64))

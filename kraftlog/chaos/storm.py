@@ -1,0 +1,60 @@
+"""`python -m chaos --minutes 10 --seed 1 --json FILE`: exit code 0 if nothing was violated, 1 if something was."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from kraftlog.chaos.report import print_result, progress_line, write_json
+from kraftlog.chaos.run import Plan, Run
+from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session
+
+
+def main(words: Sequence[str], console: Console) -> int:
+    """Run, report, and keep the directory if something is to be looked at. Raises DirectoryNotEmpty."""
+    arguments = _arguments(words)
+    session = Session(arguments.dir, console)
+    plan = Plan(
+        seconds=arguments.minutes * SECONDS_PER_MINUTE,
+        seed=arguments.seed,
+        directory=session.directory,
+        voters=arguments.voters,
+        network=arguments.network,
+    )
+    run = Run(plan)
+    code = session.run(run.run(), lambda: progress_line(run))
+    if code not in (WELL, VIOLATED):
+        return code
+    print_result(run, console)
+    if arguments.json is not None:
+        write_json(arguments.json, run)
+    if code == VIOLATED:
+        console.print(
+            f"seed {plan.seed}; what was done is in {plan.directory}/journal.txt, what clients remember in"
+            f" {plan.directory}/history.jsonl, the nodes' logs and data in {plan.directory}/cluster",
+            markup=False,
+        )
+    return code
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos",
+        description="Faults on a cluster of real processes.",
+        epilog="Other runs: python -m chaos soak, python -m chaos full-disks; each has --help.",
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made")
+    parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+    )
+    parser.add_argument("--voters", type=int, default=5, help="how many nodes vote; there is one observer besides")
+    parser.add_argument("--network", choices=("auto", "namespaces", "proxy"), default="auto", help="how links are cut")
+    arguments = parser.parse_args(words)
+    if arguments.minutes <= 0 or arguments.voters < 1:
+        parser.error("--minutes and --voters must be above 0")
+    return arguments

@@ -1,0 +1,151 @@
+"""What the commands that alter configs do, those of topics with them: arguments to changes, and what came of each.
+
+A change that leaves a config as it was is taken by the controller, which then writes nothing. Who gave it is told so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError, ProtocolError
+from kraftlog.admin.client import cluster_client
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.commands.admin import RESOURCE_TYPES
+from kraftlog.commands.clients import committed_end_offset, connected_client
+from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
+
+_FURTHER_CONFIG: Final = re.compile(r",\s*([a-z][a-z.]*)=")
+"""No value of a config of topics or brokers has that."""
+
+_ALTERED: Final[Mapping[ConfigChangeKind, str]] = {
+    ConfigChangeKind.SET: "set",
+    ConfigChangeKind.APPEND: "appended to",
+    ConfigChangeKind.SUBTRACT: "subtracted from",
+    ConfigChangeKind.DELETE: "unset",
+}
+
+
+def check_one_each(configs: dict[str, str]) -> dict[str, str]:
+    """The same configs; raises ConfigurationError if several were given as one, as kafka-configs takes them."""
+    for key, value in configs.items():
+        further = _FURTHER_CONFIG.search(value)
+        if further is not None:
+            raise ConfigurationError(
+                f"the value of {key} goes on with {further[1]}=; give each config by an option of its own"
+            )
+    return configs
+
+
+def config_changes(
+    entity_type: str, entity_name: str, values: Mapping[ConfigChangeKind, Mapping[str, str]]
+) -> list[ConfigChange]:
+    """The changes by kind, each key in one of them. Raises ConfigurationError."""
+    kinds: dict[str, ConfigChangeKind] = {}
+    changes = []
+    for kind, of_kind in values.items():
+        for key, value in of_kind.items():
+            if key in kinds:
+                raise ConfigurationError(f"{key} is to be {_ALTERED[kinds[key]]} and {_ALTERED[kind]}; keep one")
+            kinds[key] = kind
+            changes.append(ConfigChange(RESOURCE_TYPES[entity_type], entity_name, key, kind, value))
+    return changes
+
+
+def topic_config_changes(name: str, added: Mapping[str, str], deleted: Iterable[str]) -> list[ConfigChange]:
+    """The changes of one topic. Raises ConfigurationError."""
+    removed = dict.fromkeys(deleted, "")
+    return config_changes("topics", name, {ConfigChangeKind.SET: added, ConfigChangeKind.DELETE: removed})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOutcome:
+    """What came of a change."""
+
+    name: str
+    before: str | None
+    """None: it was not set."""
+    is_altered: bool
+
+    def row(self) -> dict[str, Any]:
+        """It for programs."""
+        return {"Name": self.name, "Before": self.before, "Altered": self.is_altered}
+
+    def unaltered(self, entity: str) -> str:
+        """How it was already, in a sentence."""
+        found = "was not set" if self.before is None else f"was {self.before or 'empty'} already"
+        return f"{self.name} of {entity} {found}; nothing was changed."
+
+
+async def change_configs(endpoints: Sequence[Endpoint], changes: Sequence[ConfigChange]) -> list[ConfigOutcome]:
+    """Make the changes of one resource, all or none. Raises ProtocolError."""
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        before = await _values(client, changes, offset)
+        await cluster_client.change_configs(client, changes)
+        return await _outcomes(client, changes, before)
+
+
+async def alter_topic(
+    endpoints: Sequence[Endpoint], name: str, partitions: int | None, changes: Sequence[ConfigChange]
+) -> list[ConfigOutcome]:
+    """Change a topic's configs, then how many partitions it has; nothing, if either is refused beforehand.
+
+    Returns what came of each config. Raises ProtocolError.
+    """
+    counts = {} if partitions is None else {name: partitions}
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        before = await _values(client, changes, offset)
+        outcomes: list[ConfigOutcome] = []
+        for validate_only in (True, False):
+            if changes:
+                await cluster_client.change_configs(client, changes, validate_only=validate_only)
+                outcomes = await _outcomes(client, changes, before)
+            if counts:
+                await cluster_client.grow_topics(client, counts, validate_only=validate_only)
+        return outcomes
+
+
+async def _values(client: AdminClient, changes: Sequence[ConfigChange], offset: int) -> dict[str, str] | None:
+    """What is set of the resource whose configs are to be changed; None if that cannot be had."""
+    if not changes:
+        return {}
+    try:
+        described = await client.describe_configs(
+            changes[0].resource_type, changes[0].resource_name, min_applied_end_offset=offset
+        )
+    except ProtocolError:
+        return None  # the change itself says what is wrong
+    return {config.name: config.value for config in described.configs}
+
+
+async def _outcomes(
+    client: AdminClient, changes: Sequence[ConfigChange], before: Mapping[str, str] | None
+) -> list[ConfigOutcome]:
+    """What came of the changes that this client has just made, its first."""
+    was = before or {}
+    if not client.last_end_offset:  # nothing was written
+        return [ConfigOutcome(change.name, was.get(change.name), is_altered=False) for change in changes]
+    now = await _values(client, changes, client.last_end_offset)
+    return [
+        ConfigOutcome(
+            change.name, was.get(change.name), is_altered=now is None or now.get(change.name) != was.get(change.name)
+        )
+        for change in changes
+    ]
+
+
+async def sourced_config_listing(
+    endpoints: Sequence[Endpoint], entity_type: str, entity_name: str
+) -> list[dict[str, str]]:
+    """One row per config that there can be, by name, with what holds and where that is set."""
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        described = await cluster_client.describe_sourced_configs(
+            client, RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
+        )
+    return [{"Name": config.name, "Value": config.value, "Source": config.source} for config in described.configs]

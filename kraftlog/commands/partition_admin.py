@@ -1,0 +1,213 @@
+"""What the commands about partitions do: arguments to requests, answers to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftlog.admin.client import partition_client
+from kraftlog.commands.clients import committed_end_offset, connected_client
+from kraftlog.config.endpoints import parse_node_id
+from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription
+from statemachine.query.partition_descriptions import ElectionType, PartitionOutcome, RemoteSegment, TopicPartition
+from statemachine.tables.sql_views import MIN_ISR_CONFIG
+from statemachine.words.names import quoted
+from statemachine.words.remote_log_states import segment_state_name
+from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
+
+Value = TypeVar("Value")
+
+NO_LEADER: Final = -1
+
+MIN_ISR_DEFAULT: Final = 1
+
+ELECTED: Final = "elected"
+NOT_NEEDED: Final = "not needed"
+FAILED: Final = "failed"
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def parse_topics(text: str) -> list[str]:
+    """`a,b`: names of topics, each once. Raises ConfigurationError."""
+    names = text.split(",")
+    if not all(names):
+        raise ConfigurationError(f"{text!r} has a topic without a name; write names with commas between, as in a,b")
+    return _each_once(names, "topic")
+
+
+def parse_broker_ids(text: str) -> list[int]:
+    """`1,2,3`: ids of brokers, each once. Raises ConfigurationError."""
+    try:
+        broker_ids = [int(parse_node_id(part)) for part in text.split(",")]
+    except ConfigurationError:
+        raise ConfigurationError(f"{text!r} are no brokers; write their ids with commas between, as in 1,2,3") from None
+    return _each_once(broker_ids, "broker")
+
+
+def _each_once(values: list[Value], what: str) -> list[Value]:
+    repeated = next((value for value in values if values.count(value) > 1), None)
+    if repeated is not None:
+        raise ConfigurationError(f"{what} {repeated} is there more than once; name each {what} once")
+    return values
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFilter:
+    """Which partitions are meant: those to which all that is asked for applies."""
+
+    under_replicated: bool = False
+    """A replica that is neither being added nor being removed is not in sync."""
+    unavailable: bool = False
+    """Nobody leads it."""
+    under_min_isr: bool = False
+    """Fewer are in sync than min.insync.replicas says, and not all."""
+    leader: int | None = None
+    """This broker leads it."""
+    at_min_isr: bool = False
+    """Just as many are in sync as min.insync.replicas says, or all if they are fewer."""
+
+    def takes(self, partition: PartitionDescription, min_isr: int) -> bool:
+        """Whether that partition, of a topic with that min.insync.replicas, is meant."""
+        expected = set(partition.replicas) - set(partition.adding_replicas) - set(partition.removing_replicas)
+        min_isr = min(min_isr, len(partition.replicas))  # as brokers count (DB-22)
+        return not (
+            (self.under_replicated and expected <= set(partition.isr))
+            or (self.unavailable and partition.leader != NO_LEADER)
+            or (self.under_min_isr and len(partition.isr) >= min_isr)
+            or (self.leader is not None and partition.leader != self.leader)
+            or (self.at_min_isr and len(partition.isr) != min_isr)
+        )
+
+
+async def partition_listing(
+    endpoints: Sequence[Endpoint], topic: str | None, wanted: PartitionFilter
+) -> list[dict[str, Any]]:
+    """One row per partition of that topic, or of all, by topic and partition.
+
+    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
+    """
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        described = await client.describe_topics([] if topic is None else [topic], min_applied_end_offset=offset)
+        configs = await client.describe_configs(ResourceType.BROKER, CLUSTER_DEFAULT, min_applied_end_offset=offset)
+    return partition_rows(described.topics, wanted, _min_isr(configs.configs, MIN_ISR_DEFAULT))
+
+
+def partition_rows(
+    topics: Iterable[TopicDescription], wanted: PartitionFilter, min_isr_default: int = MIN_ISR_DEFAULT
+) -> list[dict[str, Any]]:
+    """One row per partition that is wanted. The default is that of topics that have not set min.insync.replicas."""
+    return [
+        {"Topic": topic.name, **partition_row(partition)}
+        for topic in topics
+        for partition in topic.partitions
+        if wanted.takes(partition, _min_isr(topic.configs, min_isr_default))
+    ]
+
+
+def partition_row(partition: PartitionDescription) -> dict[str, Any]:
+    """A partition as a row, without its topic."""
+    return {
+        "Partition": partition.partition_id,
+        "Leader": partition.leader,
+        "LeaderEpoch": partition.leader_epoch,
+        "Replicas": list(partition.replicas),
+        "Isr": list(partition.isr),
+        "Elr": list(partition.eligible_leader_replicas),
+        "LastKnownElr": list(partition.last_known_elr),
+        "Adding": list(partition.adding_replicas),
+        "Removing": list(partition.removing_replicas),
+    }
+
+
+def _min_isr(configs: Iterable[ConfigValue], default: int) -> int:
+    return next((int(config.value) for config in configs if config.name == MIN_ISR_CONFIG), default)
+
+
+async def add_partitions(endpoints: Sequence[Endpoint], topic: str, count: int) -> None:
+    """Let the topic have `count` partitions, the present ones included. Raises ProtocolError."""
+    async with connected_client(endpoints) as client:
+        await partition_client.create_partitions(client, topic, count)
+
+
+# --- elections --------------------------------------------------------------------------------------------------------
+
+
+async def elect(
+    endpoints: Sequence[Endpoint], election_type: ElectionType, partitions: Sequence[TopicPartition] | None
+) -> list[dict[str, Any]]:
+    """Hold elections; one row for each of `partitions`, or (None) for each of all that was in need of one.
+
+    Raises ProtocolError if none was held.
+    """
+    async with connected_client(endpoints) as client:
+        outcomes = await partition_client.elect_leaders(client, election_type, partitions)
+    return [outcome_row(outcome, ELECTED, {ErrorCode.ELECTION_NOT_NEEDED: NOT_NEEDED}) for outcome in outcomes]
+
+
+def outcome_row(outcome: PartitionOutcome, done: str, harmless: dict[ErrorCode, str]) -> dict[str, Any]:
+    """A row with what was done: `done`, what a harmless error is called, or "failed" with Kafka's name for why."""
+    is_done = outcome.code is ErrorCode.NONE
+    is_failed = not is_done and outcome.code not in harmless
+    return {
+        "Topic": outcome.topic,
+        "Partition": outcome.partition_id,
+        "Result": done if is_done else harmless.get(outcome.code, FAILED),
+        "Error": outcome.code.name if is_failed else None,
+        "Reason": None if is_done else outcome.message,
+    }
+
+
+# --- remote segments --------------------------------------------------------------------------------------------------
+
+
+async def remote_segments(
+    endpoints: Sequence[Endpoint], topic: str, partition_id: int, leader_epoch: int | None
+) -> dict[str, Any]:
+    """What is in remote storage of a partition, or of one of its leader epochs.
+
+    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such partition.
+    """
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        (described,) = (await client.describe_topics([topic], min_applied_end_offset=offset)).topics
+        if all(partition.partition_id != partition_id for partition in described.partitions):
+            raise ProtocolError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {quoted(topic)} has no partition {partition_id}; it has {len(described.partitions)}, from 0 on",
+            )
+        listed = await partition_client.list_remote_log_segments(
+            client, described.topic_id, partition_id, leader_epoch=leader_epoch, min_applied_end_offset=offset
+        )
+    return {
+        "Topic": topic,
+        "TopicId": described.topic_id,
+        "Partition": partition_id,
+        "SizeBytes": listed.size_bytes,
+        "Segments": list(map(segment_row, listed.segments)),
+    }
+
+
+def segment_row(segment: RemoteSegment) -> dict[str, Any]:
+    """A remote segment as a row."""
+    return {
+        "SegmentId": segment.segment_id,
+        "StartOffset": segment.start_offset,
+        "EndOffset": segment.end_offset,
+        "LeaderEpochs": {str(entry.leader_epoch): entry.start_offset for entry in segment.leader_epochs},
+        "State": segment_state_name(segment.state),
+        "SizeBytes": segment.size_bytes,
+        "BrokerId": segment.broker_id,
+        "MaxTimestamp": segment.max_timestamp_ms,
+        "EventTimestamp": segment.event_timestamp_ms,
+        "CustomMetadata": None if segment.custom_metadata is None else segment.custom_metadata.hex(),
+        "TxnIndexEmpty": segment.txn_index_empty,
+    }

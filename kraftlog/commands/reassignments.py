@@ -1,0 +1,225 @@
+"""What `kraftlog reassign` does: an assignment proposed, carried out, followed up and called off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from typing import Any, Final
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client import partition_client
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.commands.clients import committed_end_offset, connected_client
+from kraftlog.commands.partition_admin import outcome_row
+from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer
+from raft.core.types import Offset
+from statemachine.query.descriptions import BrokerDescription, PartitionDescription
+from statemachine.query.partition_descriptions import TopicPartition
+from statemachine.query.reads import DESCRIBED_TOPICS_MAX
+from statemachine.words.names import quoted
+
+ACCEPTED: Final = "accepted"
+CANCELLED: Final = "cancelled"
+NOT_UNDER_WAY: Final = "not under way"
+
+COMPLETED: Final = "completed"
+IN_PROGRESS: Final = "in progress"
+DIFFERENT: Final = "different"
+
+Assignment = dict[TopicPartition, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Where partitions are, and where they might go."""
+
+    current: Assignment
+    proposed: Assignment
+    inactive_brokers: tuple[int, ...]
+    """Those of the named brokers that are fenced or shutting down: they get replicas only if others are too few."""
+
+
+async def propose(endpoints: Sequence[Endpoint], topics: Sequence[str], broker_ids: Sequence[int]) -> Proposal:
+    """An assignment of these topics to these brokers, balanced and spread over racks. Changes nothing.
+
+    Raises ProtocolError if there is no such topic, or brokers are not registered, too few, or all inactive.
+    """
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        partitions = await _partitions(client, topics, offset)
+        registered = (await client.list_brokers(min_applied_end_offset=offset)).brokers
+    brokers = _named_brokers(registered, broker_ids)
+    return Proposal(
+        current={at: original_replicas(partition) for at, partition in partitions.items()},
+        proposed=propose_assignment(partitions, brokers, SystemRandom()),
+        inactive_brokers=tuple(broker_id for broker_id, broker in brokers.items() if not broker.is_active),
+    )
+
+
+def propose_assignment(
+    partitions: Mapping[TopicPartition, PartitionDescription], brokers: Mapping[int, PlacementBroker], random: Random
+) -> Assignment:
+    """As many replicas for each partition as it has, or is to have, placed as those of new partitions are.
+
+    Raises ProtocolError(INVALID_REPLICATION_FACTOR) if the brokers are too few, or none is active.
+    """
+    if not any(broker.is_active for broker in brokers.values()):
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"each of the brokers {_listed(brokers)} is fenced or shutting down; start one, or name another",
+        )
+    placer = ReplicaPlacer(brokers, random)
+    proposed: Assignment = {}
+    for at, partition in partitions.items():
+        num_replicas = len(target_replicas(partition))
+        if num_replicas > len(brokers):
+            raise ProtocolError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{_name(at)} has {num_replicas} replicas, and the brokers are only {_listed(brokers)}; name"
+                f" {num_replicas} or more",
+            )
+        (proposed[at],) = placer.place(1, num_replicas)
+    return proposed
+
+
+async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, object]) -> Assignment:
+    """The replicas of these partitions, without what a reassignment under way adds: what to go back to.
+
+    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
+    """
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        found = await _chosen(client, wanted, offset)
+    return {at: original_replicas(partition) for at, partition in found.items()}
+
+
+async def execute(
+    endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]
+) -> list[dict[str, Any]]:
+    """Begin to move partitions; one row each. Raises ProtocolError, nothing changed, if a broker is not registered."""
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        registered = (await client.list_brokers(min_applied_end_offset=offset)).brokers
+        _named_brokers(registered, dict.fromkeys(broker_id for replicas in wanted.values() for broker_id in replicas))
+        outcomes = await partition_client.alter_partition_reassignments(client, wanted)
+    return [outcome_row(outcome, ACCEPTED, {}) for outcome in outcomes]
+
+
+async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    """Cancel what is under way of these partitions; one row each. Raises ProtocolError."""
+    async with connected_client(endpoints) as client:
+        outcomes = await partition_client.alter_partition_reassignments(client, dict.fromkeys(partitions))
+    harmless = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NOT_UNDER_WAY}
+    return [outcome_row(outcome, CANCELLED, harmless) for outcome in outcomes]
+
+
+async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]) -> list[dict[str, Any]]:
+    """How far the partitions are on the way to these replicas; one row each.
+
+    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
+    """
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        found = await _chosen(client, wanted, offset)
+    return [verified_row(at, replicas, found[at]) for at, replicas in wanted.items()]
+
+
+def verified_row(at: TopicPartition, wanted: Sequence[int], partition: PartitionDescription) -> dict[str, Any]:
+    """Whether a partition has these replicas, in that order, or is on the way there."""
+    is_moving = bool(partition.adding_replicas or partition.removing_replicas)
+    status = IN_PROGRESS if is_moving else COMPLETED
+    return {
+        "Topic": at.topic,
+        "Partition": at.partition_id,
+        "Status": status if target_replicas(partition) == list(wanted) else DIFFERENT,
+        "Wanted": list(wanted),
+        "Replicas": list(partition.replicas),
+        "Isr": list(partition.isr),
+        "Adding": list(partition.adding_replicas),
+        "Removing": list(partition.removing_replicas),
+    }
+
+
+async def reassignment_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
+    """One row per partition that is being reassigned."""
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        listed = await partition_client.list_partition_reassignments(client, min_applied_end_offset=offset)
+    return [
+        {
+            "Topic": ongoing.topic,
+            "Partition": ongoing.partition_id,
+            "Replicas": list(ongoing.replicas),
+            "Isr": list(ongoing.isr),
+            "Adding": list(ongoing.adding_replicas),
+            "Removing": list(ongoing.removing_replicas),
+        }
+        for ongoing in listed.reassignments
+    ]
+
+
+def original_replicas(partition: PartitionDescription) -> list[int]:
+    """What a partition had before the reassignment that is under way, if any is; cancelling that leads back there."""
+    return [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
+
+
+def target_replicas(partition: PartitionDescription) -> list[int]:
+    """What a partition has when the reassignment that is under way, if any is, is over."""
+    return [broker_id for broker_id in partition.replicas if broker_id not in partition.removing_replicas]
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+async def _partitions(
+    client: AdminClient, topics: Iterable[str], offset: Offset
+) -> dict[TopicPartition, PartitionDescription]:
+    """All partitions of these topics, as of `offset` or later. Raises ProtocolError for a topic that is not there."""
+    names = list(dict.fromkeys(topics))
+    found: dict[TopicPartition, PartitionDescription] = {}
+    for start in range(0, len(names), DESCRIBED_TOPICS_MAX):
+        some = names[start : start + DESCRIBED_TOPICS_MAX]
+        for topic in (await client.describe_topics(some, min_applied_end_offset=offset)).topics:
+            for partition in topic.partitions:
+                found[TopicPartition(topic.name, partition.partition_id)] = partition
+    return found
+
+
+async def _chosen(
+    client: AdminClient, wanted: Iterable[TopicPartition], offset: Offset
+) -> dict[TopicPartition, PartitionDescription]:
+    """These partitions. Raises ProtocolError for one that is not there."""
+    wanted = list(wanted)
+    found = await _partitions(client, (at.topic for at in wanted), offset)
+    missing = next((at for at in wanted if at not in found), None)
+    if missing is not None:
+        raise ProtocolError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {quoted(missing.topic)} has no partition {missing.partition_id}; leave it out of the file",
+        )
+    return {at: found[at] for at in wanted}
+
+
+def _named_brokers(registered: Iterable[BrokerDescription], broker_ids: Iterable[int]) -> dict[int, PlacementBroker]:
+    """These brokers. Raises ProtocolError(BROKER_ID_NOT_REGISTERED) for one that is not registered."""
+    known = {
+        broker.broker_id: PlacementBroker(not (broker.fenced or broker.in_controlled_shutdown), rack=broker.rack)
+        for broker in registered
+    }
+    for broker_id in broker_ids:
+        if broker_id not in known:
+            raise ProtocolError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"broker {broker_id} is not registered; these are: {_listed(known) or 'none'}",
+            )
+    return {broker_id: known[broker_id] for broker_id in broker_ids}
+
+
+def _name(at: TopicPartition) -> str:
+    return f"partition {at.partition_id} of topic {quoted(at.topic)}"
+
+
+def _listed(broker_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, broker_ids))

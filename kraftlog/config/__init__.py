@@ -1,0 +1,1 @@
+"""The configuration of a node: its settings, and the directory that is formatted by it."""

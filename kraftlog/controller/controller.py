@@ -1,0 +1,318 @@
+"""The active controller: it turns operations into records, and answers when they are committed (CT-10).
+
+What is answered is applied here before this node answers another read of its admin service.
+
+An operation is validated against the latest state (store and overlay), makes its records, prepares their append, enters
+the overlay, and waits (CT-10). What comes to more records than one batch holds, such as a broker's departure, is worked
+off page by page, each decided on the state as it is then (CT-12). A controller is active from the moment that its own
+state machine, level with the log, hears that this node leads (LI-05), until it hears of another leader or an append is
+refused (CT-13, CT-15).
+
+What is not certain is not claimed: an answer with an error and an end offset of 0 or more means that the records were
+handed to the log and may still be committed; with -1, nothing was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import structlog
+
+from kraftbase.checks import check
+from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
+from kraftlog.controller.broker_lifecycle import note_contact
+from kraftlog.controller.controller_config import ControllerConfig
+from kraftlog.controller.decisions import Context, Decision
+from kraftlog.controller.dispatch import decide
+from kraftlog.controller.metadata_log import MetadataLog, PreparedAppend
+from kraftlog.controller.operations.activation import activation_records
+from kraftlog.controller.overlay import Overlay
+from kraftlog.controller.page_work import SLICE_MS, PageWork
+from kraftlog.controller.pending import Answers, OnResult, Waiting, failure, not_controller
+from kraftlog.controller.periodic_tasks import Supervision
+from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats
+from kraftlog.controller.rules.quota import MutationQuotas
+from kraftpb.v1.admin_pb2 import Operation, OperationResult
+from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
+from raft.core.types import Epoch, LeaderAndEpoch, Offset
+from raft.shell.runtime import Runtime
+from statemachine.apply.applied import CommittedMetadata, StateMachine
+from statemachine.metadata.state import MetadataState
+from statemachine.replay.replay import ReplayError
+from statemachine.words.limits import (
+    NOTHING_WRITTEN,
+    OPERATION_TIMEOUT_MS_DEFAULT,
+    OPERATION_TIMEOUT_MS_MAX,
+    OPERATIONS_WAITING_MAX,
+    check_record_count,
+)
+from statemachine.words.record_versions import in_version
+
+TURNS_BETWEEN_SLICES: Final = 5
+"""So many turns of the loop then: about what it takes to hear a follower's fetch and to answer it."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Controller:
+    """The controller of one node. Used on the event loop only."""
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        store: CommittedMetadata,
+        machine: StateMachine,
+        *,
+        runtime: Runtime,
+        random: Random,
+        config: ControllerConfig | None = None,
+    ) -> None:
+        self._log = log
+        self._machine = machine
+        self._runtime = runtime
+        self._overlay = Overlay(store)
+        self.state: Final = MetadataState(self._overlay)
+        """The latest metadata, as long as this controller is active."""
+        config = config or ControllerConfig()
+        heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
+        quotas = MutationQuotas(config.controller_mutation_rate, config.controller_mutation_burst)
+        self._context = Context(
+            cluster_id=log.cluster_id,
+            other_voter_ids=lambda: log.voter_ids - {log.node_key.node_id},
+            random=random,
+            runtime=runtime,
+            heartbeats=heartbeats,
+            config=config,
+            mutation_quotas=quotas,
+        )
+        self._supervision = Supervision(self, self._context)
+        self._answers = Answers(log, machine, runtime)
+        self._page_work = PageWork(self, self._answers, runtime)
+        self._epoch: Epoch | None = None
+        self.last_append: PreparedAppend | None = None
+        """The last append; None if everything is applied."""
+        machine.subscribe(self)
+        # No operation is in a metadata transaction, which could be aborted yet: activation writes all of one (CT-16).
+        machine.tell_commits_to(self._answers.answer_settled)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this controller decides, as far as it knows."""
+        return self._epoch is not None
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether records are still to come, page by page."""
+        return bool(self._page_work)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why committed records cannot be applied here, None while they can."""
+        return self._machine.obstacle
+
+    @property
+    def next_append_offset(self) -> Offset:
+        """The log's end, with what is prepared."""
+        return self._log.next_append_offset
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    async def submit(self, operations: Sequence[Operation], on_result: OnResult) -> None:
+        """Carry out `operations` in order; `on_result` gets the answer to each, at the latest by its timeout.
+
+        Returns when all are on their way. Those that come together are appended together. What has waited for its turn
+        longer than its timeout is not carried out (CT-19). `on_result` must not raise.
+        """
+        arrived_ms = self._runtime.now_ms()
+        slice_end_ms = arrived_ms + SLICE_MS
+        for operation in operations:
+            self.take(operation, on_result, arrived_ms)
+            if self._runtime.now_ms() >= slice_end_ms:
+                self.schedule()
+                for _ in range(TURNS_BETWEEN_SLICES):
+                    await asyncio.sleep(0)
+                slice_end_ms = self._runtime.now_ms() + SLICE_MS
+        self.schedule()
+
+    async def execute(self, operation: Operation) -> OperationResult:
+        """Carry out one operation and return its answer."""
+        answer: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
+        await self.submit([operation], lambda result: None if answer.done() else answer.set_result(result))
+        return await answer
+
+    def schedule(self) -> None:
+        """Let everything that was appended be written."""
+        if self._epoch is not None:
+            self._log.schedule_appends()
+
+    def take(self, operation: Operation, on_result: OnResult, arrived_ms: float | None = None) -> None:
+        """Carry out one operation, which came at `arrived_ms`, None: now. `schedule` must follow.
+
+        `on_result` may be called at once.
+        """
+        deadline_ms = self._runtime.now_ms() if arrived_ms is None else arrived_ms
+        deadline_ms += operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT
+        try:
+            decision = self._decide(operation, deadline_ms)
+            end_offset = self._append_first(decision)
+        except ProtocolError as error:
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.renounce()
+                error = not_controller("this node has just stopped leading")
+            on_result(failure(self._log, operation.correlation_id, error.code, error.args[0]))
+            return
+        except Exception:
+            logger.exception("an operation met a bug", operation=operation.WhichOneof("operation"))
+            message = "the controller failed on this operation; see its log"
+            on_result(failure(self._log, operation.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            return
+        result = decision.result
+        result.correlation_id, result.end_offset = operation.correlation_id, end_offset
+        if decision.pages is None or not decision.answer_waits_for_pages:
+            self._answers.settle(Waiting(result, on_result, deadline_ms, self.last_append))
+            self._page_work.begin(decision)
+        else:
+            self._page_work.begin(decision, self._answers.promise(result, on_result, deadline_ms))
+
+    def carry_out(self, decision: Decision) -> bool:
+        """Append what a decision of the controller's own comes to; False if it has to wait."""
+        if self._epoch is None or self.obstacle is not None:
+            return False
+        try:
+            self._append_first(decision)
+        except ProtocolError as error:
+            logger.warning("a task of the controller has to wait", reason=str(error))
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.renounce()
+            return False
+        self._page_work.begin(decision)
+        self.schedule()
+        return True
+
+    def _append_first(self, decision: Decision) -> Offset:
+        """Append the records of a decision, if there are any. Raises ProtocolError."""
+        end_offset = self.append(decision.records).end_offset if decision.records else Offset(NOTHING_WRITTEN)
+        decision.on_appended(self._log.next_append_offset)
+        self._supervision.watch_sessions()
+        return end_offset
+
+    def _decide(self, operation: Operation, deadline_ms: float) -> Decision:
+        """What the operation comes to. Raises ProtocolError."""
+        if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
+            self.renounce()  # the log may know before the state machine is told
+            raise not_controller("this node is not the active controller")
+        if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
+            )
+        operation.DiscardUnknownFields()  # rows do not keep them, and digests must not depend on them
+        if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
+            note_contact(self.state, operation.broker_heartbeat, self._context)
+        if deadline_ms <= self._runtime.now_ms():
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT, "its time was up before its turn came; nothing was written: try again"
+            )
+        self._machine.refuse_if_fenced()
+        if self.obstacle is not None:
+            raise ProtocolError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"this node cannot apply what is committed: {self.obstacle}; mend that and try again",
+            )
+        if len(self._answers) >= OPERATIONS_WAITING_MAX:
+            raise ProtocolError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{OPERATIONS_WAITING_MAX} operations are waiting; try again later"
+            )
+        return decide(self.state, operation, self._context, self._log.next_append_offset)
+
+    def append(self, records: Sequence[MetadataRecord]) -> PreparedAppend:
+        """Prepare the append of `records` and take them into the overlay. Raises ProtocolError.
+
+        Records that cannot be applied are UNKNOWN_SERVER_ERROR, and none is written.
+        """
+        epoch = self._epoch
+        if epoch is None:
+            raise not_controller("this node is not the active controller")
+        check_record_count(len(records))
+        version = self.state.metadata_version
+        records = [in_version(record, version) for record in records]
+        base_offset = self._log.next_append_offset
+        prepared = self._log.prepare_append(epoch, MetadataBatch(records=records).SerializeToString(), len(records))
+        try:
+            check(prepared.base_offset == base_offset, "an append gets the offset it was told", base_offset=base_offset)
+            self._overlay.replay(records, prepared.end_offset)
+        except ReplayError as error:
+            # A bug of a decision. Once written they would stop every node at each of its starts. What is prepared is
+            # not written before `schedule`, and goes with leadership; so does the overlay, which holds a part of them.
+            # Kafka ends the process here (CT-18); then whoever asks again ends one more.
+            logger.exception("what was decided cannot be applied; nothing was written, and this node leads no more")
+            self.renounce()
+            self._log.resign(epoch)
+            message = "the controller decided what cannot be applied, and wrote nothing; see its log"
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
+        except BaseException as error:
+            # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
+            self.renounce()
+            self._log.resign(epoch)
+            self._log.fatal(error)
+            raise InvariantViolation("the overlay does not follow the log") from error
+        self.last_append = prepared
+        self._context.written.note(records)
+        self._supervision.appended()
+        prepared.committed.add_done_callback(lambda _: self._answers.answer_settled(self._machine.applied_end_offset))
+        return prepared
+
+    # --- leadership ---------------------------------------------------------------------------------------------------
+
+    def applied(self, end_offset: Offset) -> None:
+        """The store has everything below `end_offset`."""
+        self._overlay.drain(end_offset)
+        if end_offset >= self._overlay.last_end_offset:
+            self.last_append = None
+        self._answers.answer_settled(end_offset)
+
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """Become active if this node leads; otherwise stop (CT-14, CT-15)."""
+        self.renounce()
+        if leader_and_epoch.leader_id != self._log.node_key.node_id:
+            return
+        self._overlay.clear()  # of what was asked for while others changed it
+        self._epoch = leader_and_epoch.epoch
+        logger.info("controller active", epoch=leader_and_epoch.epoch)
+        try:
+            for records in activation_records(self.state, has_open_transaction=self._machine.has_open_transaction):
+                self.append(records)
+        except ProtocolError as error:
+            logger.warning("the controller cannot append what it begins with", reason=str(error))
+            self.renounce()
+            self._log.resign(leader_and_epoch.epoch)
+            return
+        self.schedule()
+        self._supervision.start()
+
+    def shut_down(self) -> None:
+        """Stop: the node closes."""
+        self.renounce()
+        self._answers.close()
+
+    def resign(self) -> None:
+        """Let another node lead: this one cannot go on."""
+        epoch = self._epoch
+        if epoch is not None:
+            self.renounce()
+            self._log.resign(epoch)
+
+    def renounce(self) -> None:
+        """Stop deciding, drop the overlay, fail who waits; but what is committed is only waiting to be applied."""
+        if self._epoch is None:
+            return
+        logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._answers))
+        self._epoch = None
+        self._supervision.stop()
+        self._page_work.drop()
+        self._overlay.clear()
+        self.last_append = None
+        self._answers.fail_uncommitted("leadership was lost meanwhile")

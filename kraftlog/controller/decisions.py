@@ -1,0 +1,87 @@
+"""What deciding on an operation comes to, and what it may use beside the metadata and the request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from kraftlog.controller.controller_config import ControllerConfig
+from kraftlog.controller.operations.quotas import stored_mutation_limit
+from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats
+from kraftlog.controller.rules.pages import Pages
+from kraftlog.controller.rules.quota import Charge, MutationQuotas
+from kraftpb.v1.admin_pb2 import OperationResult
+from kraftpb.v1.metadata_pb2 import MetadataRecord
+from raft.core.types import Offset
+from raft.shell.runtime import Runtime
+from statemachine.metadata.state import MetadataState
+from statemachine.words.config_definitions import MIN_ISR
+
+
+def _nothing(end_offset: Offset) -> None:
+    """Nobody needs to know."""
+
+
+class Decision(NamedTuple):
+    """What an operation comes to, or what the controller does by itself."""
+
+    records: list[MetadataRecord]
+    """Appended first and together; may be none."""
+    result: OperationResult = OperationResult()
+    """The answer, if the records are committed."""
+    pages: Pages | None = None
+    """Further records."""
+    answer_waits_for_pages: bool = True
+    """Whether the answer is given when the pages are committed, too."""
+    on_appended: Callable[[Offset], None] = _nothing
+    """Called with the log's end when `records` are appended."""
+    on_done: Callable[[Offset], None] = _nothing
+    """Called with the log's end when the last page is appended, or the pages have refused to go on."""
+    in_background: bool = False
+    """Whether the pages of other decisions go first: these look at all partitions, and nobody stands still for them."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What the controller has appended, as far as decisions that take several pages ask."""
+
+    into_directories: int = 0
+    """How many appends said in which log directories partitions are."""
+    about_eligible: int = 0
+    """How many appends made replicas eligible (KIP-966), or changed the min.insync.replicas that they depend on."""
+
+    def note(self, records: Sequence[MetadataRecord]) -> None:
+        """`records` are appended together."""
+        if any(record.partition.directories or record.partition_change.directories.ids for record in records):
+            self.into_directories += 1
+        if any(
+            record.partition_change.eligible_leader_replicas.ids or record.config.name == MIN_ISR for record in records
+        ):
+            self.about_eligible += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What decisions may use. Only `on_appended` and `on_done` may change it, and a heartbeat that notes contact."""
+
+    cluster_id: str
+    other_voter_ids: Callable[[], Collection[int]]
+    """The voters besides this node: each of them may be the controller some day."""
+    random: Random
+    runtime: Runtime
+    heartbeats: BrokerHeartbeats
+    config: ControllerConfig
+    departing: Counter[int] = field(default_factory=Counter)
+    """How many times over a broker is being taken out of its partitions: it is not unfenced before that is done."""
+    failed_directories: dict[int, frozenset[bytes]] = field(default_factory=dict)
+    """The log directories of each broker that this controller has taken replicas out of, or is about to."""
+    written: Written = field(default_factory=Written)
+    mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
+
+    def charge_of(self, state: MetadataState, client_id: str) -> Charge | None:
+        """What a client's creations and deletions will owe (CT-20); None: there is no quota for it."""
+        now_ms = int(self.runtime.now_ms())
+        return self.mutation_quotas.charge_of(client_id, now_ms, lambda: stored_mutation_limit(state, client_id))

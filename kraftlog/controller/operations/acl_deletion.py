@@ -1,0 +1,121 @@
+"""DeleteAcls: from filters and the latest state to the entries that go, and an answer for each filter (CT-63).
+
+Entries are looked up by as much as a filter says of the beginning of their content: resource type, name, pattern type,
+and so on. One that names its resource reads only what is on that resource. Others may look at every entry there is:
+they do so some at a time, and other operations are decided in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller.operations.finding import about
+from kraftpb.v1.admin_pb2 import AclFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.query.acls import content_prefix, matching_acls
+from statemachine.tables.table import Key
+from statemachine.words.limits import check_record_count
+from statemachine.words.names import check_name_lengths
+
+COMPARISONS_PER_TURN: Final = 1_000
+"""Entries times filters that are looked at before others have their turn: some milliseconds' worth."""
+
+COMPARISONS_MAX: Final = 500_000
+"""So many may the filters of one deletion come to, if they are several: a second's work or more, turn by turn."""
+
+
+class AclDeletion:
+    """The entries that the filters of one request match, found in turns and removed together at last: `Pages`.
+
+    An entry that several filters match is in the answer to each, and removed once. One that is created between two
+    turns may be found or not; one that goes meanwhile is in no answer.
+    """
+
+    def __init__(self, state: MetadataState, request: DeleteAclsRequest, response: DeleteAclsResponse) -> None:
+        """`response` gets the answers at last. Raises ProtocolError(INVALID_REQUEST) if a name is far too long."""
+        self._state = state
+        self._response = response
+        self._filters = list(request.filters)
+        self._matched: list[list[AccessControlEntryRecord]] = [[] for _ in self._filters]
+        self._refused: dict[int, ProtocolError] = {}
+        self._ids: dict[bytes, None] = {}
+        together: dict[Key, list[int]] = {}
+        for index, acl_filter in enumerate(self._filters):
+            check_name_lengths((acl_filter.resource_name, acl_filter.principal, acl_filter.host))
+            try:
+                with about(f"filter {index + 1}"):
+                    together.setdefault(content_prefix(acl_filter), []).append(index)
+            except ProtocolError as error:
+                self._refused[index] = error
+        self._left = deque(together.items())
+        """What is still to be looked up: the beginning of an entry's content, and the filters that it is for."""
+        self._after: Key | None = None
+        self._comparisons = 0
+        self._turns = 0
+        self._is_appended = False
+
+    @property
+    def is_found(self) -> bool:
+        """Whether everything was looked at: what was taken last is all."""
+        return not self._left
+
+    def take(self) -> list[MetadataRecord] | None:
+        """Look at some more; when everything was looked at, the records that remove what was found, if there are any.
+
+        Raises ProtocolError: RECORD_LIST_TOO_LARGE if more than one batch holds would be removed (CT-63),
+        INVALID_REQUEST if several filters come to more than `COMPARISONS_MAX`.
+        """
+        if self._is_appended:
+            return None
+        if self._left:
+            self._turns += 1
+        turn_end = self._comparisons + COMPARISONS_PER_TURN
+        while self._left and self._comparisons < turn_end:
+            self._look()
+        return [] if self._left else self._removal() or None
+
+    def appended(self) -> None:
+        """They are removed."""
+        self._is_appended = True
+
+    def _look(self) -> None:
+        prefix, indexes = self._left[0]
+        limit = max(1, COMPARISONS_PER_TURN // len(indexes))
+        found = self._state.acls_by_content(prefix, self._after, limit)
+        self._comparisons += max(1, len(found)) * len(indexes)
+        if self._comparisons > COMPARISONS_MAX and len(self._filters) > 1:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"{len(self._filters)} filters come to more than {COMPARISONS_MAX} comparisons with the entries that"
+                " there are; divide the request, or name resources by type and name",
+            )
+        entries = [entry for _, entry in found]
+        for index in indexes:
+            matched = matching_acls(entries, self._filters[index])
+            self._matched[index] += matched
+            self._ids.update(dict.fromkeys(entry.id for entry in matched))
+        check_record_count(len(self._ids))
+        self._after = found[-1][0] if len(found) == limit else None
+        if self._after is None:
+            self._left.popleft()
+
+    def _removal(self) -> list[MetadataRecord]:
+        """The records, with the answers: what was removed by others since the first turn is not removed again."""
+        present = sorted(self._ids)
+        if self._turns > 1:
+            present = [acl_id for acl_id in present if self._state.acl_with_id(acl_id) is not None]
+        removed = frozenset(present)
+        del self._response.filters[:]
+        for index, matched in enumerate(self._matched):
+            error = self._refused.get(index)
+            if error is not None:
+                self._response.filters.add(error_code=error.code, error_message=error.args[0])
+                continue
+            deleted = sorted((entry for entry in matched if entry.id in removed), key=lambda entry: entry.id)
+            self._response.filters.append(AclFilterResult(deleted=deleted))
+        return [
+            MetadataRecord(remove_access_control_entry=RemoveAccessControlEntryRecord(id=acl_id)) for acl_id in present
+        ]

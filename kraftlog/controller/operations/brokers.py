@@ -1,0 +1,367 @@
+"""Brokers and controllers register, brokers are fenced and leave: from a request and the latest state to records.
+
+Nothing changes here. A broker that goes must leave the ISRs too (CT-31): those records are the caller's, who also makes
+sure that a registration's comes first in its append, as its offset is the broker's epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftpb.v1.admin_pb2 import (
+    FenceBrokerRequest,
+    FenceBrokerResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    RegisterControllerRequest,
+    RegisterControllerResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from kraftpb.v1.metadata_pb2 import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    SupportedFeature,
+    UnregisterBrokerRecord,
+)
+from raft.core.types import Offset
+from statemachine.metadata.state import MetadataState
+from statemachine.words.features import CONTROLLER_REGISTRATION, METADATA_VERSION, METADATA_VERSION_NAMES
+from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved
+from statemachine.words.names import quoted
+from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, in_version
+from statemachine.words.repeats import repeats
+
+BROKERS_SHOWN: Final = 10
+"""So many are named to who asks for one that there is not."""
+
+HOST_LENGTH_MAX: Final = 255
+LISTENER_NAME_LENGTH_MAX: Final = 249
+RACK_LENGTH_MAX: Final = 249
+FEATURE_NAME_LENGTH_MAX: Final = 249
+LISTENERS_MAX: Final = 100
+LOG_DIRS_MAX: Final = 1_000
+FEATURES_MAX: Final = 100
+LEVEL_MAX: Final = 2**15 - 1
+"""Kafka's records have levels of 16 bits."""
+
+
+# --- RegisterBroker ---------------------------------------------------------------------------------------------------
+
+
+class Registration(NamedTuple):
+    """What a registration comes to."""
+
+    records: list[MetadataRecord]
+    """The registration, or nothing if nothing is new."""
+    response: RegisterBrokerResponse
+    is_new_incarnation: bool
+    """The broker is fenced now, whatever it was: if it was there before, it must leave the ISRs, and has no session."""
+    had_unclean_shutdown: bool
+    """It was there before and may have lost what it had: it must leave the eligible leader replicas too (KIP-966)."""
+
+
+def register_broker(
+    state: MetadataState, request: RegisterBrokerRequest, cluster_id: str, base_offset: Offset, has_session: bool
+) -> Registration:
+    """The record that registers the broker, which must be the first of its append, at `base_offset` (table 5.3).
+
+    Its offset is the broker's epoch. The same incarnation keeps its epoch and its state. `has_session` says whether the
+    registered one still sends heartbeats. Raises ProtocolError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
+    UNSUPPORTED_VERSION if it does not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
+    """
+    if request.HasField("cluster_id") and request.cluster_id != cluster_id:
+        raise ProtocolError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} cannot register: this is cluster {cluster_id}, not"
+            f" {quoted(request.cluster_id)}; check the address",
+        )
+    _check_broker_identity(request)
+    who = f"broker {request.broker_id}"
+    present = state.broker(request.broker_id)
+    is_new_incarnation = present is None or present.incarnation_id != request.incarnation_id
+    if present is not None and is_new_incarnation and has_session:
+        raise ProtocolError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"{who} is registered and alive as incarnation {id_to_text(present.incarnation_id)}; stop that one and try"
+            " again when its session is over, or choose another id",
+        )
+    _check_listeners(who, request.listeners)
+    if state.metadata_version >= METADATA_VERSION_DIRECTORIES:
+        _check_log_dirs(request, state.brokers().values())
+    _check_features(state, who, request.features)
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=base_offset,
+        end_points=request.listeners,
+        rack=request.rack if request.HasField("rack") else None,
+        fenced=True,
+        log_dirs=request.log_dirs,
+        features=request.features,
+    )
+    record.unclean_shutdown = present is not None and (
+        present.unclean_shutdown or not _was_shut_down_cleanly(request, present)
+    )
+    if present is not None and not is_new_incarnation:
+        record.broker_epoch = present.broker_epoch
+        record.fenced = present.fenced
+        record.in_controlled_shutdown = present.in_controlled_shutdown
+        record.unclean_shutdown = present.unclean_shutdown
+    written = in_version(MetadataRecord(register_broker=record), state.metadata_version)
+    return Registration(
+        [] if written.register_broker == present else [written],
+        RegisterBrokerResponse(broker_epoch=record.broker_epoch),
+        is_new_incarnation,
+        is_new_incarnation and record.unclean_shutdown,
+    )
+
+
+def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> bool:
+    """Whether the broker found, on its disk, that its latest incarnation ended in good order."""
+    return request.HasField("previous_broker_epoch") and request.previous_broker_epoch == present.broker_epoch
+
+
+def _check_broker_identity(request: RegisterBrokerRequest) -> None:
+    if request.broker_id < 0:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"the broker id is {request.broker_id}; it must be 0 or more")
+    _check_incarnation(f"broker {request.broker_id}", request.incarnation_id)
+    if request.HasField("rack") and not 0 < len(request.rack) <= RACK_LENGTH_MAX:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"the rack of broker {request.broker_id} has {len(request.rack)} characters; it must have 1 to"
+            f" {RACK_LENGTH_MAX}, or be left out",
+        )
+
+
+def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[RegisterBrokerRecord]) -> None:
+    who, log_dirs = f"broker {request.broker_id}", request.log_dirs
+    if not 0 < len(log_dirs) <= LOG_DIRS_MAX:
+        raise _invalid(f"{who} has {len(log_dirs)} log directories; give 1 to {LOG_DIRS_MAX}")
+    for log_dir in log_dirs:
+        if len(log_dir) != ID_BYTES or is_reserved(log_dir):
+            raise _invalid(
+                f"{log_dir[:32].hex()} of {who} is no log directory's id; it must be a random uuid, 16 bytes"
+            )
+    for log_dir in repeats(log_dirs):
+        raise _invalid(f"log directory {id_to_text(log_dir)} of {who} is in the list more than once")
+    for broker in registered:
+        for log_dir in sorted(set(log_dirs) & set(broker.log_dirs)) if broker.broker_id != request.broker_id else ():
+            raise _invalid(
+                f"{who} cannot have log directory {id_to_text(log_dir)}, which is broker {broker.broker_id}'s; each has"
+                " its own"
+            )
+
+
+# --- RegisterController -----------------------------------------------------------------------------------------------
+
+
+def register_controller(
+    state: MetadataState, request: RegisterControllerRequest
+) -> tuple[list[MetadataRecord], RegisterControllerResponse]:
+    """The record that says what a controller supports and where it is; none if that is known already (table 5.3).
+
+    Raises ProtocolError: UNSUPPORTED_VERSION if the cluster's metadata.version is below 3.7-IV0 or the controller does
+    not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
+    """
+    if state.metadata_version < CONTROLLER_REGISTRATION:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"controller {request.controller_id} cannot register: controllers do from metadata.version"
+            f" {_version_name(CONTROLLER_REGISTRATION)} on, and the cluster's is"
+            f" {_version_name(state.metadata_version)}; upgrade it first",
+        )
+    if request.controller_id < 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"the controller id is {request.controller_id}; it must be 0 or more"
+        )
+    who = f"controller {request.controller_id}"
+    _check_incarnation(who, request.incarnation_id)
+    _check_listeners(who, request.end_points)
+    _check_features(state, who, request.features)
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        end_points=request.end_points,
+        features=request.features,
+    )
+    if state.controllers().get(request.controller_id) == record:
+        return [], RegisterControllerResponse()
+    written = in_version(MetadataRecord(register_controller=record), state.metadata_version)
+    return [written], RegisterControllerResponse()
+
+
+def _version_name(level: int) -> str:
+    return f"{level} ({METADATA_VERSION_NAMES.get(level, 'unknown here')})"
+
+
+# --- checks of both ---------------------------------------------------------------------------------------------------
+
+
+def _check_incarnation(who: str, incarnation_id: bytes) -> None:
+    if len(incarnation_id) != ID_BYTES or is_reserved(incarnation_id):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"the incarnation id of {who} is {incarnation_id[:32].hex()!r}; it must be a random uuid, 16 bytes",
+        )
+
+
+def _check_listeners(who: str, listeners: Sequence[BrokerEndpoint]) -> None:
+    if not 0 < len(listeners) <= LISTENERS_MAX:
+        raise _invalid(f"{who} has {len(listeners)} listeners; give 1 to {LISTENERS_MAX}")
+    for name in repeats(listener.name for listener in listeners):
+        raise _invalid(f"two listeners of {who} are named {quoted(name)}; each needs a name of its own")
+    for listener in listeners:
+        if not 0 < len(listener.name) <= LISTENER_NAME_LENGTH_MAX:
+            raise _invalid(
+                f"a listener of {who} has a name of {len(listener.name)} characters; it must have 1 to"
+                f" {LISTENER_NAME_LENGTH_MAX}"
+            )
+        if not 0 < len(listener.host) <= HOST_LENGTH_MAX or not 0 < listener.port < 65536:
+            raise _invalid(
+                f"nobody can reach listener {quoted(listener.name)} of {who} at host {quoted(listener.host)}, port"
+                f" {listener.port}; give a host name and a port from 1 to 65535"
+            )
+
+
+def _check_features(state: MetadataState, who: str, supported: Sequence[SupportedFeature]) -> None:
+    """Raise ProtocolError unless the ranges make sense and hold every level that the cluster has finalized."""
+    if len(supported) > FEATURES_MAX:
+        raise _invalid(f"{who} supports {len(supported)} features; at most {FEATURES_MAX} are taken")
+    for name in repeats(feature.name for feature in supported):
+        raise _invalid(f"{who} gives feature {quoted(name)} more than once; give one range of levels")
+    for feature in supported:
+        if not 0 < len(feature.name) <= FEATURE_NAME_LENGTH_MAX:
+            raise _invalid(
+                f"{who} supports a feature whose name has {len(feature.name)} characters; it must have 1 to"
+                f" {FEATURE_NAME_LENGTH_MAX}"
+            )
+        if not 0 <= feature.min_level <= feature.max_level <= LEVEL_MAX:
+            raise _invalid(
+                f"{who} gives the levels {feature.min_level} to {feature.max_level} for feature {quoted(feature.name)};"
+                f" they must ascend from 0 or more to at most {LEVEL_MAX}"
+            )
+    ranges = {feature.name: feature for feature in supported}
+    if METADATA_VERSION not in ranges:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{who} does not say which levels of {METADATA_VERSION} it supports; add them",
+        )
+    # The metadata.version is asked for by itself: a log that says none has one all the same.
+    for name, level in {METADATA_VERSION: state.metadata_version, **state.features()}.items():
+        found = ranges.get(name)
+        if found is None or not found.min_level <= level <= found.max_level:
+            has = "none of it" if found is None else f"levels {found.min_level} to {found.max_level}"
+            raise ProtocolError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the cluster has feature {quoted(name)} at level {level}, and {who} supports {has}; start a version of"
+                " it that supports that level",
+            )
+
+
+def _invalid(reason: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REGISTRATION, reason)
+
+
+# --- fencing and leaving ----------------------------------------------------------------------------------------------
+
+
+def registered_broker(state: MetadataState, broker_id: int) -> RegisterBrokerRecord:
+    """The registration of a broker; raises ProtocolError(BROKER_ID_NOT_REGISTERED). It must not be changed."""
+    broker = state.broker(broker_id)
+    if broker is None:
+        known = list(state.brokers())
+        shown = ", ".join(map(str, known[:BROKERS_SHOWN])) + (" and others" if len(known) > BROKERS_SHOWN else "")
+        raise ProtocolError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"broker {broker_id} is not registered; registered are {shown or 'none'}",
+        )
+    return broker
+
+
+def check_broker_epoch(state: MetadataState, broker_id: int, broker_epoch: int) -> RegisterBrokerRecord:
+    """The registration of the broker that says it has that epoch; raises ProtocolError(STALE_BROKER_EPOCH).
+
+    As in Kafka, one that is not registered has no epoch, so whichever it names is stale.
+    """
+    broker = state.broker(broker_id)
+    if broker is None:
+        raise ProtocolError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} names the epoch {broker_epoch}, and it is not registered; register it first",
+        )
+    if broker.broker_epoch != broker_epoch:
+        raise ProtocolError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} names the epoch {broker_epoch}, and its registration has {broker.broker_epoch};"
+            " register it again",
+        )
+    return broker
+
+
+def unregister_broker(
+    state: MetadataState, request: UnregisterBrokerRequest
+) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
+    """The record that forgets a broker: the last of those that take it out of every ISR.
+
+    Raises ProtocolError(BROKER_ID_NOT_REGISTERED).
+    """
+    broker = registered_broker(state, request.broker_id)
+    record = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+    written = in_version(MetadataRecord(unregister_broker=record), state.metadata_version)
+    return [written], UnregisterBrokerResponse()
+
+
+def fence_broker(state: MetadataState, request: FenceBrokerRequest) -> tuple[list[MetadataRecord], FenceBrokerResponse]:
+    """The record by which an operator fences a broker until its next heartbeat; none if it is fenced.
+
+    Those that take the broker out of ISRs go with it. Raises ProtocolError(BROKER_ID_NOT_REGISTERED).
+    """
+    broker = registered_broker(state, request.broker_id)
+    records = [] if broker.fenced else [fence_record(broker, state.metadata_version)]
+    return records, FenceBrokerResponse()
+
+
+def fence_record(broker: RegisterBrokerRecord, metadata_version: int) -> MetadataRecord:
+    """The record that fences a broker: it leads nothing and is in no ISR (CT-31)."""
+    return _change(broker, metadata_version, fenced=True)
+
+
+def unfence_record(broker: RegisterBrokerRecord, metadata_version: int) -> MetadataRecord:
+    """The record that lets a broker take part. A shutdown that it began before it was fenced is over."""
+    return _change(
+        broker, metadata_version, fenced=False, in_controlled_shutdown=False if broker.in_controlled_shutdown else None
+    )
+
+
+def controlled_shutdown_record(broker: RegisterBrokerRecord, metadata_version: int) -> MetadataRecord:
+    """The record that says a broker is about to go: it gets no leadership and joins no ISR any more (CT-31)."""
+    return _change(broker, metadata_version, in_controlled_shutdown=True)
+
+
+def directories_record(broker: RegisterBrokerRecord, online: Sequence[bytes], metadata_version: int) -> MetadataRecord:
+    """The record that says which log directories of a broker work: at least one, for none would mean "not known"."""
+    record = _change(broker, metadata_version)
+    record.broker_registration_change.log_dirs.ids.extend(online)
+    return record
+
+
+def _change(
+    broker: RegisterBrokerRecord,
+    metadata_version: int,
+    *,
+    fenced: bool | None = None,
+    in_controlled_shutdown: bool | None = None,
+) -> MetadataRecord:
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+    return in_version(MetadataRecord(broker_registration_change=record), metadata_version)

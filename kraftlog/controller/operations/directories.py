@@ -1,0 +1,125 @@
+"""AssignReplicasToDirs, and what a failed log directory does: the replicas in it lead nothing and are not in sync.
+
+From a request or a page of partitions and the latest metadata to records (5.4, KIP-858). Nothing changes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller.operations.brokers import check_broker_epoch
+from kraftlog.controller.operations.departures import partitions_without
+from kraftlog.controller.operations.finding import find_partition_by_id
+from kraftlog.controller.rules.partition_change import Target, directory_of
+from kraftlog.controller.rules.partition_context import LOST_DIRECTORY, PartitionChanges, is_online
+from kraftpb.v1.admin_pb2 import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryAssignment,
+    DirectoryAssignmentResult,
+)
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.words.ids import ID_BYTES, is_reserved
+from statemachine.words.limits import check_record_count
+from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
+from statemachine.words.repeats import repeats
+
+
+def assign_replicas_to_dirs(
+    state: MetadataState, request: AssignReplicasToDirsRequest
+) -> tuple[list[MetadataRecord], AssignReplicasToDirsResponse]:
+    """The records that say in which of its log directories a broker has its replicas, and an answer for each.
+
+    A replica in a directory that the broker has not registered as online leaves ISR and leadership, as in Kafka: the
+    directory may have failed since. Unlike in Kafka, one that comes into a directory from another that is not online is
+    not eligible to lead any more (KIP-966): it has nothing of what it had.
+
+    Raises ProtocolError(UNSUPPORTED_VERSION) before metadata.version 17, STALE_BROKER_EPOCH, RECORD_LIST_TOO_LARGE if
+    there are too many for one batch (CT-12).
+    """
+    if state.metadata_version < METADATA_VERSION_DIRECTORIES:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"broker {request.broker_id} cannot assign replicas to its log directories: they are known from"
+            f" metadata.version {METADATA_VERSION_DIRECTORIES} on, and this cluster's is {state.metadata_version};"
+            " upgrade it",
+        )
+    broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
+    check_record_count(len(request.assignments))
+    repeated = repeats((assignment.topic_id, assignment.partition_id) for assignment in request.assignments)
+    here, gone = PartitionChanges(state), PartitionChanges(state, departing=(broker.broker_id,))
+    records: list[MetadataRecord] = []
+    response = AssignReplicasToDirsResponse()
+    for assignment in request.assignments:
+        answer = DirectoryAssignmentResult(topic_id=assignment.topic_id, partition_id=assignment.partition_id)
+        try:
+            name, partition = find_partition_by_id(state, assignment.topic_id, assignment.partition_id)
+            if (assignment.topic_id, assignment.partition_id) in repeated:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
+            _check_assignment(name, partition, assignment, broker.broker_id)
+            changes = here if is_online(broker, assignment.directory_id) else gone
+            record = _assign(changes, partition, assignment.directory_id, broker, leaves=changes is gone)
+            if record is not None:
+                records.append(record)
+        except ProtocolError as error:
+            answer.error_code, answer.error_message = error.code, error.args[0]
+        response.assignments.append(answer)
+    return records, response
+
+
+def _check_assignment(name: str, partition: PartitionRecord, assignment: DirectoryAssignment, broker_id: int) -> None:
+    if broker_id not in partition.replicas:
+        raise ProtocolError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has no replica of {name}; fetch newer metadata"
+        )
+    directory = assignment.directory_id
+    if len(directory) != ID_BYTES or (is_reserved(directory) and directory != LOST_DIRECTORY):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{directory[:32].hex()!r} is no log directory's id for {name}; give the one that the broker registered,"
+            f" {ID_BYTES} bytes",
+        )
+
+
+def _assign(
+    changes: PartitionChanges,
+    partition: PartitionRecord,
+    directory: bytes,
+    broker: RegisterBrokerRecord,
+    *,
+    leaves: bool,
+) -> MetadataRecord | None:
+    broker_id = broker.broker_id
+    before = directory_of(partition, broker_id)
+    # What was in a directory that is not there any more was not moved: the replica in another one begins anew.
+    begins_anew = directory != before and not is_online(broker, before)
+    target = Target(
+        isr=[member for member in partition.isr if member != broker_id] if leaves else None,
+        lost_data=(broker_id,) if begins_anew else (),
+        directories={broker_id: directory},
+        election=changes.election(partition.topic_id),
+    )
+    return changes.change(partition, target)
+
+
+def failed_directories(broker: RegisterBrokerRecord, offline: Collection[bytes]) -> set[bytes]:
+    """Those of the directories that a heartbeat says are offline which the registration still has online."""
+    return set(broker.log_dirs) & set(offline)
+
+
+def partitions_without_directories(
+    state: MetadataState, broker_id: int, offline: Collection[bytes], partitions: Iterable[PartitionRecord]
+) -> list[MetadataRecord]:
+    """Take a broker out of the ISR and the leadership of those of `partitions` that it has in a failed directory.
+
+    None before metadata.version 17, where nobody knows which are. A broker all of whose directories have failed should
+    be fenced instead: replicas whose directory is not known are passed over here.
+    """
+    if state.metadata_version < METADATA_VERSION_DIRECTORIES:
+        return []
+    failed = frozenset(offline)
+    return partitions_without(
+        state, broker_id, (partition for partition in partitions if directory_of(partition, broker_id) in failed)
+    )

@@ -1,0 +1,222 @@
+"""ElectLeaders, and the elections that the controller holds by itself (5.4, CT-19).
+
+From a request or a page of partitions and the latest metadata to records. Nothing changes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller.operations.finding import find_partition_by_name, partition_name
+from kraftlog.controller.rules.pages import PartitionPages, led_by, where
+from kraftlog.controller.rules.partition_change import NO_LEADER, Election, Target
+from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.replay.replay import changed_partition
+from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
+from statemachine.words.limits import check_record_count
+from statemachine.words.names import check_name_lengths
+from statemachine.words.repeats import repeats
+
+
+def elect_leaders(
+    state: MetadataState, request: ElectLeadersRequest
+) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
+    """The records of the elections of the partitions that are named, and an answer for each, in their order.
+
+    If none are named all are meant: that is for `ElectionPages`. Raises ProtocolError(INVALID_REQUEST) if there is no
+    such kind of election or a name is far too long, RECORD_LIST_TOO_LARGE if the elections are too many for one batch
+    (CT-12).
+    """
+    voting = _Voting(PartitionChanges(state), _election(request))
+    _elect_named(state, request.partitions.partitions, voting)
+    return voting.records, ElectLeadersResponse(partitions=voting.results)
+
+
+class ElectionPages:
+    """Elections wherever they are needed, page by page, each page decided on the state as it is then (CT-12)."""
+
+    def __init__(self, state: MetadataState, request: ElectLeadersRequest, response: ElectLeadersResponse) -> None:
+        """`response` fills with answers for the partitions for which something was done or failed.
+
+        Raises ProtocolError(INVALID_REQUEST) if there is no such kind of election.
+        """
+        self._state = state
+        self._election = _election(request)
+        self._response = response
+        self._of_page: list[PartitionResult] = []
+        is_unclean = self._election is Election.UNCLEAN
+        source = led_by(state, NO_LEADER) if is_unclean else where(state, NOT_LED_BY_PREFERRED)
+        self._pages = PartitionPages([source], self._decide)
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The records of the next page."""
+        records = self._pages.take()
+        if not records:
+            self._answer_page()
+        return records
+
+    def appended(self) -> None:
+        """Go on behind the page, whose elections are held."""
+        self._pages.appended()
+        self._answer_page()
+
+    def _decide(self, page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
+        voting = _Voting(PartitionChanges(self._state), self._election)
+        for partition in page:
+            topic_name = self._state.topic_name(partition.topic_id) or ""
+            error = None
+            try:
+                voting.elect(topic_name, partition)
+            except ProtocolError as refused:
+                error = refused
+            voting.answer(topic_name, partition.partition_id, error)
+        self._of_page = voting.results
+        return voting.records
+
+    def _answer_page(self) -> None:
+        self._response.partitions.extend(self._of_page)
+        self._of_page = []
+
+
+def _election(request: ElectLeadersRequest) -> Election:
+    """The kind that is asked for; raises ProtocolError(INVALID_REQUEST)."""
+    if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{request.election_type} is no type of election; use 0 (preferred) or 1 (unclean)",
+        )
+    is_unclean = request.election_type == ElectLeadersRequest.UNCLEAN
+    return Election.UNCLEAN if is_unclean else Election.PREFERRED
+
+
+class _Voting:
+    """The elections that one request has held so far."""
+
+    def __init__(self, changes: PartitionChanges, election: Election) -> None:
+        self._changes = changes
+        self._election = election
+        self.is_unclean = election is Election.UNCLEAN
+        self.records: list[MetadataRecord] = []
+        self.results: list[PartitionResult] = []
+
+    def is_needed(self, partition: PartitionRecord) -> bool:
+        """Whether a partition has not got the leader that the election is for."""
+        if self.is_unclean:
+            return partition.leader == NO_LEADER
+        return partition.leader != partition.replicas[0]
+
+    def elect(self, topic_name: str, partition: PartitionRecord) -> None:
+        """Hold the election; raises ProtocolError if it finds nobody."""
+        record = _elected(self._changes, partition, self._election)
+        if record is not None:
+            self.records.append(record)
+            return
+        what = partition_name(topic_name, partition.partition_id)
+        if self.is_unclean:
+            raise ProtocolError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"{what} has no replica on a broker that is active; start one of {list(partition.replicas)}",
+            )
+        raise ProtocolError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"the preferred leader of {what}, broker {partition.replicas[0]}, is not active or not in sync;"
+            " wait until it is",
+        )
+
+    def answer(self, topic_name: str, partition_id: int, error: ProtocolError | None = None) -> None:
+        """Add the answer for a partition."""
+        result = PartitionResult(topic=topic_name, partition_id=partition_id)
+        if error is not None:
+            result.error_code, result.error_message = error.code, error.args[0]
+        self.results.append(result)
+
+
+def _elected(changes: PartitionChanges, partition: PartitionRecord, election: Election) -> MetadataRecord | None:
+    """The record that gives a partition another leader; None if the election would not."""
+    record = changes.change(partition, Target(election=election))
+    if record is None:
+        return None
+    leader = changed_partition(partition, record.partition_change).leader
+    return None if leader in (NO_LEADER, partition.leader) else record
+
+
+def _elect_named(state: MetadataState, references: Iterable[PartitionReference], voting: _Voting) -> None:
+    references = list(references)
+    check_record_count(len(references))
+    check_name_lengths(reference.topic for reference in references)
+    repeated = repeats((reference.topic, reference.partition_id) for reference in references)
+    for reference in references:
+        error = None
+        try:
+            partition = find_partition_by_name(state, reference.topic, reference.partition_id)
+            what = partition_name(reference.topic, reference.partition_id)
+            if (reference.topic, reference.partition_id) in repeated:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} is in the request more than once")
+            if not voting.is_needed(partition):
+                kind = "a leader" if voting.is_unclean else "its preferred leader"
+                raise ProtocolError(ErrorCode.ELECTION_NOT_NEEDED, f"{what} has {kind}, broker {partition.leader}")
+            voting.elect(reference.topic, partition)
+        except ProtocolError as refused:
+            error = refused
+        voting.answer(reference.topic, reference.partition_id, error)
+
+
+# --- the controller's own ---------------------------------------------------------------------------------------------
+
+
+def elect_preferred_where_needed(
+    state: MetadataState, partitions: Iterable[PartitionRecord], limit: int
+) -> list[MetadataRecord]:
+    """At most `limit` elections that bring partitions back to their preferred leader, if that can lead (CT-19)."""
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    for partition in partitions:
+        if len(records) >= limit:
+            break
+        preferred = partition.replicas[0]
+        if partition.leader == preferred:
+            continue
+        record = _elected(changes, partition, Election.PREFERRED)
+        if record is not None and record.partition_change.leader == preferred:
+            records.append(record)
+    return records
+
+
+def elect_unclean_where_allowed(
+    state: MetadataState, partitions: Iterable[PartitionRecord], limit: int
+) -> list[MetadataRecord]:
+    """At most `limit` unclean elections, for partitions without a leader whose topic allows it (CT-19).
+
+    unclean.leader.election.enable may have become true since the leader was lost.
+    """
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    for partition in partitions:
+        if len(records) >= limit:
+            break
+        if partition.leader == NO_LEADER and changes.allows_unclean(partition.topic_id):
+            record = _elected(changes, partition, Election.UNCLEAN)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def without_eligible(state: MetadataState, partitions: Iterable[PartitionRecord]) -> list[MetadataRecord]:
+    """Forget the eligible replicas of those of `partitions` that have somebody in sync.
+
+    It must come no later than the record that lowers their min.insync.replicas: from then on an ISR that was too small
+    may commit what the eligible do not have (KIP-966; Kafka's ClearElr record). Where the ISR is empty nobody commits
+    anything, so the eligible stay.
+    """
+    changes = PartitionChanges(state)
+    records = []
+    for partition in partitions:
+        if partition.isr and partition.eligible_leader_replicas:
+            record = changes.change(partition, Target(lost_data=partition.eligible_leader_replicas))
+            if record is not None:
+                records.append(record)
+    return records

@@ -1,0 +1,141 @@
+"""BrokerHeartbeat: from a broker's wish and the latest state to the transition that follows, and the answer (5.3).
+
+A heartbeat that changes no state makes no record. The records of a transition, many if the broker is in many ISRs, are
+the caller's, who says when the last of them is appended: `carried_out`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller.operations.brokers import LOG_DIRS_MAX, check_broker_epoch, registered_broker
+from kraftlog.controller.rules.broker_heartbeats import (
+    METADATA_OFFSET_UNKNOWN,
+    BrokerHeartbeats,
+    BrokerState,
+    next_state,
+    state_of,
+)
+from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.words.ids import ID_BYTES
+
+
+class Transition(Enum):
+    """What becomes of the broker."""
+
+    NONE = auto()
+    FENCE = auto()
+    """`fence_record`; it leaves every ISR and leads nothing."""
+    UNFENCE = auto()
+    """`unfence_record`; it is elected where nobody leads."""
+    CONTROLLED_SHUTDOWN = auto()
+    """`controlled_shutdown_record`; it leaves every ISR and leads nothing."""
+
+
+class Heartbeat(NamedTuple):
+    """What a heartbeat comes to."""
+
+    transition: Transition
+    """To be carried out by the caller."""
+    response: BrokerHeartbeatResponse
+    """The answer, if the transition's records are committed."""
+
+
+def broker_heartbeat(
+    state: MetadataState, heartbeats: BrokerHeartbeats, request: BrokerHeartbeatRequest, now_ms: float
+) -> Heartbeat:
+    """What the heartbeat makes of the broker, by the table of 5.3.
+
+    Notes in `heartbeats` that an unfenced broker is alive, and nothing else: a session begins and ends when the records
+    are appended. Raises ProtocolError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, INVALID_REQUEST; then nothing is
+    noted.
+    """
+    registered_broker(state, request.broker_id)
+    broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
+    _check(request)
+    current = state_of(broker)
+    is_caught_up = _is_caught_up(broker, request.current_metadata_offset)
+    is_going = current is BrokerState.CONTROLLED_SHUTDOWN
+    following = next_state(
+        current,
+        want_fence=request.want_fence,
+        want_shut_down=request.want_shut_down,
+        is_caught_up=is_caught_up,
+        # These two are asked only where the table has them: the one takes a query, the other a look at every session.
+        leads_any=(is_going or request.want_shut_down) and state.leads_any(broker.broker_id),
+        lowest_active_offset=heartbeats.lowest_active_metadata_offset() if is_going else None,
+        controlled_shutdown_offset=heartbeats.controlled_shutdown_offset(broker.broker_id),
+    )
+    if current is not BrokerState.FENCED:
+        heartbeats.touch(broker.broker_id, request.current_metadata_offset, now_ms)
+    is_fenced = following in _FENCED
+    response = BrokerHeartbeatResponse(
+        is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=following is BrokerState.SHUTDOWN_NOW
+    )
+    return Heartbeat(_transition(current, following), response)
+
+
+def carried_out(
+    heartbeats: BrokerHeartbeats,
+    request: BrokerHeartbeatRequest,
+    transition: Transition,
+    end_offset: int,
+    now_ms: float,
+) -> None:
+    """Let the broker's session follow a transition that is appended below `end_offset`; fences may have overtaken it.
+
+    To be called with the record itself for FENCE and UNFENCE, with the last of all records for CONTROLLED_SHUTDOWN,
+    and then only if the broker still is in that state.
+    """
+    match transition:
+        case Transition.FENCE:
+            heartbeats.forget(request.broker_id)
+        case Transition.UNFENCE:
+            heartbeats.touch(request.broker_id, request.current_metadata_offset, now_ms)
+        case Transition.CONTROLLED_SHUTDOWN:
+            heartbeats.begin_controlled_shutdown(request.broker_id, end_offset)
+
+
+_FENCED: Final = (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+
+
+def _transition(current: BrokerState, following: BrokerState) -> Transition:
+    """What leads from one to the other; a broker that is told to end is fenced first."""
+    if following in _FENCED:
+        return Transition.NONE if current is BrokerState.FENCED else Transition.FENCE
+    if following is current:
+        return Transition.NONE
+    return Transition.UNFENCE if following is BrokerState.UNFENCED else Transition.CONTROLLED_SHUTDOWN
+
+
+def _is_caught_up(broker: RegisterBrokerRecord, metadata_end_offset: int) -> bool:
+    """Whether the broker has applied its own registration, whose offset is its epoch.
+
+    Kafka's brokers name the last offset that they have applied, which must be no lower; ours name the one after it.
+    """
+    return metadata_end_offset > broker.broker_epoch
+
+
+def _check(request: BrokerHeartbeatRequest) -> None:
+    who = f"broker {request.broker_id}"
+    if request.current_metadata_offset < METADATA_OFFSET_UNKNOWN:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{who} says that it has applied the metadata below offset {request.current_metadata_offset}; that must be"
+            f" 0 or more, or {METADATA_OFFSET_UNKNOWN} if it does not know",
+        )
+    if len(request.offline_log_dirs) > LOG_DIRS_MAX:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{who} names {len(request.offline_log_dirs)} failed log directories; it can have at most {LOG_DIRS_MAX}",
+        )
+    for log_dir in request.offline_log_dirs:
+        if len(log_dir) != ID_BYTES:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"{who} names {log_dir[:32].hex()!r} as a failed log directory; an id has {ID_BYTES} bytes",
+            )

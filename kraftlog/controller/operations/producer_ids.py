@@ -1,0 +1,41 @@
+"""AllocateProducerIds: a broker gets a block of ids that nobody else ever gets (5.4). Nothing changes here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller.operations.brokers import check_broker_epoch
+from kraftpb.v1.admin_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraftpb.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.words.record_versions import in_version
+
+BLOCK_SIZE: Final = 1_000
+"""Kafka's. What a broker does not use of its block is lost."""
+
+NEXT_PRODUCER_ID_MAX: Final = 2**63 - 1
+"""Producer ids are numbers of 64 bits with a sign, in records of messages as in the metadata."""
+
+
+def allocate_producer_ids(
+    state: MetadataState, request: AllocateProducerIdsRequest
+) -> tuple[list[MetadataRecord], AllocateProducerIdsResponse]:
+    """The record that gives the next block away, and the block.
+
+    Raises ProtocolError: STALE_BROKER_EPOCH if the broker has another epoch or none, UNKNOWN_SERVER_ERROR if no whole
+    block is left.
+    """
+    check_broker_epoch(state, request.broker_id, request.broker_epoch)
+    start = state.next_producer_id()
+    if start > NEXT_PRODUCER_ID_MAX - BLOCK_SIZE:
+        raise ProtocolError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"broker {request.broker_id} gets no producer ids: the next one is {start}, and a block of {BLOCK_SIZE}"
+            " more overflows 64 bits; this cluster has given all of them away",
+        )
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + BLOCK_SIZE
+    )
+    written = in_version(MetadataRecord(producer_ids=record), state.metadata_version)
+    return [written], AllocateProducerIdsResponse(producer_id_start=start, producer_id_count=BLOCK_SIZE)

@@ -1,0 +1,136 @@
+"""AlterPartitionReassignments: from a request and the latest metadata to records and an answer. Nothing changes here.
+
+A reassignment has two steps. First a partition gets its new replicas beside the old ones; when the new ones are in
+sync, an AlterPartition of its leader lets those go that are not in the target (CT-54). If all that shall stay are in
+sync already, one record does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller.operations.finding import find_partition_by_name, partition_name
+from kraftlog.controller.rules.partition_change import Election, Target, directory_of
+from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftpb.v1.admin_pb2 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    PartitionReassignment,
+    PartitionResult,
+)
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.query.reassignments import is_reassigning
+from statemachine.words.limits import check_record_count
+from statemachine.words.names import check_name_lengths
+from statemachine.words.repeats import repeats
+
+
+def alter_partition_reassignments(
+    state: MetadataState, request: AlterPartitionReassignmentsRequest
+) -> tuple[list[MetadataRecord], AlterPartitionReassignmentsResponse]:
+    """The records that begin, replace or cancel reassignments, and an answer for each partition, in their order.
+
+    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    far too long.
+    """
+    check_record_count(len(request.partitions))
+    check_name_lengths(asked.topic for asked in request.partitions)
+    repeated = repeats((asked.topic, asked.partition_id) for asked in request.partitions)
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    response = AlterPartitionReassignmentsResponse()
+    for asked in request.partitions:
+        answer = PartitionResult(topic=asked.topic, partition_id=asked.partition_id)
+        try:
+            partition = find_partition_by_name(state, asked.topic, asked.partition_id)
+            if (asked.topic, asked.partition_id) in repeated:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{_what(asked)} is in the request more than once")
+            record = changes.change(partition, _target(changes, partition, asked))
+            if record is not None:
+                records.append(record)
+        except ProtocolError as error:
+            answer.error_code, answer.error_message = error.code, error.args[0]
+        response.partitions.append(answer)
+    return records, response
+
+
+def _target(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
+    if asked.HasField("replicas"):
+        wanted = list(asked.replicas.ids)
+        _check_replicas(changes, wanted, asked)
+        return _begun(partition, wanted)
+    if not is_reassigning(partition):
+        raise ProtocolError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{_what(asked)} is not being reassigned; there is nothing to cancel"
+        )
+    return _cancelled(changes, partition, asked)
+
+
+def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
+    """A reassignment to `wanted`, perhaps over another: nobody goes, or is elected, before all of `wanted` are in sync.
+
+    Consider 0 and 1, which become 2 and 3, and then 4 and 5. Broker 2 may be in sync and lead by then, and 0 and 1 may
+    have stopped: so all four stay until 4 and 5 are in sync (CT-55). What is present is all replicas, whether they were
+    being added, removed or neither.
+    """
+    present = set(partition.replicas)
+    removing = sorted(present - set(wanted))
+    adding = sorted(set(wanted) - present)
+    return Target(replicas=[*wanted, *removing], adding=adding, removing=removing)
+
+
+def _cancelled(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
+    """Back to the replicas that are not being added: only this may drop everybody who is in sync (CT-54)."""
+    replicas = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
+    # While somebody who stays has the data, it is waited for: the others may have nothing.
+    election = Election.ONLINE if _has_survivor(partition, replicas) else Election.UNCLEAN
+    if election is Election.UNCLEAN:
+        _check_unclean(changes, partition, replicas, asked)
+    return Target(replicas=replicas, adding=[], removing=[], election=election)
+
+
+def _check_replicas(changes: PartitionChanges, wanted: Sequence[int], asked: PartitionReassignment) -> None:
+    if not wanted:
+        raise _invalid_assignment(f"{_what(asked)} would have no replicas; name at least one broker")
+    for broker_id in repeats(wanted):
+        raise _invalid_assignment(f"{_what(asked)} would have broker {broker_id} more than once")
+    for broker_id in wanted:
+        if broker_id not in changes.brokers:
+            raise _invalid_assignment(
+                f"{_what(asked)} is assigned to broker {broker_id}, which is not registered; register it first"
+            )
+
+
+def _has_survivor(partition: PartitionRecord, replicas: Sequence[int]) -> bool:
+    """Whether not every replica that has the data is dropped, as happens when only those that were being added have it.
+
+    If nobody is known to have all of it, the last leader is the one that must not be dropped.
+    """
+    with_data = {*partition.isr, *partition.eligible_leader_replicas} or {*partition.last_known_elr}
+    return not with_data or bool(with_data & set(replicas))
+
+
+def _check_unclean(
+    changes: PartitionChanges, partition: PartitionRecord, replicas: Sequence[int], asked: PartitionReassignment
+) -> None:
+    """Refuse to drop all data, unless the topic allows an unclean election and somebody is there for it (CT-54)."""
+    if not changes.allows_unclean(partition.topic_id):
+        raise _invalid_assignment(
+            f"{_what(asked)} would keep no replica that is in sync; wait until one of {list(replicas)} is, or set"
+            " unclean.leader.election.enable"
+        )
+    if not any(changes.can_lead(broker_id, directory_of(partition, broker_id)) for broker_id in replicas):
+        raise _invalid_assignment(
+            f"{_what(asked)} would keep no replica that is in sync or on an active broker; start one of"
+            f" {list(replicas)}"
+        )
+
+
+def _what(asked: PartitionReassignment) -> str:
+    return partition_name(asked.topic, asked.partition_id)
+
+
+def _invalid_assignment(reason: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

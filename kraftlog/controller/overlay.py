@@ -1,0 +1,197 @@
+"""What the active controller decides on: its own uncommitted records, and under them the committed state in SQLite.
+
+Each read looks here first, then in the store. A record enters when its append is prepared, with the end offset of that
+append, and leaves when the store has applied that offset; between the store's transaction and `drain` both say the
+same. Losing leadership drops everything. This is no second copy of the world: it holds what is in flight, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
+
+from kraftbase.checks import check
+from kraftlog.controller.layer import Layer
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from raft.core.types import Offset
+from statemachine.apply.applied import CommittedMetadata
+from statemachine.replay.replay import replay
+from statemachine.replay.view import merged
+from statemachine.tables.cluster_tables import BROKERS, FEATURES
+from statemachine.tables.table import Condition, Key, Page, Table
+from statemachine.tables.topic_tables import PARTITIONS, TOPICS
+
+R = TypeVar("R")
+
+
+_NOTHING: Final = Layer()
+
+_KEPT: Final = frozenset({BROKERS, FEATURES})
+"""Small tables that each decision asks for, and that seldom change: all of them is kept, committed or not. While this
+controller is active, nothing changes in the store that was not here before."""
+
+_Partitions = Iterable[tuple[Key, PartitionRecord]]
+
+
+class Overlay:
+    """The latest metadata, committed or not. A `View`. Used on the event loop's thread only."""
+
+    def __init__(self, store: CommittedMetadata) -> None:
+        self._store = store
+        self._layers: dict[Table[Any], Layer] = {}
+        self.last_end_offset = Offset(0)
+        """The end of the last append that entered."""
+        self._entering = Offset(0)
+        self._page: dict[Key, Any] = {}
+        """Committed partitions of the page that was found last: who asks for a page mostly changes all of it."""
+        self._kept: dict[Table[Any], dict[Key, Any]] = {}
+        """All of each table in `_KEPT` that was asked for since it changed."""
+
+    def __len__(self) -> int:
+        """How many uncommitted records and removals it holds."""
+        return sum(len(layer.entries) + len(layer.removed) for layer in self._layers.values())
+
+    # --- the view -----------------------------------------------------------------------------------------------------
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """The record with that key."""
+        if table in _KEPT:
+            return self._all_of(table).get(key)
+        layer = self._layers.get(table)
+        if layer is not None:
+            entry = layer.entries.get(key)
+            if entry is not None:
+                found: R | None = entry.record
+                return found
+            if layer.is_removed(key) or (table is PARTITIONS and self._is_new_topic(key[0])):
+                return None
+        if table is PARTITIONS and key in self._page:
+            return cast(R, self._page[key])
+        return table.get(self._store.reader, key)
+
+    def _is_new_topic(self, topic_id: bytes) -> bool:
+        """Whether a topic is uncommitted: so are all its partitions."""
+        topics = self._layers.get(TOPICS)
+        entry = None if topics is None else topics.entries.get((topic_id,))
+        return entry is not None and entry.record is not None
+
+    def find(
+        self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1, end: Key | None = None
+    ) -> Iterator[tuple[Key, R]]:
+        """The records whose key begins with `prefix` and is above `after`, up to `end`: see `View`."""
+        if table in _KEPT and not prefix and after is None and limit < 0 and end is None:
+            return iter(list(self._all_of(table).items()))
+        return iter(self._found(table, prefix, after, limit, end))
+
+    def _all_of(self, table: Table[R]) -> dict[Key, R]:
+        kept = self._kept.get(table)
+        if kept is None:
+            kept = self._kept[table] = dict(self._found(table, (), None, -1, None))
+        return kept
+
+    def _found(
+        self, table: Table[R], prefix: Key, after: Key | None, limit: int, end: Key | None
+    ) -> list[tuple[Key, R]]:
+        layer = self._layers.get(table) or _NOTHING
+        # All at once: a statement that is not finished would keep the database from moving its write-ahead log, and the
+        # layer may be changed before somebody asks for the next one.
+        stored = self._stored(table, layer, prefix, after, limit, end)
+        if limit >= 0:
+            self._keep_page(table, stored)
+        partitions = self._partitions_removed(table)
+        found = merged(stored, layer.behind(prefix, after, end), layer.entries)
+        left = found if partitions is None else (entry for entry in found if not partitions(entry[1]))
+        return list(left if limit < 0 else islice(left, limit))
+
+    def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
+        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        layer = self._layers.get(table) or _NOTHING
+        stored = table.scan(self._store.reader, condition, after, limit)
+        self._keep_page(table, stored.found)
+        own = (
+            (key, record if record is not None and condition.holds(record) else None)
+            for key, record in layer.behind((), after, stored.end)
+        )
+        kept = (entry for entry in stored.found if not layer.is_removed(entry[0]))
+        found = list(islice(merged(kept, own, layer.entries), limit + 1))
+        return Page(found, stored.end) if len(found) <= limit else Page(found[:limit], found[limit - 1][0])
+
+    def _keep_page(self, table: Table[R], stored: Iterable[tuple[Key, R]]) -> None:
+        """Until something changes. What is changed and not committed is looked up before this."""
+        if table.name == PARTITIONS.name:
+            self._page = {(record.topic_id, record.partition_id): record for _, record in cast(_Partitions, stored)}
+
+    def _stored(
+        self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int, end: Key | None
+    ) -> list[tuple[Key, R]]:
+        """The committed rows that are as they were: at least `wanted` of them, if there are so many; -1: all."""
+        is_gone = self._partitions_removed(table)
+        found: list[tuple[Key, R]] = []
+        while True:
+            some = list(table.find(self._store.reader, prefix, after, wanted, end))
+            found += [
+                (key, record)
+                for key, record in some
+                if key not in layer.entries
+                and not layer.is_removed(key)
+                and not (is_gone is not None and is_gone(record))
+            ]
+            if wanted < 0 or len(some) < wanted or len(found) >= wanted:
+                return found
+            after = some[-1][0]
+
+    def _partitions_removed(self, table: Table[R]) -> Callable[[R], bool] | None:
+        """Tells of rows that follow from partitions whether those go with a topic; None if there is nothing to tell.
+
+        Partitions that go with their topic are not taken from what follows from them one by one.
+        """
+        partitions = self._layers.get(PARTITIONS)
+        partition_of = table.partition_of
+        if partition_of is None or partitions is None or not partitions.removed:
+            return None
+        return lambda record: partitions.is_removed(partition_of(record))
+
+    def put(self, table: Table[R], record: R) -> None:
+        """Set the record, by the append that is entering."""
+        self._layer(table).put(table.key_of(record), record, self._entering)
+
+    def remove(self, table: Table[R], key: Key) -> None:
+        """Remove the record with that key."""
+        self._layer(table).put(key, None, self._entering)
+
+    def remove_all(self, table: Table[R], prefix: Key) -> None:
+        """Remove every record whose key begins with `prefix`."""
+        self._layer(table).remove_all(prefix, self._entering)
+
+    def _layer(self, table: Table[Any]) -> Layer:
+        """The layer of a table that is about to change."""
+        self._kept.pop(table, None)
+        layer = self._layers.get(table)
+        if layer is None:
+            layer = self._layers[table] = Layer()
+        return layer
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def replay(self, records: Iterable[MetadataRecord], end_offset: Offset) -> None:
+        """Take in the records of one prepared append, which ends at `end_offset`. Raises ReplayError."""
+        check(end_offset > self.last_end_offset, "appends enter the overlay in order", end_offset=end_offset)
+        self._entering = end_offset
+        records = list(records)
+        replay(self, records, end_offset - len(records))
+        self._page = {}
+        self.last_end_offset = end_offset
+
+    def drain(self, applied_end_offset: Offset) -> None:
+        """Forget what the store has applied."""
+        self._page = {}
+        for layer in self._layers.values():
+            layer.drain(applied_end_offset)
+
+    def clear(self) -> None:
+        """Forget everything: it will not be committed by this controller, or others have changed what lies below."""
+        self._kept.clear()
+        self._layers.clear()
+        self._page = {}
+        self.last_end_offset = Offset(0)

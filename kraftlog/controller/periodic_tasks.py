@@ -1,0 +1,151 @@
+"""What the active controller does by itself (CT-19): silent brokers are fenced, one at a time; leadership goes back to
+the preferred replicas; partitions without a leader whose topic allows it get an unclean one; an idle log gets a NoOp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from kraftlog.controller.broker_lifecycle import NO_LEADER, fence_silent, left_behind
+from kraftlog.controller.decisions import Context, Decision
+from kraftlog.controller.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
+from kraftlog.controller.rules.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
+from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord
+from raft.core.types import Offset
+from raft.shell.runtime import Timer
+from statemachine.metadata.state import MetadataState
+from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
+
+REFUSED_PAUSE_MS = 100.0
+"""How long a broker that could not be fenced goes unfenced before the next attempt."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Supervised(Protocol):
+    """The controller, as its supervision sees it."""
+
+    @property
+    def state(self) -> MetadataState:
+        """The latest metadata."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it decides."""
+        ...
+
+    def carry_out(self, decision: Decision) -> bool:
+        """Append what a decision comes to; False if it has to wait."""
+        ...
+
+
+class Supervision:
+    """One controller's. Nothing happens while it is not active."""
+
+    def __init__(self, controller: Supervised, context: Context) -> None:
+        self._controller = controller
+        self._context = context
+        self._timers: dict[str, Timer] = {}
+        self._under_way: set[str] = set()
+        """The tasks whose pages are not all taken up yet."""
+        self._last_append_ms = 0.0
+
+    def start(self) -> None:
+        """The controller is active."""
+        self.stop()
+        state, context = self._controller.state, self._context
+        context.heartbeats.take_over(state.brokers().values(), context.runtime.now_ms())
+        context.departing.clear()
+        context.failed_directories.clear()
+        context.mutation_quotas.look_up_again()
+        for decision in left_behind(state, context):
+            self._controller.carry_out(decision)
+        self.watch_sessions()
+        config = context.config
+        if config.auto_leader_rebalance_enable:
+            self._repeat("balance", config.leader_imbalance_check_interval_seconds * 1_000, self._balance)
+        self._repeat("unclean", config.unclean_election_check_interval_ms, self._elect_unclean)
+        if config.metadata_max_idle_interval_ms:
+            self._repeat("idle", config.metadata_max_idle_interval_ms, self._append_if_idle)
+
+    def stop(self) -> None:
+        """It is no longer."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._under_way.clear()
+
+    def appended(self) -> None:
+        """Records were appended."""
+        self._last_append_ms = self._context.runtime.now_ms()
+
+    # --- silent brokers -----------------------------------------------------------------------------------------------
+
+    def watch_sessions(self, least_ms: float = 0.0) -> None:
+        """Look again when the next session may be over, not before `least_ms`; to be called when a session begins."""
+        deadline_ms = self._context.heartbeats.next_deadline_ms
+        if deadline_ms is None or "sessions" in self._timers or not self._controller.is_active:
+            return  # a timer that is set comes early, if anything
+        delay_ms = max(least_ms, deadline_ms - self._context.runtime.now_ms())
+        self._timers["sessions"] = self._context.runtime.call_later(delay_ms, self._fence_stale)
+
+    def _fence_stale(self) -> None:
+        self._timers.pop("sessions", None)
+        context = self._context
+        broker_id = context.heartbeats.stale_broker(context.runtime.now_ms())
+        is_done = True
+        if broker_id is not None:
+            is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
+            if is_done:
+                timeouts = context.heartbeats.timeouts  # CT-30
+                logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id, timeouts=timeouts)
+        self.watch_sessions(0.0 if is_done else REFUSED_PAUSE_MS)
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def _repeat(self, name: str, interval_ms: float, task: Callable[[], None]) -> None:
+        if not self._controller.is_active:
+            return  # it has just been lost
+
+        def run() -> None:
+            self._timers[name] = self._context.runtime.call_later(interval_ms, run)
+            task()
+
+        self._timers[name] = self._context.runtime.call_later(interval_ms, run)
+
+    def _balance(self) -> None:
+        # Kafka holds 1,000 elections at a time, the next ones right after those (CT-19); pages are less, and yield too.
+        state = self._controller.state
+        pages = PartitionPages(
+            [where(state, NOT_LED_BY_PREFERRED)],
+            lambda page: elect_preferred_where_needed(state, page, PAGE_PARTITIONS),
+        )
+        self._look_through("balance", pages)
+
+    def _elect_unclean(self) -> None:
+        state = self._controller.state
+        pages = PartitionPages(
+            [led_by(state, NO_LEADER)], lambda page: elect_unclean_where_allowed(state, page, PAGE_PARTITIONS)
+        )
+        self._look_through("unclean", pages)
+
+    def _look_through(self, name: str, pages: Pages) -> None:
+        """Take up `pages` in the background, unless those of the time before are still under way."""
+        if name in self._under_way:
+            return
+
+        def on_done(end_offset: Offset) -> None:
+            self._under_way.discard(name)
+
+        self._under_way.add(name)
+        if not self._controller.carry_out(Decision([], pages=pages, on_done=on_done, in_background=True)):
+            self._under_way.discard(name)
+
+    def _append_if_idle(self) -> None:
+        idle_ms = self._context.runtime.now_ms() - self._last_append_ms
+        if idle_ms >= self._context.config.metadata_max_idle_interval_ms:
+            self._controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))

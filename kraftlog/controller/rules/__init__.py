@@ -1,0 +1,1 @@
+"""Rules that several operations share: placement, elections, quotas, sessions of brokers."""

@@ -1,0 +1,98 @@
+"""Work that comes to more records than one batch holds: page by page over partitions (CT-12).
+
+Every page is decided on the state as it is when its turn comes, so other operations may run between two pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from statemachine.metadata.state import MetadataState
+from statemachine.tables.table import Condition, Key, Page
+
+PAGE_PARTITIONS: Final = 200
+"""About twenty milliseconds' worth: what one page and one commit cost beside is shared by so many."""
+
+FindPage = Callable[[Key | None, int], Page[PartitionRecord]]
+"""A page of the partitions above a key (topic id, partition id), so many at most."""
+
+
+class Pages(Protocol):
+    """Records that come in pages."""
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The next page, maybe empty; None: there are no more. A page that is not empty is given until `appended`."""
+        ...
+
+    def appended(self) -> None:
+        """The page that was taken last is appended."""
+        ...
+
+
+class PartitionPages:
+    """What `decide` makes of the partitions that each of `find_pages` finds, and `closing` at last."""
+
+    def __init__(
+        self,
+        find_pages: Sequence[FindPage],
+        decide: Callable[[Sequence[PartitionRecord]], list[MetadataRecord]],
+        closing: Callable[[], list[MetadataRecord]] = list,
+    ) -> None:
+        self._sources = list(find_pages)
+        self._decide = decide
+        self._closing: Callable[[], list[MetadataRecord]] | None = closing
+        self._after: Key | None = None
+        self._page_end: Key | None = None
+
+    def take(self) -> list[MetadataRecord] | None:
+        """The records of the next page."""
+        if not self._sources:
+            records = None if self._closing is None else self._closing()
+            if not records:
+                self._closing = None
+            return records
+        page = self._sources[0](self._after, PAGE_PARTITIONS)
+        self._page_end = page.end
+        records = self._decide([partition for _, partition in page.found])
+        if not records:
+            self._go_on()
+        return records
+
+    def appended(self) -> None:
+        """Go on behind the page."""
+        if self._sources:
+            self._go_on()
+        else:
+            self._closing = None
+
+    def _go_on(self) -> None:
+        self._after = self._page_end
+        if self._page_end is None:
+            self._sources.pop(0)
+
+
+def led_by(state: MetadataState, broker_id: int) -> FindPage:
+    """Partitions that a broker leads; -1: nobody."""
+    return lambda after, limit: _page(state.partitions_led_by(broker_id, after, limit), limit)
+
+
+def assigned_to(state: MetadataState, broker_id: int) -> FindPage:
+    """Partitions of which a broker has a replica."""
+    return lambda after, limit: state.partitions_on(broker_id, after, limit)
+
+
+def with_eligible(state: MetadataState, topic_id: bytes | None = None) -> FindPage:
+    """Partitions, of one topic or of all, with replicas that may lead though not in sync, or did last (KIP-966)."""
+    return lambda after, limit: _page(state.partitions_with_elr(topic_id, after, limit), limit)
+
+
+def where(state: MetadataState, condition: Condition[PartitionRecord]) -> FindPage:
+    """Partitions that meet a condition."""
+    return lambda after, limit: state.partitions_where(condition, after, limit)
+
+
+def _page(partitions: Sequence[PartitionRecord], limit: int) -> Page[PartitionRecord]:
+    found = [((partition.topic_id, partition.partition_id), partition) for partition in partitions]
+    return Page(found, found[-1][0] if len(found) == limit else None)

@@ -1,0 +1,284 @@
+"""How a partition changes: who is in sync, who leads, and when a reassignment is complete (5.6).
+
+`change_partition` decides from one partition and what it shall become, as Kafka's PartitionChangeBuilder does. What the
+latest metadata say of brokers, configs and features comes from `kraftlog.controller.rules.partition_context`. Nothing
+changes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from kraftpb.v1.metadata_pb2 import (
+    BrokerIds,
+    DirectoryIds,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
+from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
+
+NO_LEADER: Final = -1
+"""The leader of a partition that nobody leads."""
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""The leader was elected uncleanly and has not yet said that it found its feet."""
+
+METADATA_VERSION_SHRINK_KEEPS_EPOCH: Final = 12
+"""3.6-IV0: brokers no longer need a new leader epoch when the ISR shrinks (CT-53)."""
+
+
+class Election(Enum):
+    """How to look for a leader (CT-51)."""
+
+    ONLINE = "online"
+    """The leader stays if it can; else the first replica that is in sync."""
+    PREFERRED = "preferred"
+    """The first replica if it is in sync; else as ONLINE."""
+    UNCLEAN = "unclean"
+    """As ONLINE, and if nobody is in sync the first replica that is there: what it lacks is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a partition shall become. What is None stays as it is."""
+
+    isr: Sequence[int] | None = None
+    replicas: Sequence[int] | None = None
+    """Those being removed included."""
+    removing: Sequence[int] | None = None
+    adding: Sequence[int] | None = None
+    leader_recovery_state: int | None = None
+    directories: Mapping[int, bytes] = field(default_factory=dict)
+    """The new log directory of single replicas, by broker."""
+    lost_data: Collection[int] = ()
+    """Brokers that may lack what they once had: neither in sync nor eligible any more (KIP-966)."""
+    election: Election = Election.ONLINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a change depends on besides the partition."""
+
+    can_lead: Callable[[int], bool]
+    """Whether a broker is active and has the directory of its replica online (CT-50)."""
+    metadata_version: int
+    min_isr: int = 1
+    """The topic's min.insync.replicas. A partition with fewer replicas needs only all of them (DB-22): if they are in
+    sync, nobody is left to be eligible, so it makes no difference here. Kafka's getTopicEffectiveMinIsr counts the
+    replicas of the topic's partition 0, whichever partition it is about."""
+    elr_enabled: bool = False
+    directory_of_new: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
+    """The directory that a replica which is new on a broker gets."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A partition as it is, or as it will be."""
+
+    replicas: list[int]
+    isr: list[int]
+    removing_replicas: list[int]
+    adding_replicas: list[int]
+    eligible_leader_replicas: list[int]
+    last_known_elr: list[int]
+    leader: int
+    leader_recovery_state: int
+    is_unclean: bool = False
+
+
+_LISTS: Final = (
+    "isr",
+    "replicas",
+    "removing_replicas",
+    "adding_replicas",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+
+
+def change_partition(
+    partition: PartitionRecord, target: Target, conditions: Conditions
+) -> PartitionChangeRecord | None:
+    """The change that brings `partition` to `target`, with the election that it needs; None if nothing changes (CT-58).
+
+    The ISR and the eligible replicas are always replicas, and no broker is in both.
+    """
+    before = _as_it_is(partition)
+    plan = _planned(before, target)
+    _complete_reassignment(plan)
+    _find_eligible(plan, before, target.lost_data, conditions)
+    _elect(plan, target.election, conditions)
+    _settle(plan, before, conditions)
+    changes: dict[str, Any] = {}
+    for name in _LISTS:
+        after: list[int] = getattr(plan, name)
+        if after != getattr(before, name):
+            changes[name] = BrokerIds(ids=after)
+    if plan.leader != before.leader or plan.is_unclean or _needs_leader_epoch(plan, before, conditions):
+        changes["leader"] = plan.leader
+    if plan.leader_recovery_state != before.leader_recovery_state:
+        changes["leader_recovery_state"] = plan.leader_recovery_state
+    if target.directories or "replicas" in changes:
+        directories = _directories(partition, plan, target, conditions)
+        if directories != list(partition.directories):
+            changes["directories"] = DirectoryIds(ids=directories)
+    if not changes:
+        return None
+    return PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.partition_id, **changes)
+
+
+def _as_it_is(partition: PartitionRecord) -> _Plan:
+    return _Plan(
+        replicas=[*partition.replicas],
+        isr=[*partition.isr],
+        removing_replicas=[*partition.removing_replicas],
+        adding_replicas=[*partition.adding_replicas],
+        eligible_leader_replicas=[*partition.eligible_leader_replicas],
+        last_known_elr=[*partition.last_known_elr],
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+    )
+
+
+def _planned(before: _Plan, target: Target) -> _Plan:
+    replicas = _given(target.replicas, before.replicas)
+    recovery_state = target.leader_recovery_state
+    return _Plan(
+        replicas=replicas,
+        isr=[
+            broker_id
+            for broker_id in _given(target.isr, before.isr)
+            if broker_id in replicas and broker_id not in target.lost_data
+        ],
+        removing_replicas=_given(target.removing, before.removing_replicas),
+        adding_replicas=_given(target.adding, before.adding_replicas),
+        eligible_leader_replicas=before.eligible_leader_replicas,
+        last_known_elr=before.last_known_elr,
+        leader=before.leader,
+        leader_recovery_state=before.leader_recovery_state if recovery_state is None else recovery_state,
+    )
+
+
+def _given(target: Sequence[int] | None, present: list[int]) -> list[int]:
+    return present if target is None else list(target)
+
+
+def _complete_reassignment(plan: _Plan) -> None:
+    """Let the replicas go that are being removed, once all that shall stay are in sync (CT-54)."""
+    staying = [broker_id for broker_id in plan.replicas if broker_id not in plan.removing_replicas]
+    if (plan.removing_replicas or plan.adding_replicas) and staying and set(staying) <= set(plan.isr):
+        plan.replicas = staying
+        plan.isr = [broker_id for broker_id in plan.isr if broker_id in staying]
+        plan.removing_replicas = []
+        plan.adding_replicas = []
+
+
+def _find_eligible(plan: _Plan, before: _Plan, lost_data: Collection[int], conditions: Conditions) -> None:
+    """Who left the ISR still has all that is committed, as long as it is too small to commit more (CT-56).
+
+    Whether it is too small is only known after the election: `_settle` forgets them if not.
+    """
+    if not conditions.elr_enabled:
+        if not before.isr:
+            # The feature was turned off while the ISR was empty: those that were eligible take its place, or the
+            # partition could only be had back uncleanly.
+            plan.isr = plan.isr or [
+                broker_id for broker_id in plan.eligible_leader_replicas if broker_id in plan.replicas
+            ]
+        plan.eligible_leader_replicas = []
+        plan.last_known_elr = []
+        return
+    eligible = {*plan.eligible_leader_replicas, *before.isr} - {*plan.isr, *lost_data}
+    if eligible != set(plan.eligible_leader_replicas) or not eligible <= set(plan.replicas):
+        plan.eligible_leader_replicas = [broker_id for broker_id in plan.replicas if broker_id in eligible]
+
+
+def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
+    """Find the leader (CT-50, CT-51). Who is elected from outside the ISR is alone in it."""
+    in_sync = plan.isr or plan.eligible_leader_replicas
+    order = [plan.leader, *plan.replicas]
+    if election is Election.PREFERRED:
+        order.insert(0, plan.replicas[0])
+    clean = next((broker_id for broker_id in order if broker_id in in_sync and conditions.can_lead(broker_id)), None)
+    if clean is not None:
+        plan.leader = clean
+        if clean not in plan.isr:
+            plan.isr = [clean]
+            plan.eligible_leader_replicas = [
+                broker_id for broker_id in plan.eligible_leader_replicas if broker_id != clean
+            ]
+        return
+    unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election)), None)
+    if unclean is None:
+        plan.leader = NO_LEADER
+        return
+    plan.leader = unclean
+    plan.is_unclean = True
+    plan.isr = [unclean]
+    plan.eligible_leader_replicas = []
+    plan.leader_recovery_state = RECOVERING
+
+
+def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
+    """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica.
+
+    Those that a reassignment adds come last: they may have nothing at all yet. Kafka has no such preference.
+    """
+    if not plan.isr and not plan.eligible_leader_replicas and len(plan.last_known_elr) == 1:
+        # Nobody is known to have everything. The last leader has most; that it is there is asked like of any other
+        # (CT-57: Kafka's own check of that was the wrong way around).
+        yield from (broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas)
+    if election is Election.UNCLEAN:
+        yield from sorted(plan.replicas, key=lambda broker_id: broker_id in plan.adding_replicas)
+
+
+def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
+    """What follows from the election: who led last, and who stays in an ISR that would be empty."""
+    if not conditions.elr_enabled:
+        # Nothing else would say who has the data when they come back (CT-52).
+        plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
+        return
+    if len(plan.isr) >= conditions.min_isr:
+        plan.eligible_leader_replicas = []
+    if plan.leader != NO_LEADER:
+        plan.last_known_elr = []
+    elif not plan.isr and before.leader != NO_LEADER:
+        plan.last_known_elr = [before.leader]
+    elif not plan.isr and before.isr:
+        # It lost its leader while another was still in sync, on a broker that is fenced too and leaves only now.
+        plan.last_known_elr = list(before.isr[:1])
+    plan.last_known_elr = [broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas]
+
+
+def _needs_leader_epoch(plan: _Plan, before: _Plan, conditions: Conditions) -> bool:
+    """Whether even the same leader gets a new epoch (CT-53): then the record names it again."""
+    if not set(before.replicas) <= set(plan.replicas):
+        return True
+    shrinks = not set(before.isr) <= set(plan.isr)
+    return shrinks and conditions.metadata_version < METADATA_VERSION_SHRINK_KEEPS_EPOCH
+
+
+def _directories(partition: PartitionRecord, plan: _Plan, target: Target, conditions: Conditions) -> list[bytes]:
+    """The directory of each replica as it will be."""
+    if conditions.metadata_version < METADATA_VERSION_DIRECTORIES:
+        return list(partition.directories)
+    return [
+        target.directories.get(broker_id)
+        or (
+            directory_of(partition, broker_id)
+            if broker_id in partition.replicas
+            else conditions.directory_of_new(broker_id)
+        )
+        for broker_id in plan.replicas
+    ]
+
+
+def directory_of(partition: PartitionRecord, broker_id: int) -> bytes:
+    """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if it is not known."""
+    of_broker = dict(zip(partition.replicas, partition.directories, strict=False))  # an old record has none
+    return of_broker.get(broker_id, UNASSIGNED_DIRECTORY)

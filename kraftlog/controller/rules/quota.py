@@ -1,0 +1,194 @@
+"""The controller's mutation quota: how fast one client may have partitions created and deleted (CT-20, KIP-599).
+
+Each client id has a token bucket. So many partitions per second flow into it, at most `burst` stay in it. A mutation is
+let through as long as the bucket is not in debt, and may put it into debt: so a topic of any size can be created, and
+the rate holds on average. It is strict: what comes while there is debt is refused, and costs nothing.
+
+The rate is the client's own quota `controller_mutation_rate`, else that of <default> client ids, else the setting
+`controller.mutation.rate`; with none of them there is no quota. What is stored is looked up once for each client, and
+again when a quota was altered.
+
+Time is an argument, in milliseconds of a clock that never goes back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from statemachine.words.names import quoted
+
+BURST_SECONDS_DEFAULT: Final = 11
+"""A client that rests saves up for so long: Kafka's controller.quota.window.num, windows of one second."""
+
+CLIENTS_MAX: Final = 10_000
+"""So many clients are remembered. The one that was seen least lately is forgotten: its bucket is likely full again."""
+
+ChargeMutations = Callable[[int], None]
+"""Called with a number of partitions that are about to be created or deleted; raises ProtocolError to refuse them.
+
+With 0, before their number is known, it refuses any number.
+"""
+
+
+def no_quota(mutations: int) -> None:
+    """Let any number of mutations through."""
+
+
+RATE_MIN: Final = 1e-6
+"""Partitions per second: one in eleven days. What is stored and lower counts as this."""
+
+RATE_MAX: Final = 1e9
+"""What is stored and higher counts as this: nobody is that fast."""
+
+SETTING: Final = "the setting controller.mutation.rate"
+
+
+class MutationLimit(NamedTuple):
+    """How fast a client may go, and who says so."""
+
+    partitions_per_second: float
+    burst: float
+    """So many partitions at once, after a rest."""
+    source: str = SETTING
+    """What to raise if that is too slow, as messages name it."""
+
+
+def stored_limit(partitions_per_second: float, source: str) -> MutationLimit:
+    """The limit that a stored quota is: of so many partitions per second, with Kafka's burst."""
+    rate = min(max(partitions_per_second, RATE_MIN), RATE_MAX)
+    return MutationLimit(rate, BURST_SECONDS_DEFAULT * rate, source)
+
+
+class MutationQuota:
+    """The token bucket of one client."""
+
+    __slots__ = ("_client_id", "_limit", "_out_of_debt_ms")
+
+    def __init__(self, client_id: str, limit: MutationLimit) -> None:
+        """Raises ValueError unless rate and burst of `limit` are finite and above 0."""
+        check_rate(limit.partitions_per_second, limit.burst)
+        self._client_id = client_id
+        self._limit = limit
+        self._out_of_debt_ms = -math.inf
+        """When the bucket is, or was, neither in debt nor filled: all there is to know of it."""
+
+    def change(self, limit: MutationLimit, now_ms: int) -> None:
+        """Go on with another limit; what the bucket owes, in partitions, it owes still. Raises ValueError as above."""
+        check_rate(limit.partitions_per_second, limit.burst)
+        ratio = self._limit.partitions_per_second / limit.partitions_per_second
+        self._out_of_debt_ms = now_ms + (self._out_of_debt_ms - now_ms) * ratio
+        self._limit = limit
+
+    def check(self, now_ms: int, mutations: int, owed: int = 0) -> None:
+        """Raise ProtocolError(THROTTLING_QUOTA_EXCEEDED) while there is debt, `owed` partitions counted as charged.
+
+        `mutations` is how many are asked for; 0: that is not known yet.
+        """
+        rate, _, source = self._limit
+        out_of_debt_ms = self._after(now_ms, owed)
+        if out_of_debt_ms > now_ms:
+            client = f"client {quoted(self._client_id)}" if self._client_id else "a client without an id"
+            raise ProtocolError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{client} creates and deletes more than {rate:g} partitions per second ({source}); try"
+                f" {f'the other {mutations} ' if mutations else ''}again in {math.ceil(out_of_debt_ms - now_ms)} ms, or"
+                " have the quota raised",
+            )
+
+    def charge(self, now_ms: int, mutations: int) -> None:
+        """Take `mutations` partitions out of the bucket."""
+        self._out_of_debt_ms = self._after(now_ms, mutations)
+
+    def _after(self, now_ms: int, mutations: int) -> float:
+        rate, burst, _ = self._limit
+        # It fills up to the burst and not more, however long ago that was.
+        return max(self._out_of_debt_ms, now_ms - burst * 1_000 / rate) + mutations * 1_000 / rate
+
+
+class Charge:
+    """What one operation of a client owes: nothing before `settle`, as it may come to nothing."""
+
+    def __init__(self, quota: MutationQuota, now_ms: int) -> None:
+        self._quota = quota
+        self._now_ms = now_ms
+        self._owed = 0
+
+    def __call__(self, mutations: int) -> None:
+        """See `ChargeMutations`."""
+        self._quota.check(self._now_ms, mutations, self._owed)
+        self._owed += mutations
+
+    def settle(self) -> None:
+        """The operation is appended."""
+        self._quota.charge(self._now_ms, self._owed)
+
+
+@dataclass(slots=True)
+class _Client:
+    """What is known of a client."""
+
+    quota: MutationQuota | None
+    """None: it may go as fast as it likes."""
+    alterations: int
+    """After how many alterations of the stored quotas it was looked up."""
+
+
+class MutationQuotas:
+    """The token buckets of all clients."""
+
+    def __init__(self, partitions_per_second: float | None = None, burst: float | None = None) -> None:
+        """`partitions_per_second`: None is no quota. `burst`: partitions; None is what flows in in 11 seconds.
+
+        Raises ValueError unless they are above 0.
+        """
+        if burst is None and partitions_per_second is not None:
+            burst = BURST_SECONDS_DEFAULT * partitions_per_second
+        self._setting = None
+        if partitions_per_second is not None and burst is not None:
+            check_rate(partitions_per_second, burst)
+            self._setting = MutationLimit(partitions_per_second, burst)
+        self._by_client: OrderedDict[str, _Client] = OrderedDict()
+        self._alterations = 0
+
+    def __len__(self) -> int:
+        """How many clients are remembered."""
+        return len(self._by_client)
+
+    def look_up_again(self) -> None:
+        """Stored quotas were altered, or may have been: by another controller."""
+        self._alterations += 1
+
+    def charge_of(self, client_id: str, now_ms: int, look_up: Callable[[], MutationLimit | None]) -> Charge | None:
+        """What an operation of a client will owe; None if there is no quota for it.
+
+        `look_up` finds the stored quota that holds for the client. It is called only if that may have changed.
+        """
+        client = self._by_client.get(client_id)
+        if client is None or client.alterations != self._alterations:
+            limit = look_up() or self._setting
+            quota = None if client is None else client.quota
+            if limit is None:
+                quota = None
+            elif quota is None:
+                quota = MutationQuota(client_id, limit)
+            else:
+                quota.change(limit, now_ms)
+            self._by_client[client_id] = client = _Client(quota, self._alterations)
+            if len(self._by_client) > CLIENTS_MAX:
+                self._by_client.popitem(last=False)
+        self._by_client.move_to_end(client_id)
+        return None if client.quota is None else Charge(client.quota, now_ms)
+
+
+def check_rate(partitions_per_second: float, burst: float) -> None:
+    """Raise ValueError unless a quota can be that."""
+    if not (0 < partitions_per_second < math.inf and 0 < burst < math.inf):
+        raise ValueError(
+            f"a mutation quota of {partitions_per_second} partitions per second with a burst of {burst} is none;"
+            " both must be finite and above 0, or leave the rate out for no quota"
+        )

@@ -1,0 +1,1 @@
+"""Clusters on this machine: their directories and their processes."""

@@ -1,0 +1,149 @@
+"""What `kraftlog up` shows while it runs: the nodes, who leads, how far each is, and the brokers beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from kraftbase.errors import ProtocolError
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.lifecycle import BrokerLifecycle
+from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.up_brokers import add_broker_rows, local_brokers
+from kraftpb.v1 import log_pb2
+from raft.core.types import NodeId
+
+REFRESH_SECONDS: Final = 1.0
+STOPPING: Final = "Stopping; the data stays, the same command resumes."
+
+Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
+
+
+async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
+    """Run the cluster, and brokers beside it, and show it until Ctrl-C or SIGTERM; a node that ends is told of.
+
+    The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
+    ProtocolError when a broker is refused.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    console = Console(markup=False, emoji=False)  # paths and addresses may have brackets
+    beside = f" and {broker_count} broker{'' if broker_count == 1 else 's'}" if broker_count else ""
+    nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"
+    console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False, soft_wrap=True)
+    try:
+        if await _has_started(cluster, stop):
+            await _watch(cluster, broker_count, stop, console)
+        else:
+            console.print(STOPPING)
+    finally:
+        await cluster.stop()
+
+
+async def _has_started(cluster: LocalCluster, stop: asyncio.Event) -> bool:
+    """Start all nodes and wait for them; False if it is to stop before they answer."""
+    starting, stopping = asyncio.create_task(cluster.start()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            return False
+        await starting
+        return True
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
+
+
+async def _watch(cluster: LocalCluster, broker_count: int, stop: asyncio.Event, console: Console) -> None:
+    """Run brokers beside the nodes, and show all of them, until it is to stop."""
+
+    def tell(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
+    async with (
+        AdminClient(cluster.bootstrap_servers) as client,
+        local_brokers(client, broker_count, cluster.directory.path, tell) as brokers,
+    ):
+        works = (stop.wait(), _show(cluster, brokers, console), _tell_of_deaths(cluster, console))
+        tasks = [asyncio.create_task(work) for work in (*works, *(life.ended() for life in brokers))]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+        console.print(STOPPING)
+
+
+async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
+    async for death in cluster.deaths():
+        console.print(str(death), style="red", highlight=False, soft_wrap=True)
+        if not any(map(cluster.is_running, cluster.node_ids)):
+            raise death
+
+
+async def _show(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle], console: Console) -> None:
+    for life in brokers:
+        await life.unfenced()
+    addresses = ",".join(map(str, cluster.bootstrap_servers))
+    console.print(f"Cluster {cluster.cluster_id} is up. Ctrl-C stops it. In another terminal:", highlight=False)
+    console.print(f"  export KRAFTLOG_BOOTSTRAP_SERVER={addresses}", highlight=False, soft_wrap=True)
+    console.print("  kraftlog quorum describe --status", highlight=False)
+    if not sys.stdout.isatty():
+        await cluster.wait_for_leader()
+        console.print(await _whole_table(cluster, brokers))
+        await asyncio.get_running_loop().create_future()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(await _whole_table(cluster, brokers), refresh=True)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+
+async def _whole_table(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle]) -> Table:
+    table = status_table(cluster, await describe_all(cluster))
+    add_broker_rows(table, brokers)
+    return table
+
+
+async def describe_all(cluster: LocalCluster) -> Descriptions:
+    """What every node says of itself; None for one that does not answer."""
+
+    async def describe(node_id: NodeId) -> log_pb2.DescribeNodeResponse | None:
+        try:
+            return await cluster.describe(node_id)
+        except ProtocolError:
+            return None
+
+    answers = await asyncio.gather(*map(describe, cluster.node_ids))
+    return dict(zip(cluster.node_ids, answers, strict=True))
+
+
+def status_table(cluster: LocalCluster, nodes: Descriptions) -> Table:
+    """One row per node; a node that does not answer says so."""
+    table = Table(
+        "Node", "Address", "Role", "Epoch", "HighWatermark", "LogEndOffset", "Applied", box=None, pad_edge=False
+    )
+    for node_id, node in nodes.items():
+        address = str(cluster.endpoint(node_id))
+        if node is None:
+            table.add_row(str(node_id), address, "does not answer", style="red")
+            continue
+        role = node.role if node.is_voter else "observer"
+        offsets = (node.high_watermark, node.log_end_offset, node.applied_end_offset)
+        style = "bold green" if role == "leader" else None
+        table.add_row(
+            str(node_id), address, role, str(node.current_leader.leader_epoch), *map(str, offsets), style=style
+        )
+    return table

@@ -1,0 +1,219 @@
+"""Whether a node's log is sound: recovery is rehearsed for the verdict, and every segment is walked to its end.
+
+Recovery stops at the first damage. The walk goes on behind it, so that an operator sees all of it at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kraftbase.errors import StorageError
+from kraftlog.offline.findings import Finding, Problem, Status
+from raft.core.epochs import LOG_BEGINNING, EpochCache
+from raft.core.types import Offset, OffsetAndEpoch
+from raft.storage.copies import copy_paths
+from raft.storage.directory import LOG_NAME
+from raft.storage.inspection import (
+    DamagedStretch,
+    FoundFrame,
+    LogCursor,
+    rehearse_recovery,
+    segment_base_offsets,
+    walk_segment,
+)
+from raft.storage.log_start import LOG_START_NAME, decode_log_start
+from raft.storage.quorum_state import COPY_NAMES
+from raft.storage.recovering import RECOVERING_NAME, decode_recovering
+from raft.storage.recovery import DamagedLog, RecoveredLog
+from raft.storage.segment import segment_name
+
+RECOVERS: Final = "keeps the log before this and recovers the rest from the other voters; a sole voter does not start"
+SET_ASIDE: Final = "sets this segment aside and recovers it too"
+DOES_NOT_START: Final = "does not start"
+REMOVES: Final = "removes it"
+FETCHES_ALL: Final = "fetches the whole log anew from the other voters; a sole voter does not start"
+MENDS: Final = "brings it back from the other copy"
+GOES_ON_FETCHING: Final = "goes on fetching it from the leader, and neither votes nor counts until then"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogVerdict:
+    """What a node's log came to."""
+
+    findings: list[Finding]
+    end_offset: Offset | None
+    """Where the next start finds the log to end; None if that start finds it damaged."""
+    epochs: EpochCache | None = None
+
+
+def verify_log(directory: Path) -> LogVerdict:
+    """Look at the log of the node whose data is in `directory`. Raises OSError for a file that may not be read."""
+    log_directory = directory / LOG_NAME
+    start, findings = _log_start(log_directory)
+    findings += _recovering(log_directory)
+    bases = segment_base_offsets(log_directory) if log_directory.exists() else []
+    if not bases:
+        if start is not None and start.offset > 0:
+            begins = Finding(LOG_NAME, found="no segments", next_start=f"begins an empty log at offset {start.offset}")
+            return LogVerdict([*findings, begins], start.offset, EpochCache(start=start))
+        if not findings and any((directory / name).exists() for name in COPY_NAMES):
+            lost = Finding(
+                LOG_NAME, Status.DAMAGED, "no segments", "there was a log: there is a quorum state", RECOVERS
+            )
+            return LogVerdict([lost], None)
+        return LogVerdict([*findings, Finding(LOG_NAME, found="no segments")], None if start is None else Offset(0))
+    holding_start = max(0, bisect_right(bases, LOG_BEGINNING.offset if start is None else start.offset) - 1)
+    findings += [_below_start(base) for base in bases[:holding_start]]
+    bases = bases[holding_start:]
+    cursor = LogCursor.at_segment(bases[0])
+    segments = {base: _segment(log_directory, base, cursor) for base in bases}
+    if start is None:
+        return LogVerdict([*findings, *segments.values()], None)
+    try:
+        recovered = rehearse_recovery(log_directory)
+    except DamagedLog as damage:
+        return LogVerdict([*findings, *_with_damage(segments, damage)], None)
+    except StorageError as error:
+        refused = Finding(LOG_NAME, Status.DAMAGED, "cannot be opened", str(error), DOES_NOT_START)
+        return LogVerdict([*findings, *segments.values(), refused], None)
+    if recovered.report.has_begun_anew:
+        _note_replaced(segments, start.offset)
+    else:
+        _note_torn_tail(segments[bases[-1]], recovered)
+    end_offset = recovered.report.log_end_offset
+    return LogVerdict([*findings, *segments.values()], end_offset, recovered.epochs)
+
+
+def _recovering(log_directory: Path) -> list[Finding]:
+    """What is said of damage that an earlier start found."""
+    said, damaged = _copies(log_directory, RECOVERING_NAME, decode_recovering)
+    if not said:
+        return [replace(finding, next_start=FETCHES_ALL) for finding in damaged]
+    until_offset = max(recovering.until_offset for recovering in said)
+    recovering = said[0]._replace(until_offset=until_offset)
+    known_offset = recovering.known_until_offset
+    what = "all that the leader has" if known_offset is None else f"offsets below {known_offset}"
+    found = f"{what} must be fetched again"
+    return [
+        Finding(_relative(RECOVERING_NAME), Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING),
+        *(replace(finding, next_start=MENDS) for finding in damaged),
+    ]
+
+
+def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[Finding]]:
+    """Where the log starts, None if that cannot be told; and what there is to say of the files that say it."""
+    said, damaged = _copies(log_directory, LOG_START_NAME, decode_log_start)
+    if not said:
+        findings = [replace(finding, next_start=FETCHES_ALL) for finding in damaged]
+        return (None, findings) if damaged else (LOG_BEGINNING, [])
+    start = max(said, key=lambda start: start.offset)
+    found = f"the log starts at offset {start.offset}, behind epoch {start.epoch}"
+    return start, [
+        Finding(_relative(LOG_START_NAME), found=found),
+        *(replace(finding, next_start=MENDS) for finding in damaged),
+    ]
+
+
+def _copies(log_directory: Path, name: str, decode: Callable[[bytes, str], T]) -> tuple[list[T], list[Finding]]:
+    """What the whole copies of a small file say, and findings for those that are damaged."""
+    said, damaged = [], []
+    for path in map(Path, copy_paths(str(log_directory), name)):
+        if path.exists():
+            try:
+                said.append(decode(path.read_bytes(), str(path)))
+            except StorageError as error:
+                damaged.append(Finding(_relative(path.name), Status.DAMAGED, "damaged", str(error), DOES_NOT_START))
+    return said, damaged
+
+
+def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Finding:
+    """One segment, walked to its end."""
+    name = segment_name(base_offset)
+    path = log_directory / name
+    before = cursor.end_offset
+    problems: list[Problem] = []
+    if not cursor.enter_segment(base_offset) and before is not None:
+        problems.append(Problem(0, 0, f"the segment before ends at offset {before}"))
+    try:
+        data = path.read_bytes()
+    except PermissionError:
+        raise
+    except OSError as error:
+        cursor.lose_track()
+        return Finding(_relative(name), Status.DAMAGED, f"cannot be read: {error.strerror}")
+    batch_count = 0
+    end_offset = base_offset
+    for item in walk_segment(data, cursor):
+        problems += _problems(item)
+        if isinstance(item, FoundFrame) and item.frame.batch is not None:
+            batch_count += 1
+            end_offset = item.frame.batch.end_offset
+    return Finding(
+        _relative(name),
+        status=Status.DAMAGED if problems else Status.SOUND,
+        found=f"offsets {base_offset} to {end_offset}, {batch_count} batches",
+        problems=problems,
+    )
+
+
+def _problems(item: FoundFrame | DamagedStretch) -> list[Problem]:
+    if isinstance(item, DamagedStretch):
+        lost = ", and a sector of zeros" if item.has_lost_sector and item.looks_like != "zeros" else ""
+        return [Problem(item.position, item.end_position, item.looks_like + lost)]
+    misfits = [*item.misfits]
+    if item.is_chained is False:
+        misfits.insert(0, "it does not name the frame before it")
+    if not misfits:
+        return []
+    frame = item.frame
+    return [Problem(frame.position, frame.end_position, f"a frame that does not go on here: {', '.join(misfits)}")]
+
+
+def _note_torn_tail(last: Finding, recovered: RecoveredLog) -> None:
+    report = recovered.report
+    if report.torn_bytes:
+        last.status = Status.MENDED
+        last.reason = f"a torn tail, which was never flushed: the log ends at offset {report.log_end_offset}"
+        last.next_start = f"cuts {report.torn_bytes} bytes at byte {report.torn_position}"
+
+
+def _below_start(base_offset: Offset) -> Finding:
+    """A segment that a crash kept from being removed. The next start does not read it."""
+    reason = "all of it is below the log's start: it was being removed"
+    return Finding(_relative(segment_name(base_offset)), Status.MENDED, f"offsets from {base_offset}", reason, REMOVES)
+
+
+def _note_replaced(segments: dict[Offset, Finding], start_offset: Offset) -> None:
+    """A snapshot was taking the log's place: whatever is in it goes."""
+    for finding in segments.values():
+        finding.status = Status.MENDED
+        finding.reason = f"a snapshot that ends at offset {start_offset} was taking the log's place"
+        finding.next_start = REMOVES
+        finding.problems.clear()
+
+
+def _with_damage(segments: dict[Offset, Finding], damage: DamagedLog) -> list[Finding]:
+    """The findings of all segments, and what the next start does about each from the damaged one on."""
+    for base_offset, finding in segments.items():
+        if base_offset > damage.base_offset:
+            finding.next_start = SET_ASIDE
+    damaged = segments.get(damage.base_offset)
+    if damaged is None:
+        missing = Finding(
+            _relative(segment_name(damage.base_offset)), Status.DAMAGED, "missing", damage.finding, RECOVERS
+        )
+        return [missing, *segments.values()]
+    damaged.status = Status.DAMAGED
+    damaged.reason = damage.finding
+    damaged.next_start = RECOVERS
+    return list(segments.values())
+
+
+def _relative(name: str) -> str:
+    return f"{LOG_NAME}/{name}"

@@ -1,0 +1,255 @@
+"""Makes a new cluster's data directories of a saved snapshot.
+
+The new cluster begins where the snapshot ends, in another cluster id and an epoch that no node of the old cluster has
+reached. Offsets go on: whoever remembers one, as brokers do their epochs, never sees them go back. Every node is given
+the same snapshot and makes the same bytes of it.
+
+The snapshot is read through, and loaded for a trial, before anything is made. Of what makes a directory one that starts
+(a node's `meta.properties`, a local cluster's `cluster.toml`) nothing is there before all the rest is durable: what an
+interruption leaves is refused by `start`, `up`, `format` and `restore`, until it is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ConfigurationError, CorruptSnapshot, DirectoryError, FlushFailed, StorageError
+from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_uuid
+from kraftlog.config.config import NodeConfig
+from kraftlog.config.formatting import check_voters, own_directory_id
+from kraftlog.local.cluster_directory import CLUSTER_FILE, open_or_create
+from kraftlog.offline.snapshot_files import open_snapshot
+from raft.core.election import ElectionState
+from raft.core.types import Epoch, OffsetAndEpoch, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.storage.batch import batch_body
+from raft.storage.directory import (
+    LOCK_NAME,
+    LOG_NAME,
+    META_NAME,
+    SNAPSHOTS_NAME,
+    DirectoryIdentity,
+    decode_meta,
+    encode_meta,
+)
+from raft.storage.log_start import write_log_start
+from raft.storage.quorum_state import QuorumStateStore
+from snapshot.bootstrap import write_bootstrap
+from snapshot.format import SnapshotHeader
+from snapshot.reader import SnapshotReader, SnapshotSummary
+from snapshot.store import SnapshotStore
+from statemachine.store.image import load_image
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.tables.database import open_database
+
+EPOCH_JUMP: Final = 10_000
+"""So much higher than the snapshot's the new cluster's epoch is. The old cluster, that may have gone on since, would
+have to elect every second for almost three hours to get there. It must stay far below `EPOCH_JUMP_MAX` of the replicas:
+an empty node, whose epoch is 0, believes no higher one, and a restored cluster may be restored again."""
+
+EPOCH_MAX: Final = 2**31 - 1
+
+_ADVICE: Final = "name an empty directory or a new one"
+_ADVICE_IF_HALF_MADE: Final = f"{_ADVICE}; what an interrupted restore left may be removed"
+
+
+class RestoredNode(NamedTuple):
+    """A data directory that was made."""
+
+    path: Path
+    identity: DirectoryIdentity
+
+
+class Restored(NamedTuple):
+    """A new cluster, or one node of it."""
+
+    cluster_id: str
+    source: SnapshotSummary
+    """The snapshot that it was made of."""
+    snapshot: SnapshotSummary
+    """The one that every node has, and the new cluster begins with; equal on all nodes."""
+    nodes: list[RestoredNode]
+
+
+def restore_node(
+    snapshot: Path, config: NodeConfig, cluster_id: str, initial_controllers: VoterSet | None = None
+) -> Restored:
+    """Make the data directory that `config` names of the snapshot at `snapshot`, for the new cluster `cluster_id`.
+
+    With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
+    the cluster are to be made of the same snapshot. Raises ConfigurationError for a cluster id that is
+    none or the old cluster's, DirectoryError for a directory that is in use, formatted or not empty, CorruptSnapshot
+    for a snapshot that is damaged or holds no metadata, StorageError for a file that cannot be read or is not named
+    like a snapshot; nothing is made then. Raises StorageError if the directory cannot be written.
+    """
+    files = PosixFileSystem()
+    directory_id = None
+    if initial_controllers is not None:
+        check_voters(config, initial_controllers)
+        directory_id = own_directory_id(config, initial_controllers)
+    identity = DirectoryIdentity(
+        cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id or random_uuid()
+    )
+    _refuse_unless_empty(files, str(config.directory))
+    with usable_snapshot(snapshot) as (reader, source), _flushes_that_fail():
+        made = restore_directory(files, str(config.directory), reader, identity, initial_controllers)
+    return Restored(cluster_id, source, made, [RestoredNode(config.directory, identity)])
+
+
+def restore_cluster(snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None) -> Restored:
+    """Make the directory of a local cluster, as `open_or_create` does, whose nodes all begin with the snapshot.
+
+    Raises as `restore_node` does, and ConfigurationError for counts that no local cluster has.
+    """
+    files, path = PosixFileSystem(), path.resolve()
+    if files.exists(str(path)) and (found := files.list_directory(str(path))):
+        advice = _ADVICE if CLUSTER_FILE in found else _ADVICE_IF_HALF_MADE
+        raise DirectoryError(f"{path} is not empty, it holds {', '.join(found[:5])}; {advice}")
+    with (
+        usable_snapshot(snapshot) as (reader, source),
+        TemporaryDirectory(prefix="kraftlog-restore-") as elsewhere,
+        _flushes_that_fail(),
+    ):
+        # A cluster directory may be moved: its files are those of one that was made elsewhere, with other data.
+        cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers)
+        nodes = [
+            RestoredNode(
+                path / cluster.data_path(node_id).name,
+                DirectoryIdentity(cluster_id=cluster.cluster_id, node_id=node_id, directory_id=random_uuid()),
+            )
+            for node_id in cluster.endpoints
+        ]
+        voter_set = VoterSet(
+            Voter(
+                ReplicaKey(node.identity.node_id, node.identity.directory_id), cluster.endpoints[node.identity.node_id]
+            )
+            for node in nodes
+            if node.identity.node_id in cluster.voter_ids
+        )
+        for node in nodes:
+            made = restore_directory(files, str(node.path), reader, node.identity, voter_set)
+        files.make_directories(str(path / "logs"))
+        for file in (*map(cluster.config_path, cluster.endpoints), cluster.path / CLUSTER_FILE):
+            write_new_file(files, str(path / file.name), file.read_bytes())
+    return Restored(cluster.cluster_id, source, made, nodes)
+
+
+@contextmanager
+def usable_snapshot(path: Path) -> Iterator[tuple[SnapshotReader, SnapshotSummary]]:
+    """A snapshot that a cluster can begin with, open.
+
+    Reads all of it, twice: to find it whole, and to make a database of it for a trial. Raises StorageError if it cannot
+    be read, is not named like a snapshot, or no epoch is left above its own, CorruptSnapshot if it is
+    damaged or no node could load it.
+    """
+    try:
+        with open_snapshot(path) as reader:
+            summary = reader.verify()
+            _load_for_a_trial(reader)
+            _new_id(reader.snapshot_id)
+            yield reader, summary
+    except CorruptSnapshot as error:
+        raise CorruptSnapshot(f"{error}; restore from another copy or an older snapshot") from None
+
+
+def restore_directory(
+    files: FileSystem,
+    path: str,
+    source: SnapshotReader,
+    identity: DirectoryIdentity,
+    voters: VoterSet | None = None,
+) -> SnapshotSummary:
+    """Make `path` a data directory that begins with what `source` holds; what its own snapshot is.
+
+    The old cluster's voters are none of the new one's: those are `voters`, if they are known by directory ids.
+
+    Raises as `restore_node` does. A crash leaves the whole directory, or one without identity, which does not start.
+    """
+    if identity.cluster_id == source.header.cluster_id:
+        raise ConfigurationError(
+            f"{identity.cluster_id} is the id of the cluster that {source.path} is of; take a new one, which"
+            " `kraftlog random-uuid` prints"
+        )
+    snapshot_id = _new_id(source.snapshot_id)
+    _refuse_unless_empty(files, path)  # before the lock, whose file would be left behind in it
+    files.make_directories(path)
+    lock = files.try_lock(join(path, LOCK_NAME))
+    if lock is None:
+        raise DirectoryError(f"{path} is in use by another process; stop it first, or name another directory")
+    with closing(lock):
+        _refuse_unless_empty(files, path)
+        if voters is not None:
+            write_bootstrap(files, join(path, SNAPSHOTS_NAME), identity.cluster_id, voters)
+        made = _write_snapshot(files, join(path, SNAPSHOTS_NAME), snapshot_id, source, identity.cluster_id)
+        files.make_directories(join(path, LOG_NAME))
+        write_log_start(files, join(path, LOG_NAME), snapshot_id)
+        with closing(QuorumStateStore(files, path)) as quorum_state:
+            quorum_state.load()
+            quorum_state.save(ElectionState(epoch=snapshot_id.epoch))
+        write_new_file(files, join(path, META_NAME), encode_meta(identity))
+    return made
+
+
+def _new_id(old: OffsetAndEpoch) -> OffsetAndEpoch:
+    if old.epoch > EPOCH_MAX - 2 * EPOCH_JUMP:  # there must be room for the new cluster's elections
+        raise StorageError(
+            f"the snapshot's epoch, {old.epoch}, leaves no room for a new cluster's, which begins {EPOCH_JUMP} higher;"
+            " restore from an older snapshot"
+        )
+    return OffsetAndEpoch(epoch=Epoch(old.epoch + EPOCH_JUMP), offset=old.offset)
+
+
+def _load_for_a_trial(reader: SnapshotReader) -> None:
+    """Raises CorruptSnapshot if no node could load it."""
+    if reader.snapshot_id.offset == 0:
+        raise CorruptSnapshot(f"the snapshot {reader.path} ends at offset 0, where there is nothing to take one of")
+    with TemporaryDirectory(prefix="kraftlog-restore-") as directory:
+        path = Path(directory) / "metadata.db"
+        with closing(open_database(path, reader.header.cluster_id).conn) as connection:
+            connection.execute("PRAGMA journal_mode = MEMORY")  # nobody needs it after a crash
+            connection.execute("PRAGMA synchronous = OFF")
+            load_image(reader, MetadataTables(connection, name=str(path)))
+
+
+def _write_snapshot(
+    files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, source: SnapshotReader, cluster_id: str
+) -> SnapshotSummary:
+    """Write what `source` holds under another id and for another cluster, and read it back."""
+    snapshots = SnapshotStore(files, directory)
+    header = SnapshotHeader(source.header.last_contained_log_timestamp_ms, cluster_id)
+    writer = snapshots.create(snapshot_id, header)
+    if writer is None:
+        raise DirectoryError(f"{directory} holds a snapshot already; {_ADVICE}")
+    with writer:
+        for batch in source.batches():
+            writer.append(batch_body(batch), batch.record_count)
+        writer.freeze()
+    with snapshots.open(snapshot_id) as reader:
+        return reader.verify()
+
+
+def _refuse_unless_empty(files: FileSystem, path: str) -> None:
+    """Raises DirectoryError if a node's data directory cannot be made there. Changes nothing."""
+    found = set(files.list_directory(path)) if files.exists(path) else set()
+    others = sorted(found - {LOCK_NAME, META_NAME + TEMPORARY_SUFFIX})
+    if META_NAME in others:
+        meta_path = join(path, META_NAME)
+        owner = decode_meta(read_whole(files, meta_path), meta_path)
+        raise DirectoryError(f"{path} is formatted, for node {owner.node_id} of cluster {owner.cluster_id}; {_ADVICE}")
+    if others:
+        raise DirectoryError(f"{path} is not empty, it holds {', '.join(others[:5])}; {_ADVICE_IF_HALF_MADE}")
+
+
+@contextmanager
+def _flushes_that_fail() -> Iterator[None]:
+    """A flush that failed was of a directory that nobody uses yet: it is an error like any other."""
+    try:
+        yield
+    except FlushFailed as error:
+        raise StorageError(f"{error}; see whether the disk is well, and restore into another directory") from None

@@ -1,0 +1,234 @@
+"""Whether the files of a stopped node are sound, and what its next start does about those that are not.
+
+Nothing is written, locked or made in the node's directory. A crash may leave a torn tail, or one copy of the quorum
+state behind the other: that is sound, and mended at the next start.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from shutil import copyfile
+from typing import Final
+
+from kraftbase.errors import DirectoryError, StorageError
+from kraftbase.files.posix import PosixFileSystem
+from kraftlog.offline.findings import Finding, Status
+from kraftlog.offline.log_verification import DOES_NOT_START, LogVerdict, verify_log
+from kraftlog.offline.replay_verification import Progress, compare_with_log
+from kraftlog.offline.snapshot_files import snapshot_finding
+from raft.core.types import Offset, OffsetAndEpoch
+from raft.storage.directory import (
+    LOG_NAME,
+    META_NAME,
+    METADATA_DATABASE_NAME,
+    SNAPSHOTS_NAME,
+    DirectoryIdentity,
+    decode_meta,
+)
+from raft.storage.quorum_state import COPY_NAMES, decode_copy
+from snapshot.bootstrap import read_bootstrap
+from snapshot.names import BOOTSTRAP_NAME, DELETED_SUFFIX, is_leftover, parse_snapshot_name
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.tables.database import DivergedDatabase, UnusableDatabase, open_database
+
+BEGINS_ANEW: Final = "sets it aside and makes it anew from"
+FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and makes it anew from the log"
+FINDS_ROT: Final = "finds rot by a scrub and makes it anew; if it does not, move it away before"
+FROM_LOG: Final = "the log"
+FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
+MENDS: Final = "mends it from the other copy"
+RECOVERS_LOG: Final = (
+    "recovers a voter's log from the other voters, or does not start if there are none;"
+    " makes an observer's database anew"
+)
+LEAVES_SNAPSHOT: Final = (
+    "leaves it, unless the database must be made anew: then it deletes this one and takes the one before, or the log"
+)
+PASSES_OVER_SNAPSHOT: Final = "leaves it, and does not make a database of it"
+REMOVES: Final = "removes it"
+WRITE_AHEAD_SUFFIX: Final = "-wal"
+
+
+def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[Finding]:
+    """What there is in a node's data directory, file by file. `progress` is told how far the log is replayed.
+
+    Raises DirectoryError if it is no node's, OSError or StorageError for a file that may not be read.
+    """
+    if not any((directory / name).exists() for name in (META_NAME, *COPY_NAMES, LOG_NAME)):
+        raise DirectoryError(f"{directory} is no node's data directory; name the log.dir of one node")
+    log = verify_log(directory)
+    snapshots = directory / SNAPSHOTS_NAME
+    meta, identity = _verify_meta(directory / META_NAME)
+    return [
+        meta,
+        *_verify_quorum_state(directory, log),
+        *log.findings,
+        *_verify_snapshots(snapshots, log, identity),
+        *_verify_database(
+            directory / METADATA_DATABASE_NAME,
+            log,
+            identity,
+            FROM_SNAPSHOT if _has_any(snapshots) else FROM_LOG,
+            progress,
+        ),
+    ]
+
+
+def _verify_meta(path: Path) -> tuple[Finding, DirectoryIdentity | None]:
+    if not path.exists():
+        return Finding(
+            META_NAME, Status.DAMAGED, "missing", "it cannot be told whose data this is", DOES_NOT_START
+        ), None
+    try:
+        identity = decode_meta(path.read_bytes(), str(path))
+    except DirectoryError as error:
+        return Finding(META_NAME, Status.DAMAGED, "damaged", str(error), DOES_NOT_START), None
+    return Finding(META_NAME, found=f"node {identity.node_id} of cluster {identity.cluster_id}"), identity
+
+
+def _verify_quorum_state(directory: Path, log: LogVerdict) -> list[Finding]:
+    paths = [directory / name for name in COPY_NAMES]
+    if not any(path.exists() for path in paths):
+        if log.end_offset == 0:
+            return [Finding(name, found="nothing was ever voted") for name in COPY_NAMES]
+        lost = "there is a log, so a vote may be lost"
+        return [Finding(name, Status.DAMAGED, "missing", lost, DOES_NOT_START) for name in COPY_NAMES]
+    findings = []
+    sequences: dict[str, int] = {}
+    for path in paths:
+        finding, sequence = _verify_copy(path)
+        findings.append(finding)
+        if sequence is not None:
+            sequences[path.name] = sequence
+    return _compare_copies(findings, sequences)
+
+
+def _verify_copy(path: Path) -> tuple[Finding, int | None]:
+    """One copy of the quorum state, and its sequence number if it is whole."""
+    if not path.exists():
+        return Finding(path.name, Status.DAMAGED, "missing", next_start=MENDS), None
+    try:
+        copy = decode_copy(path.read_bytes(), str(path))
+    except StorageError as error:
+        return Finding(path.name, Status.DAMAGED, "unknown version", str(error), DOES_NOT_START), None
+    if copy is None:
+        return Finding(path.name, Status.DAMAGED, "damaged", next_start=MENDS), None
+    sequence, state = copy
+    leader = "no leader known" if state.leader_id is None else f"leader {state.leader_id}"
+    voted = "" if state.voted_key is None else f", voted for {state.voted_key.node_id}"
+    return Finding(path.name, found=f"epoch {state.epoch}, {leader}{voted}, saved {sequence} times"), sequence
+
+
+def _compare_copies(findings: list[Finding], sequences: dict[str, int]) -> list[Finding]:
+    """Say what becomes of a copy that is not as good as the other one."""
+    if not sequences:
+        for finding in findings:
+            finding.next_start = DOES_NOT_START
+        return findings
+    newest = max(sequences.values())
+    for finding in findings:
+        sequence = sequences.get(finding.file)
+        if sequence is None and finding.found == "missing" and newest == 1:
+            finding.status = Status.MENDED  # a crash came between the two files that the first save makes
+        elif sequence is not None and sequence < newest:
+            finding.status = Status.MENDED if sequence == newest - 1 else Status.DAMAGED
+            finding.next_start = MENDS
+    return findings
+
+
+def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[Finding]:
+    """Every snapshot, the oldest first, and what is left of those that are none any more or never were."""
+    findings = []
+    for name in sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else ():
+        snapshot_id = parse_snapshot_name(name)
+        if name == BOOTSTRAP_NAME:
+            findings.append(_verify_bootstrap(directory, identity))
+        elif snapshot_id is not None:
+            findings.append(_verify_snapshot(directory / name, snapshot_id, log, identity))
+        elif is_leftover(name):
+            found = "was deleted" if name.endswith(DELETED_SUFFIX) else "was not finished"
+            findings.append(Finding(f"{SNAPSHOTS_NAME}/{name}", Status.MENDED, found, next_start=REMOVES))
+    return findings
+
+
+def _verify_bootstrap(directory: Path, identity: DirectoryIdentity | None) -> Finding:
+    """Who votes, by their directories."""
+    finding = Finding(f"{SNAPSHOTS_NAME}/{BOOTSTRAP_NAME}", Status.SOUND)
+    try:
+        voters = read_bootstrap(PosixFileSystem(), str(directory), None if identity is None else identity.cluster_id)
+    except StorageError as error:
+        finding.status, finding.reason, finding.next_start = Status.DAMAGED, str(error), DOES_NOT_START
+    else:
+        finding.found = f"{0 if voters is None else len(voters)} voters with their directory ids"
+    return finding
+
+
+def _verify_snapshot(
+    path: Path, snapshot_id: OffsetAndEpoch, log: LogVerdict, identity: DirectoryIdentity | None
+) -> Finding:
+    """One snapshot: whether it is whole, and whether the next start could make a database of it."""
+    cluster_id = None if identity is None else identity.cluster_id
+    finding = snapshot_finding(path, f"{SNAPSHOTS_NAME}/{path.name}", cluster_id)
+    if log.end_offset is not None and not _is_in(log, log.end_offset, snapshot_id):
+        finding.status = Status.DAMAGED
+        finding.reason = finding.reason or f"the log, that ends at {log.end_offset}, does not have all that is in it"
+        finding.next_start = PASSES_OVER_SNAPSHOT
+    elif finding.status is Status.DAMAGED:
+        finding.next_start = LEAVES_SNAPSHOT
+    return finding
+
+
+def _is_in(log: LogVerdict, end_offset: Offset, snapshot_id: OffsetAndEpoch) -> bool:
+    if log.epochs is None:
+        return False
+    last = log.epochs.end_offset_for_epoch(snapshot_id.epoch, end_offset)
+    return last.epoch == snapshot_id.epoch and snapshot_id.offset <= last.offset
+
+
+def _has_any(directory: Path) -> bool:
+    return directory.is_dir() and any(parse_snapshot_name(entry.name) for entry in directory.iterdir())
+
+
+def _verify_database(
+    path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str, progress: Progress
+) -> list[Finding]:
+    """Open a copy as a start does; `made_from` is what a new one would be made from.
+
+    Nothing is said where it is not known whose the directory is.
+    """
+    if identity is None:
+        return []
+    if not path.exists():
+        return [Finding(path.name, found="nothing was applied", next_start=f"makes it from {made_from}")]
+    with tempfile.TemporaryDirectory(prefix="kraftlog-verify-") as scratch:
+        copy = Path(scratch, path.name)
+        for suffix in ("", WRITE_AHEAD_SUFFIX):  # SQLite would write to these, even to read
+            if (beside := path.with_name(path.name + suffix)).exists():
+                copyfile(beside, copy.with_name(copy.name + suffix))
+        try:
+            database = open_database(copy, identity.cluster_id)
+        except UnusableDatabase as error:
+            next_start = FORGETS_SNAPSHOTS if isinstance(error, DivergedDatabase) else f"{BEGINS_ANEW} {made_from}"
+            return [Finding(path.name, Status.DAMAGED, "cannot be used", str(error), next_start)]
+        except (DirectoryError, StorageError) as error:
+            reason = str(error).replace(str(copy), str(path))
+            return [Finding(path.name, Status.DAMAGED, "cannot be used", reason, DOES_NOT_START)]
+        with closing(database.conn) as connection:
+            tables = MetadataTables(connection, name=str(path))
+            is_in_log = log.end_offset is None or tables.is_in(log.end_offset, log.epochs)
+            differs = (
+                compare_with_log(path.parent, connection, tables.applied, identity.cluster_id, Path(scratch), progress)
+                if is_in_log and log.end_offset is not None
+                else None
+            )
+    finding = Finding(path.name, found=f"offsets below {tables.applied.end_offset} are applied")
+    if differs is not None:
+        finding.status, finding.reason, finding.next_start = Status.DAMAGED, differs, FINDS_ROT
+    if not is_in_log:
+        finding.status = Status.DAMAGED
+        finding.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"
+        is_ahead = tables.applied.end_offset > (log.end_offset or 0)
+        finding.next_start = RECOVERS_LOG if is_ahead else f"{BEGINS_ANEW} {made_from}"
+    return [finding]

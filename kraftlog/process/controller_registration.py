@@ -1,0 +1,94 @@
+"""A controller makes itself known: where it is, and which levels of each feature it supports (table 5.3, CT-61).
+
+Each start of a node is another incarnation, and registers anew with whichever controller is active. Below the
+metadata.version that has a record for it (3.7-IV0) there is nothing to say yet; while nobody leads, or the active
+controller refuses, it is tried again for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.uuids import random_uuid
+from kraftlog.admin.client.client import AdminClient
+from kraftpb.v1.admin_pb2 import Operation, RegisterControllerRequest
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
+from raft.core.types import LeaderAndEpoch, NodeId, Offset
+from statemachine.query import queries
+from statemachine.store.store import MetadataStore
+from statemachine.words.features import CONTROLLER_REGISTRATION, SUPPORTED
+
+LISTENER_NAME: Final = "CONTROLLER"
+"""What Kafka calls a controller's listener."""
+
+RETRY_SECONDS_MIN: Final = 0.5
+RETRY_SECONDS_MAX: Final = 60.0
+
+logger = structlog.get_logger(__name__)
+
+
+def registration_of(controller_id: NodeId, endpoint: Endpoint) -> RegisterControllerRequest:
+    """What this program, as a new incarnation of that controller, has to say."""
+    return RegisterControllerRequest(
+        controller_id=controller_id,
+        incarnation_id=random_uuid().bytes,
+        end_points=[BrokerEndpoint(name=LISTENER_NAME, host=endpoint.host, port=endpoint.port)],
+        features=[
+            SupportedFeature(name=found.name, min_level=found.min_level, max_level=found.max_level)
+            for found in SUPPORTED
+        ],
+    )
+
+
+class ControllerRegistration:
+    """The registration of one node. A `Subscriber` of its state machine; `run` returns when it is registered."""
+
+    def __init__(
+        self, store: MetadataStore, controllers: Sequence[Endpoint], request: RegisterControllerRequest
+    ) -> None:
+        """`controllers` are the endpoints of those that may be active, the node's own among them."""
+        self._store = store
+        self._controllers = controllers
+        self._request = request
+        self._applied = asyncio.Event()
+
+    def applied(self, end_offset: Offset) -> None:
+        """The metadata.version may be another one."""
+        self._applied.set()
+
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """Whoever is active is found when it is needed."""
+
+    def shut_down(self) -> None:
+        """Whoever runs it cancels it."""
+
+    async def run(self) -> None:
+        """Register, as soon as that may be done."""
+        await self._may_register()
+        pause_seconds = RETRY_SECONDS_MIN
+        async with AdminClient(self._controllers) as client:
+            while (refusal := await self._register(client)) is not None:
+                logger.warning("this controller is not registered; trying again", reason=refusal, seconds=pause_seconds)
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
+        logger.info("controller registered", controller=self._request.controller_id)
+
+    async def _may_register(self) -> None:
+        """Return when the metadata.version, as far as it is applied here, has a record for it."""
+        while queries.metadata_version(self._store.reader) < CONTROLLER_REGISTRATION:
+            self._applied.clear()
+            await self._applied.wait()
+
+    async def _register(self, client: AdminClient) -> str | None:
+        """Why the active controller did not take the registration; None if it did. Doing it twice does no harm."""
+        try:
+            result = await client.execute(Operation(register_controller=self._request), retry_unknown=True)
+        except ProtocolError as error:
+            return str(error)
+        return f"{ErrorCode(result.error_code).name}: {result.error_message}" if result.error_code else None

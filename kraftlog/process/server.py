@@ -1,0 +1,277 @@
+"""One node of the metadata service as a process: replica, state machine, controller and admin service, wired."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+import structlog
+
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import uuid_to_text
+from kraftlog.admin.server.service import AdminServicer
+from kraftlog.admin.server.snapshot_service import SnapshotServicer
+from kraftlog.config.config import NodeConfig
+from kraftlog.controller.controller import Controller
+from kraftlog.process.controller_registration import ControllerRegistration, registration_of
+from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
+from raft.client import RaftClient
+from raft.core.types import OffsetAndEpoch, ReplicaKey
+from raft.core.voters import VoterSet
+from raft.host import HostedState, hosted_node
+from raft.listener import Listener
+from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process
+from raft.shell.runtime import AsyncioRuntime
+from raft.shell.starting_voters import starting_voters
+from raft.storage.directory import DataDirectory
+from snapshot.store import SnapshotStore
+from statemachine.apply.applied import Subscriber
+from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
+from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.watching import Watcher
+from statemachine.store.scrubber import Scrubber
+from statemachine.store.snapshot_generator import SnapshotGenerator
+from statemachine.store.store import MetadataStore
+
+SERVICES: Final = (
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+    snapshot_pb2.DESCRIPTOR.services_by_name["SnapshotService"].full_name,
+)
+
+SWITCH_INTERVAL_SECONDS: Final = 0.0005
+"""While a thread applies much, the event loop gets the interpreter back after so long, each time it has read SQLite."""
+
+logger = structlog.get_logger(__name__)
+
+
+async def serve(
+    config: NodeConfig,
+    *,
+    extra_listeners: Sequence[Listener] = (),
+    watchers: Sequence[Watcher] = (),
+    subscribers: Sequence[Subscriber] = (),
+    ready: Callable[[], None] | None = None,
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
+) -> None:
+    """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
+
+    `watchers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
+    called when the node answers. A listener that raises ends the process, with an error that names it, unless
+    `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node goes on without it. Raises
+    DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    while not stop.is_set():
+        anew = asyncio.Event()
+        # Listeners of somebody else's were told everything once, and would be told again.
+        on_may_rebuild = anew.set if not extra_listeners else lambda: None
+        async with running_node(config, watchers, subscribers, on_listener_fault, on_may_rebuild) as node:
+            for listener in extra_listeners:
+                RaftClient(node).register(listener)
+            if ready is not None:
+                ready()
+            await _first_of(stop, anew)
+            if stop.is_set():
+                logger.info("shutting down", node=config.node_id)
+            else:
+                logger.warning("starting over, to make the metadata database anew", node=config.node_id)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What this node makes of the log, and its snapshots."""
+
+    store: MetadataStore
+    machine: MetadataMachine
+    snapshots: SnapshotStore
+    generator: SnapshotGenerator
+
+
+@contextlib.asynccontextmanager
+async def running_node(
+    config: NodeConfig,
+    watchers: Sequence[Watcher] = (),
+    subscribers: Sequence[Subscriber] = (),
+    on_listener_fault: OnListenerFault = end_by_listener_fault,
+    on_may_rebuild: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Node]:
+    """A whole node, serving, for as long as the context lasts; `serve` says what `on_listener_fault` is.
+
+    `on_may_rebuild` is called when its metadata is not what it should be, and whoever opens the node again has the
+    database made anew: at a time when no other voter's is.
+    """
+    with contextlib.ExitStack() as resources:
+        directory = resources.enter_context(
+            contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
+        )
+        metadata = resources.enter_context(_opened_metadata(config, directory))
+        voters = _starting_voters(config, directory)
+        key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
+        for subscriber in subscribers:
+            metadata.machine.subscribe(subscriber)
+        async with hosted_node(
+            directory,
+            endpoint=config.advertised_endpoint,
+            listen_on=config.listener,
+            replicas_listen_on=config.controller_listener,
+            client_endpoints=dict(config.client_listeners),
+            voters=voters,
+            bootstrap_endpoints=config.bootstrap_servers,
+            config=config.quorum,
+            log_config=config.log,
+            log_start=config.log_start,
+            limits=config.service,
+            state=_hosted_state(metadata, on_may_rebuild),
+            add_services=partial(_add_metadata_services, config, metadata, watchers),
+            on_listener_fault=partial(_on_listener_fault, metadata.machine, on_listener_fault),
+        ) as node:
+            try:
+                async with _registering(config, voters, key, metadata), _scrubbing(config, metadata, node):
+                    yield node
+            finally:
+                await metadata.generator.close()
+
+
+@contextlib.asynccontextmanager
+async def _registering(
+    config: NodeConfig, voters: VoterSet, key: ReplicaKey, metadata: _Metadata
+) -> AsyncIterator[None]:
+    """Whoever may become the active controller makes itself known, as soon as there is one."""
+    if not voters.is_voter(key):
+        yield
+        return
+    controllers = [endpoint for _, endpoint in config.client_listeners] or [voter.endpoint for voter in voters.voters()]
+    request = registration_of(config.node_id, config.client_endpoint)
+    registration = ControllerRegistration(metadata.store, controllers, request)
+    metadata.machine.subscribe(registration)
+    running = asyncio.create_task(registration.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
+    """Who votes, and a word to the log if that is not what the operator may think."""
+    voters, source = starting_voters(directory, config.voter_set)
+    key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
+    logger.info("voters known", node=config.node_id, source=source.value, kraft_version=int(voters.has_directory_ids))
+    if not voters.has_directory_ids:
+        logger.warning(
+            "the voters have no directory ids: one whose disk was replaced is taken for the one that voted; see"
+            " docs/operations/voters.md",
+            node=config.node_id,
+        )
+    if voters.get(config.node_id) is not None and not voters.is_voter(key):
+        logger.error(
+            "this directory is not the one that the voters know this node by: it follows, and does not vote; see"
+            " docs/operations/replacing-a-disk.md",
+            node=config.node_id,
+            directory_id=uuid_to_text(directory.identity.directory_id),
+        )
+    return voters
+
+
+@contextlib.asynccontextmanager
+async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> AsyncIterator[None]:
+    """What is stored is read through from time to time; rot ends the state machine."""
+
+    def on_rotten(reason: str) -> None:
+        metadata.machine.fence_rotten(reason)
+        RaftClient(node).state_machine_fenced()
+
+    metadata.generator.tell_rot(on_rotten)
+    metadata.machine.tell_rot(on_rotten)
+    running = asyncio.create_task(Scrubber(metadata.store, config.scrub_interval_ms, on_rotten).run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_Metadata]:
+    snapshots = SnapshotStore(directory.files, directory.snapshots_path)
+    store = MetadataStore.open(
+        Path(directory.metadata_database_path),
+        directory.identity.cluster_id,
+        forget_snapshots=snapshots.delete_all,
+        read_max_ms=config.read_max_ms,
+    )
+    with contextlib.closing(store):
+        machine = MetadataMachine(store)
+        generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
+        machine.subscribe(generator)
+        yield _Metadata(store, machine, snapshots, generator)
+
+
+def _hosted_state(metadata: _Metadata, on_may_rebuild: Callable[[], None]) -> HostedState:
+    """What the state machine and the node have to tell each other."""
+    applied = metadata.store.applied
+    return HostedState(
+        applied=OffsetAndEpoch(epoch=applied.epoch, offset=applied.end_offset),
+        fetch_version_allowed=partial(allowed_fetch_version, metadata.store),
+        applied_end_offset=lambda: metadata.machine.applied_end_offset,
+        is_sole_writer=True,
+        snapshots=metadata.snapshots,
+        on_snapshot_damaged=metadata.generator.replace_damaged,
+        on_diverged=metadata.machine.fence,
+        on_may_rebuild=on_may_rebuild,
+    )
+
+
+def _on_listener_fault(
+    machine: MetadataMachine, of_others: OnListenerFault, listener: Listener, error: Exception
+) -> None:
+    if listener is machine:
+        end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
+    of_others(listener, error)
+
+
+def _add_metadata_services(
+    config: NodeConfig, metadata: _Metadata, watchers: Sequence[Watcher], server: grpc.aio.Server, node: Node
+) -> Sequence[str]:
+    """Let the node have its controller, feed the state machine, and serve both; the services' full names."""
+    client, machine = RaftClient(node), metadata.machine
+    metadata.generator.tell(node.snapshot_taken)
+    controller = Controller(
+        client,
+        metadata.store,
+        machine,
+        runtime=AsyncioRuntime(),
+        random=random.Random(),  # noqa: S311 (no secret)
+        config=config.controller,
+    )
+    machine.subscribe(FetchVersionGate(metadata.store, client.allow_fetch_version))
+    machine.report_state_digests_to(client.report_state_digest)
+    for watcher in watchers:
+        machine.watch(watcher)
+    client.register(machine, start_offset=metadata.store.applied_end_offset or None)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)
+    servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine, config.service)
+    snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
+    return SERVICES

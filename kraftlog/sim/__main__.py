@@ -1,0 +1,112 @@
+"""`python -m sim`: many seeds, one seed, or the zoo of known bugs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.invariants.catalogue import ALL
+from kraftlog.sim.parameters import Overrides, draw
+from kraftlog.sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total
+from kraftlog.sim.run import run
+from kraftlog.sim.shrink import shrink
+from kraftlog.sim.sweep import Total, sweep
+from kraftlog.sim.zoo.catalogue import NAMES
+from kraftlog.sim.zoo.hunt import SEEDS_MAX, hunt_all
+from kraftlog.sim.zoo.mutation import MUTATIONS
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+console = Console()
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    seeds: Annotated[int, typer.Option(help="how many seeds to run", min=1)] = 200,
+    first: Annotated[int, typer.Option(help="the first of them", min=0)] = 0,
+    minutes: Annotated[float | None, typer.Option(help="run seeds for so long instead of a number of them")] = None,
+    at_least: Annotated[int, typer.Option(help="with --minutes: fewer seeds than this are a failure")] = 0,
+    seed: Annotated[int | None, typer.Option(help="run this one seed")] = None,
+    trace: Annotated[bool, typer.Option(help="with --seed: print every step")] = False,
+    shrink_seed: Annotated[int | None, typer.Option("--shrink", help="what it takes for it to fail")] = None,
+    safety_seconds: Annotated[int | None, typer.Option(help="with --seed: faults for so long")] = None,
+    voters: Annotated[int | None, typer.Option(help="with --seed: so many voters")] = None,
+    observers: Annotated[int | None, typer.Option(help="with --seed: so many observers")] = None,
+    brokers: Annotated[int | None, typer.Option(help="with --seed: so many brokers, 0 for none")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="with --seed: without this kind of fault")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write what it came to into this file")] = None,
+) -> None:
+    """Run simulated clusters under faults and check every invariant after every step."""
+    if context.invoked_subcommand is not None:
+        return
+    if shrink_seed is not None:
+        _shrink(shrink_seed)
+    elif seed is not None:
+        overrides = Overrides(safety_seconds, tuple(without or ()), voters, observers, brokers)
+        _run_one(seed, overrides, echo=trace, json_file=json_file)
+    else:
+        numbers = itertools.count(first) if minutes is not None else range(first, first + seeds)
+        total = sweep(numbers, minutes=minutes, count=None if minutes is not None else seeds)
+        _conclude(total, json_file, at_least=at_least, must_cover=minutes is not None or seeds >= 300)
+
+
+@app.command()
+def zoo(
+    names: Annotated[list[str] | None, typer.Argument(help="hunt only these")] = None,
+    seeds: Annotated[int, typer.Option(help="how many seeds a bug may take", min=1)] = SEEDS_MAX,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write what it came to into this file")] = None,
+) -> None:
+    """Put known bugs into the simulated nodes, one at a time, and see which invariant catches them."""
+    unknown = [name for name in names or () if name not in MUTATIONS]
+    if unknown:
+        console.print(f"error: no such bug: {', '.join(unknown)}; there are: {', '.join(MUTATIONS)}", highlight=False)
+        raise typer.Exit(2)
+    catches = show_hunt(console, hunt_all(names or NAMES, seeds), len(names or NAMES))
+    if json_file is not None:
+        json_file.write_text(json.dumps([catch.summary() for catch in catches], indent=2) + "\n")
+    if any(catch.caught_by is None for catch in catches):
+        raise typer.Exit(1)
+
+
+def _run_one(seed: int, overrides: Overrides, *, echo: bool, json_file: Path | None) -> None:
+    outcome = run(draw(seed, KINDS, overrides), echo=echo)
+    if json_file is not None:
+        json_file.write_text(json.dumps(outcome.summary(), indent=2) + "\n")
+    if outcome.violation is not None:
+        show_failure(console, outcome, overrides)
+        raise typer.Exit(1)
+    show_run(console, outcome)
+
+
+def _shrink(seed: int) -> None:
+    try:
+        overrides, outcome = shrink(seed, lambda line: console.print(line, highlight=False))
+    except ValueError as error:
+        console.print(f"error: {error}")
+        raise typer.Exit(1) from None
+    show_failure(console, outcome, overrides)
+
+
+def _conclude(total: Total, json_file: Path | None, *, at_least: int, must_cover: bool) -> None:
+    for failure in total.failures:
+        show_failure(console, failure)
+    show_total(console, total, len(ALL))
+    if json_file is not None:
+        json_file.write_text(json.dumps({"invariants": len(ALL), **total.summary()}, indent=2) + "\n")
+    is_uncovered = must_cover and bool(total.missing_marks)
+    if is_uncovered:
+        show_missing_marks(console, total)
+    if total.seeds < at_least:
+        console.print(f"only {total.seeds} seeds; {at_least} were wanted", style="bold red")
+    if total.failures or is_uncovered or total.seeds < at_least:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

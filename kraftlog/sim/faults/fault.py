@@ -1,0 +1,66 @@
+"""What every fault is, and what most of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from kraftlog.sim.agenda import MICROSECONDS_PER_MS
+from kraftlog.sim.disk import Crash
+
+if TYPE_CHECKING:
+    from kraftlog.sim.machine import Machine
+    from kraftlog.sim.world import World
+
+Begin = Callable[["World", Random], str | None]
+"""Lets it happen and says to whom, for the trace; None if it cannot happen now."""
+
+POWER_CUTS: Final = (Crash.NOTHING_KEPT, Crash.PREFIX_KEPT, Crash.SECTORS_KEPT, Crash.PAGES_KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault."""
+
+    kind: str
+    begin: Begin
+
+
+FAULTS: Final[dict[str, Fault]] = {}
+"""Every kind, by name. The modules of this package fill it when `kraftlog.sim.faults.catalogue` imports them."""
+
+
+def fault(kind: str) -> Callable[[Begin], Begin]:
+    """Make a function the fault of that kind."""
+
+    def register(begin: Begin) -> Begin:
+        FAULTS[kind] = Fault(kind, begin)
+        return begin
+
+    return register
+
+
+def duration_us(random: Random, low_ms: int = 100, high_ms: int = 15_000) -> int:
+    """How long a fault lasts: mostly short, now and then long."""
+    return int((low_ms + (high_ms - low_ms) * random.random() ** 2) * MICROSECONDS_PER_MS)
+
+
+def downtime_us(random: Random) -> int:
+    """How long a process stays down: mostly it is back at once."""
+    return random.choice([1, 10, 200, 1_000, 5_000, 20_000]) * MICROSECONDS_PER_MS
+
+
+def any_machine(world: World, random: Random) -> Machine:
+    """Some machine, voters most of the time."""
+    machines = list(world.machines.values())
+    voters = [machine for machine in machines if machine.view.is_voter]
+    return random.choice(voters if voters and random.random() < 0.8 else machines)
+
+
+def running(world: World) -> list[Machine]:
+    """Machines whose process runs and is not paused."""
+    return [
+        machine for machine in world.machines.values() if machine.process is not None and not machine.view.is_paused
+    ]

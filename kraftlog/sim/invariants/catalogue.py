@@ -1,0 +1,155 @@
+"""All invariants, and the checker that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from kraftlog.sim.invariants.acknowledged_metadata import AcknowledgedMetadata
+from kraftlog.sim.invariants.applied_is_kept import AppliedIsKept
+from kraftlog.sim.invariants.bounds import Bounds
+from kraftlog.sim.invariants.check_quorum import CheckQuorum
+from kraftlog.sim.invariants.committed_immutable import CommittedImmutable
+from kraftlog.sim.invariants.committed_on_quorum import CommittedOnQuorum
+from kraftlog.sim.invariants.durability import Durability
+from kraftlog.sim.invariants.election_safety import ElectionSafety
+from kraftlog.sim.invariants.epoch_cache import EpochCache
+from kraftlog.sim.invariants.epochs_bounded import EpochsBounded
+from kraftlog.sim.invariants.flushed_is_durable import FlushedIsDurable
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.invariants.key_offsets import KeyOffsets
+from kraftlog.sim.invariants.leader_completeness import LeaderCompleteness
+from kraftlog.sim.invariants.listener_contract import ListenerContract
+from kraftlog.sim.invariants.log_matching import LogMatching
+from kraftlog.sim.invariants.log_start import LogStart, LogStartWaits
+from kraftlog.sim.invariants.maximal_isr import LeadersKnowTheirIsr
+from kraftlog.sim.invariants.metadata_log import MetadataMakesSense
+from kraftlog.sim.invariants.metadata_rows import RowsAreTheLog
+from kraftlog.sim.invariants.monotonic_epoch import MonotonicEpoch
+from kraftlog.sim.invariants.monotonic_high_watermark import MonotonicHighWatermark
+from kraftlog.sim.invariants.not_to_oneself import NotToOneself
+from kraftlog.sim.invariants.one_answer import OneAnswer
+from kraftlog.sim.invariants.one_fetch import OneFetch
+from kraftlog.sim.invariants.one_vote import OneVote
+from kraftlog.sim.invariants.only_voters import OnlyVotersCount
+from kraftlog.sim.invariants.own_epoch import OwnEpoch
+from kraftlog.sim.invariants.pair_rule import PairRule
+from kraftlog.sim.invariants.partition_states import BrokerEpochs, PartitionEpochs, PartitionStates
+from kraftlog.sim.invariants.persist_first import PersistFirst
+from kraftlog.sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
+from kraftlog.sim.invariants.reassignments import InSyncLead, ReassignmentsAreTaken, ReplicasGoWhenDone
+from kraftlog.sim.invariants.recovering import RecoveringStaysOut
+from kraftlog.sim.invariants.roles import Roles
+from kraftlog.sim.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
+from kraftlog.sim.invariants.staleness import StalenessBounded
+from kraftlog.sim.invariants.state_machine import AppliedOnce, RotIsFound, StateMachineSafety
+from kraftlog.sim.invariants.state_ordering import StateOrdering
+from kraftlog.sim.invariants.tiered_data import TieredData
+from kraftlog.sim.invariants.tiered_topics import TopicsTakeTheirRemoteData
+from kraftlog.sim.invariants.timers import Timers
+from kraftlog.sim.invariants.transfers import TransfersGoOn
+from kraftlog.sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
+from kraftlog.sim.observation import Observed, Step
+
+ALL: Final[tuple[type[Invariant], ...]] = (
+    CommittedImmutable,
+    ElectionSafety,
+    OneVote,
+    LogMatching,
+    LeaderCompleteness,
+    CommittedOnQuorum,
+    OwnEpoch,
+    Durability,
+    Roles,
+    PreVoteLeavesNoTrace,
+    EpochsBounded,
+    MonotonicEpoch,
+    MonotonicHighWatermark,
+    StateOrdering,
+    LogStart,
+    CommittedIsKept,
+    LeaderNeverCuts,
+    AppliedIsKept,
+    EpochCache,
+    OneFetch,
+    Timers,
+    PairRule,
+    Bounds,
+    RecoveringStaysOut,
+    StateMachineSafety,
+    AppliedOnce,
+    RotIsFound,
+    KeyOffsets,
+    ListenerContract,
+    FlushedIsDurable,
+    CheckQuorum,
+    OneAnswer,
+    PersistFirst,
+    NotToOneself,
+    OnlyVotersCount,
+    LogStartWaits,
+    StalenessBounded,
+    SnapshotsAreEqual,
+    SnapshotsAreWhole,
+    TransfersGoOn,
+    MetadataMakesSense,
+    PartitionStates,
+    PartitionEpochs,
+    BrokerEpochs,
+    LeadersKnowTheirIsr,
+    RowsAreTheLog,
+    AcknowledgedMetadata,
+    InSyncLead,
+    ReplicasGoWhenDone,
+    ReassignmentsAreTaken,
+    TieredData,
+    TopicsTakeTheirRemoteData,
+)
+"""In the order in which they run. The first one keeps the committed log that others look at."""
+
+STEP_FIELDS: Final = ("disk_changed", "started", "events", "actions", "replies", "deliveries")
+"""What steps are told apart by, of which an invariant may name some in `looks_at`."""
+
+_Kind: TypeAlias = tuple[bool, bool, bool, bool, bool, bool, bool]
+
+
+class Checker:
+    """Runs every invariant after every step that it has something to look at in."""
+
+    def __init__(self, world: Observed, kinds: Sequence[type[Invariant]] = ALL) -> None:
+        self._world = world
+        self._invariants = [kind(world) for kind in kinds]
+        self._by_kind: dict[_Kind, list[Callable[[Step], None]]] = {}
+        self.checks = 0
+        """How often an invariant was checked."""
+
+    def after_step(self, step: Step) -> None:
+        """Check all that look at such a step. Raises Violation."""
+        kind = (
+            bool(self._world.brokers),
+            step.disk_changed,
+            step.started,
+            not step.events,
+            not step.actions,
+            not step.replies,
+            not step.deliveries,
+        )
+        checks = self._by_kind.get(kind)
+        if checks is None:
+            checks = self._by_kind[kind] = self._checks_of(step)
+        for check in checks:
+            check(step)
+        self.checks += len(checks)
+
+    def at_end(self) -> None:
+        """Check all of them once more, at the end of a run. Raises Violation."""
+        for invariant in self._invariants:
+            invariant.at_end()
+
+    def _checks_of(self, step: Step) -> list[Callable[[Step], None]]:
+        return [
+            invariant.after_step
+            for invariant in self._invariants
+            if (self._world.brokers or not invariant.is_about_brokers)
+            and (not invariant.looks_at or any(getattr(step, name) for name in invariant.looks_at))
+        ]

@@ -1,0 +1,48 @@
+"""A leader that nobody follows stops believing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import Observed, Step
+from raft.core.events import RequestReceived
+from raft.core.messages import FetchRequest, FetchSnapshotRequest
+
+PATIENCE: Final = 2
+"""How many check-quorum timeouts a leader may go on: one runs from the last contact of a majority, one may follow."""
+
+
+class CheckQuorum(Invariant):
+    """Who heard fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
+
+    It is judged when it acts: a paused leader believes what it believed, and may find out in its first step.
+    """
+
+    number = 48
+    title = "a leader has a quorum"
+    source = "KAFKA-15489"
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._heard: dict[tuple[int, int, int], dict[int, int]] = {}
+        """By leader, life and epoch: when it last heard each voter, by its own clock; its own entry is the start."""
+
+    def after_step(self, step: Step) -> None:
+        """Note fetches, and judge a leader."""
+        node = step.node
+        if node.replica is None or not node.replica.is_leader or len(self.world.voter_ids) == 1:
+            return
+        context = node.replica._context
+        place = (node.node_id, node.life, node.replica.epoch)
+        heard = self._heard.setdefault(place, {node.node_id: context.now_ms})
+        for event in step.events:
+            if isinstance(event, RequestReceived) and isinstance(event.request, FetchRequest | FetchSnapshotRequest):
+                key = event.request.replica_key
+                if key is not None and key.node_id in self.world.voter_ids:
+                    heard[key.node_id] = context.now_ms
+        others = sorted((heard.get(voter_id, heard[node.node_id]) for voter_id in self.world.voter_ids
+                         if voter_id != node.node_id), reverse=True)  # fmt: skip
+        last_ms = others[self.world.majority - 2]
+        if context.now_ms - last_ms > PATIENCE * context.config.check_quorum_timeout_ms:
+            self.violated(f"node {node.node_id} leads and has heard no majority for {context.now_ms - last_ms} ms")

@@ -1,0 +1,40 @@
+"""One leader an epoch."""
+
+from __future__ import annotations
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import Observed, Step
+from raft.core.types import Epoch, NodeId
+
+
+class ElectionSafety(Invariant):
+    """For each epoch there is at most one leader, over all nodes and all time, in memory and on disk.
+
+    What a node believes of another is included: a belief comes from a message. No false positives.
+    """
+
+    number = 1
+    title = "one leader an epoch"
+    source = "Raft, 5.2; Kafka's simulation test, SingleLeader"
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._leaders: dict[Epoch, NodeId] = {}
+
+    def after_step(self, step: Step) -> None:
+        """Take note of the leader that the node knows, and of the one that its disk knows."""
+        node = step.node
+        if node.replica is not None:
+            leader_id, epoch = node.replica.leader_and_epoch
+            if leader_id is not None and self._leaders.setdefault(epoch, leader_id) != leader_id:
+                self.violated(f"epoch {epoch} is led by {self._leaders[epoch]}, node {node.node_id} says {leader_id}")
+        if step.disk_changed and node.durable_election is not None:
+            found = node.durable_election
+            if (
+                found.leader_id is not None
+                and self._leaders.setdefault(found.epoch, found.leader_id) != found.leader_id
+            ):
+                self.violated(
+                    f"epoch {found.epoch} is led by {self._leaders[found.epoch]}, the disk of node {node.node_id} says"
+                    f" {found.leader_id}"
+                )

@@ -1,0 +1,78 @@
+"""Who reaches nobody opens no epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import NodeView, Observed, Step
+from raft.core.states import Role
+
+
+@dataclass(slots=True)
+class _Cut:
+    life: int
+    since_us: int
+    """When it was first seen that it is cut off."""
+    patience_ends_ms: int
+    """When, by its own clock, it gives up the last request from before."""
+    is_quiet: bool = False
+    """Whether it has given it up."""
+
+
+class EpochsBounded(Invariant):
+    """A voter that is cut off from every majority does not become the candidate of a new epoch.
+
+    Cut off: no message from it arrives at so many others, or none of theirs at it, that it cannot win a pre-vote. A
+    clogged link is not a cut one. Answers may still be on their way, or waiting for a process that is paused: it is
+    judged once it has given up every request from before the cut. No other false positives: a process that was a
+    candidate when it ended is one again in its next life, in the same epoch.
+    """
+
+    number = 13
+    title = "who reaches nobody opens no epochs"
+    source = "KIP-996"
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._epochs: dict[int, int] = {}
+        """By node: the highest epoch that it has been in."""
+        self._cuts: dict[int, _Cut] = {}
+
+    def after_step(self, step: Step) -> None:
+        """Look at a candidate of a new epoch."""
+        node = step.node
+        is_in_new_epoch = self._is_in_new_epoch(node)
+        if not self.world.cut_since_us or node.replica is None:
+            self._cuts.pop(node.node_id, None)
+            return
+        context = node.replica._context
+        cut = self._cuts.get(node.node_id)
+        if cut is None or cut.life != node.life or not self._is_cut_off(node, cut.since_us):
+            self._cuts.pop(node.node_id, None)
+            if self._is_cut_off(node, step.now_us):
+                patience_ends_ms = context.now_ms + context.config.request_timeout_ms
+                self._cuts[node.node_id] = _Cut(node.life, step.now_us, patience_ends_ms)
+            return
+        if cut.is_quiet and is_in_new_epoch and node.replica.role is Role.CANDIDATE:
+            epoch = node.replica.epoch
+            self.violated(f"node {node.node_id} is cut off from a majority and the candidate of epoch {epoch}")
+        cut.is_quiet = context.now_ms >= cut.patience_ends_ms
+
+    def _is_in_new_epoch(self, node: NodeView) -> bool:
+        before = self._epochs.get(node.node_id, 0)
+        in_memory = 0 if node.replica is None else node.replica.epoch
+        on_disk = 0 if node.durable_election is None else node.durable_election.epoch
+        self._epochs[node.node_id] = max(before, in_memory, on_disk)
+        return in_memory > before
+
+    def _is_cut_off(self, node: NodeView, since_us: int) -> bool:
+        """Whether it has been cut off since then, or for longer."""
+        world = self.world
+        reached = 1
+        for other in world.voter_ids:
+            if other == node.node_id:
+                continue
+            cuts = [world.cut_since_us.get(link) for link in ((node.node_id, other), (other, node.node_id))]
+            reached += not any(cut_us is not None and cut_us <= since_us for cut_us in cuts)
+        return reached < world.majority

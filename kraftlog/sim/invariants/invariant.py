@@ -1,0 +1,41 @@
+"""What every invariant is."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NoReturn
+
+from kraftlog.sim.observation import Observed, Step
+
+
+class Violation(Exception):
+    """An invariant does not hold. The message tells which and what was seen."""
+
+
+class Invariant:
+    """Something that must hold after every step. A subclass overrides what it needs and keeps what it has to remember.
+
+    One instance lives as long as one run. Its docstring says what must hold and when it would cry wolf.
+    """
+
+    number: ClassVar[int]
+    """The number under which the list of invariants in docs/faults.md has it."""
+    title: ClassVar[str]
+    source: ClassVar[str]
+    """Where the rule is from: a paper, another system's checker, a bug."""
+    looks_at: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a step. It is run after steps in which one of these is set, or after every step if none is named."""
+    is_about_brokers: ClassVar[bool] = False
+    """It is run only if there are brokers."""
+
+    def __init__(self, world: Observed) -> None:
+        self.world = world
+
+    def after_step(self, step: Step) -> None:
+        """Look at what a step did. Raises Violation."""
+
+    def at_end(self) -> None:
+        """Look at the whole run, after the healed cluster has converged. Raises Violation."""
+
+    def violated(self, message: str) -> NoReturn:
+        """Say that it does not hold."""
+        raise Violation(f"{self.title} ({self.number}): {message}")

@@ -1,0 +1,37 @@
+"""A key's last write never goes back."""
+
+from __future__ import annotations
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import STATE_MACHINE, Observed, Step
+from kraftlog.sim.service import committed_writes
+from raft.core.types import Offset
+
+
+class KeyOffsets(Invariant):
+    """For each key the offset of the last write that a state machine was given grows, within a process's life.
+
+    A new process may be given older writes again. No other false positives.
+    """
+
+    number = 28
+    title = "a key's last write never goes back"
+    source = "openraft sm_monotonic"
+    looks_at = frozenset({"deliveries"})
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._last: dict[tuple[int, int, str], Offset] = {}
+
+    def after_step(self, step: Step) -> None:
+        """Look at the writes that were delivered."""
+        node = step.node
+        for delivery in step.deliveries:
+            if delivery.listener != STATE_MACHINE:
+                continue
+            for batch in delivery.batches:
+                for write in committed_writes(batch):
+                    place = (node.node_id, node.life, write.key)
+                    if write.offset <= self._last.get(place, Offset(-1)):
+                        self.violated(f"node {node.node_id} is given {write} after the write at {self._last[place]}")
+                    self._last[place] = Offset(write.offset)

@@ -1,0 +1,37 @@
+"""Leaders wait for everybody whom the controller counts in."""
+
+from __future__ import annotations
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import Step
+from kraftlog.sim.plain_metadata import Partition
+
+
+class LeadersKnowTheirIsr(Invariant):
+    """Whom a leader waits for, its maximal ISR, has everybody in it whom the controller has in the ISR, and in the
+    eligible replicas while enough are in sync: else an election could find somebody who lacks what was acknowledged.
+
+    Looked at for leaders that know that they are, in the leader epoch that the controller is at.
+    """
+
+    number = 40
+    title = "leaders wait for the whole ISR"
+    source = "KIP-497; JV966"
+    is_about_brokers = True
+
+    def after_step(self, step: Step) -> None:
+        """Compare leaders with what has been committed."""
+        for change in self.world.metadata_changes:
+            if change.kind != "partition":
+                continue
+            partition: Partition = change.after
+            broker = next((broker for broker in self.world.brokers if broker.broker_id == partition.leader), None)
+            led = None if broker is None else broker.led.get(change.key)
+            if led is None or led.leader_epoch != partition.leader_epoch:
+                continue
+            counted_in = {*partition.isr, *(partition.elr if len(partition.isr) >= change.min_isr else ())}
+            if not counted_in <= led.maximal_isr:
+                self.violated(
+                    f"at offset {change.offset} partition {change.key[1]} of topic {change.key[0].hex()} becomes"
+                    f" {partition}; its leader waits for {sorted(led.maximal_isr)} only, and is at {led}"
+                )

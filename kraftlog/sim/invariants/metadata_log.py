@@ -1,0 +1,34 @@
+"""What is committed makes sense."""
+
+from __future__ import annotations
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import Step
+from kraftlog.sim.plain_metadata import taken
+from kraftlog.sim.plain_terms import Contradiction
+
+
+class MetadataMakesSense(Invariant):
+    """Every committed record can be true after those before it: nothing that is not there is changed, nothing that is
+    there is made again, and states of remote segments follow one another as they may.
+
+    It keeps what the others look at: the metadata of the committed log in plain dictionaries. Nothing to do in a run
+    without brokers.
+    """
+
+    number = 54
+    title = "what is committed makes sense"
+    source = "Kafka, replay of records (CT-02)"
+    is_about_brokers = True
+
+    def after_step(self, step: Step) -> None:
+        """Take in what has been committed since."""
+        world = self.world
+        world.metadata_changes.clear()
+        for batch in world.committed[len(world.metadata_log) :]:
+            batch_taken = taken(batch)
+            world.metadata_log.append(batch_taken)
+            try:
+                world.metadata_changes += world.metadata.apply(batch_taken)
+            except Contradiction as contradiction:
+                self.violated(str(contradiction))

@@ -1,0 +1,29 @@
+"""Nobody asks itself."""
+
+from __future__ import annotations
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import Step
+from raft.core.actions import Send
+
+
+class NotToOneself(Invariant):
+    """A replica sends nothing to its own endpoint: its own answer would count as another voter's.
+
+    No false positives: no two nodes of a run share an endpoint.
+    """
+
+    number = 51
+    title = "nobody asks itself"
+    source = "our own; RF-62"
+    looks_at = frozenset({"actions"})
+
+    def after_step(self, step: Step) -> None:
+        """Look where requests go."""
+        replica = step.node.replica
+        if replica is None:
+            return
+        own = replica._context.endpoint
+        for action in step.actions:
+            if isinstance(action, Send) and action.destination == own:
+                self.violated(f"node {step.node.node_id} sends {action.request} to itself")

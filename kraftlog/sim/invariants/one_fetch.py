@@ -1,0 +1,33 @@
+"""One fetch at a time."""
+
+from __future__ import annotations
+
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation import Step
+from raft.core.messages import FetchRequest
+
+
+class OneFetch(Invariant):
+    """A replica waits for the answer to one fetch at most: two answers could append at the same offset.
+
+    One that it has given up, after the request timeout or because its state changed, does not count: its answer is not
+    taken. No false positives.
+    """
+
+    number = 21
+    title = "one fetch at a time"
+    source = "Kafka, RequestManager"
+    looks_at = frozenset({"actions"})
+
+    def after_step(self, step: Step) -> None:
+        """Count the fetches whose answers would be taken."""
+        replica = step.node.replica
+        if replica is None:
+            return
+        under_way = [
+            pending.correlation_id
+            for pending in replica._context.connections._by_correlation.values()
+            if isinstance(pending.request, FetchRequest)
+        ]
+        if len(under_way) > 1:
+            self.violated(f"node {step.node.node_id} waits for the answers to fetches {under_way}")

@@ -1,0 +1,250 @@
+"""Bugs of elections: votes forgotten, votes given away, leaders that should not be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftlog.sim.zoo.mutation import instead, mutation
+from raft.core import elections, following, leading, newcomers, replica, startup, transitions
+from raft.core.actions import PersistElectionState, TruncateLog
+from raft.core.context import Context
+from raft.core.messages import VoteRequest
+from raft.core.states import Candidate, Leader, State, Unattached
+from raft.core.types import Epoch, Offset, ReplicaKey
+from raft.core.voters import VoterSet
+from raft.storage import quorum_state
+from raft.storage.quorum_state import QuorumStateStore
+
+
+@mutation("a vote is not made durable", "PySyncObj #84")
+def vote_not_persisted() -> list[Any]:
+    """The vote is answered without a trace on the disk."""
+    enter = transitions.enter
+
+    def forgetful(context: Context, state: State) -> None:
+        before = len(context.actions)
+        enter(context, state)
+        if isinstance(state, Unattached) and state.voted_key is not None:
+            kept = [action for action in context.actions[before:] if not isinstance(action, PersistElectionState)]
+            context.actions[before:] = kept
+
+    return [instead(transitions, "enter", forgetful)]
+
+
+@mutation("the epoch and the vote are forgotten at a restart", "PySyncObj #201")
+def epoch_forgotten() -> list[Any]:
+    """The quorum state is there, and nobody looks at it."""
+    load = QuorumStateStore.load
+
+    def forgetful(self: QuorumStateStore) -> None:
+        load(self)
+
+    return [instead(QuorumStateStore, "load", forgetful)]
+
+
+@mutation("the quorum state is not synced", "etcd #14143")
+def quorum_state_not_synced() -> list[Any]:
+    """It is written, and the vote leaves before it is on the disk."""
+    save = QuorumStateStore.save
+
+    def hasty(self: QuorumStateStore, state: Any) -> None:
+        if self._sequence == 0:
+            save(self, state)
+            return
+        data = quorum_state.encode_copy(self._sequence + 1, state)
+        for file in self._open_files or [self._files.open(path) for path in self._paths]:
+            file.write_at(0, data)
+        self._sequence += 1
+
+    return [instead(QuorumStateStore, "save", hasty)]
+
+
+@mutation("the directory id of a vote is forgotten", "KAFKA-16526")
+def voted_directory_forgotten() -> list[Any]:
+    """Only the node id of whom it voted for is kept."""
+    encode_copy = quorum_state.encode_copy
+
+    def forgetful(sequence: int, state: Any) -> bytes:
+        if state.voted_key is not None:
+            state = type(state)(
+                epoch=state.epoch, leader_id=state.leader_id, voted_key=ReplicaKey(state.voted_key.node_id)
+            )
+        return encode_copy(sequence, state)
+
+    return [instead(quorum_state, "encode_copy", forgetful)]
+
+
+@mutation("a wiped voter is taken for the old one", "KAFKA-14077")
+def directory_ids_ignored() -> list[Any]:
+    """Whoever has the node id is the voter."""
+
+    def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
+        return self.get(key.node_id) is not None
+
+    return [instead(VoterSet, "is_voter", is_voter)]
+
+
+@mutation(
+    "a new directory votes for anybody",
+    "KAFKA-14077",
+    faults=("disk: wiped under the same id", "process: the leader is killed", "network: a node is isolated"),
+)
+def new_directory_votes() -> list[Any]:
+    """An empty voter votes for whoever has a log, though it may have acknowledged more."""
+
+    def may_vote_for(context: Context, request: VoteRequest) -> bool:
+        return context.recovering is None or context.recovering.has_forgotten
+
+    return [instead(newcomers, "may_vote_for", may_vote_for)]
+
+
+@mutation("a vote of an unknown id is entered", "RF-15, RF-17", faults=("input: a stranger's claims",))
+def vote_of_anybody() -> list[Any]:
+    """Whoever asks for a vote opens an epoch, and may get the vote."""
+
+    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+        return True
+
+    return [instead(elections, "may_be_voter", may_be_voter)]
+
+
+@mutation("a leader is followed whoever it is", "RF-70", faults=("input: a stranger's claims",))
+def leader_of_any_id() -> list[Any]:
+    """Whoever says with a voter's id that it leads is followed, with whatever directory id."""
+
+    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+        return True
+
+    return [instead(following, "may_be_voter", may_be_voter)]
+
+
+@mutation("a vote goes to a shorter log", "RF-14")
+def log_not_compared() -> list[Any]:
+    """Whoever asks first gets the vote."""
+
+    def is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
+        return True
+
+    return [instead(elections, "_is_log_up_to_date", is_log_up_to_date)]
+
+
+@mutation("a vote is given twice in an epoch", "RF-08")
+def votes_twice() -> list[Any]:
+    """A vote that was given is no reason not to give another."""
+
+    def grants_vote(context: Context, request: VoteRequest) -> bool:
+        return isinstance(context.state, Unattached) and elections._is_log_up_to_date(context, request)
+
+    def add_vote(context: Context, key: ReplicaKey) -> None:
+        return None
+
+    return [instead(elections, "_grants_vote", grants_vote), instead(elections, "_add_vote", add_vote)]
+
+
+@mutation("a pre-vote opens an epoch", "KIP-996")
+def pre_vote_counts() -> list[Any]:
+    """Asking whether one would win raises the epoch of whoever is asked."""
+    grants_pre_vote = elections._grants_pre_vote
+
+    def eager(context: Context, request: VoteRequest) -> bool:
+        granted = grants_pre_vote(context, request)
+        if granted and isinstance(context.state, Unattached):
+            elections.become_unattached(context, Epoch(context.epoch + 1))
+        return granted
+
+    return [instead(elections, "_grants_pre_vote", eager)]
+
+
+@mutation("a leader leads on in its epoch after a restart", "RF-13")
+def leads_on() -> list[Any]:
+    """It uses offsets again that it has used, for other records of the same epoch."""
+    initial_state = startup.initial_state
+
+    def confident(context: Context, found: Any) -> State:
+        own_id = context.own_id
+        if found is not None and found.epoch == context.epoch and found.leader_id == own_id and context.may_be_elected:
+            candidate = elections.candidate_again(context)
+            for voter_id in candidate.votes.unrecorded():
+                candidate.votes.record(voter_id, True)
+            return candidate
+        return initial_state(context, found)
+
+    drive = elections.drive
+
+    def drive_on(context: Context) -> None:
+        if isinstance(context.state, Candidate) and context.state.votes.is_won:
+            leading.become_leader(context)
+        drive(context)
+
+    return [instead(replica, "initial_state", confident), instead(elections, "drive", drive_on)]
+
+
+@mutation("the log is cut when a vote is granted", "nebula #1303")
+def cut_on_vote() -> list[Any]:
+    """What is not known as committed is rolled back for the candidate."""
+    add_vote = elections._add_vote
+
+    def rolling_back(context: Context, key: ReplicaKey) -> None:
+        add_vote(context, key)
+        _cut(context)
+
+    return [instead(elections, "_add_vote", rolling_back)]
+
+
+@mutation("the log is cut when leadership is lost", "CCF #5674")
+def cut_on_step_down() -> list[Any]:
+    """What the leader does not know as committed is rolled back, though others may have it."""
+    let_go = transitions._let_go
+
+    def rolling_back(context: Context, left: Leader) -> None:
+        let_go(context, left)
+        _cut(context)
+
+    return [instead(transitions, "_let_go", rolling_back)]
+
+
+def _cut(context: Context) -> None:
+    to = Offset(max(context.high_watermark, context.log.start_offset))
+    if to < context.log.end_offset:
+        context.log.truncate(to)
+        context.order(TruncateLog(to))
+
+
+@mutation(
+    "a fetch after the check-quorum timeout counts",
+    "found here, seed in tests/seeds",
+    # With fewer voters one fetch is enough, and the right replica resigns no earlier.
+    voters=5,
+    faults=("process: the leader is paused",),
+)
+def late_fetch_counts() -> list[Any]:
+    """After a pause one late fetch and those before the pause add up to a majority."""
+
+    def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
+        if key.node_id not in leader.voters or not context.voters.is_voter(key):
+            return
+        leader.fetched_since_check[key.node_id] = None
+        if len(leader.fetched_since_check) >= context.voters.majority - 1:
+            leader.fetched_since_check.clear()
+            leader.check_quorum_deadline_ms = context.now_ms + context.config.check_quorum_timeout_ms
+
+    return [instead(leading, "note_contact", note_contact)]
+
+
+@mutation("a leader without a quorum leads on", "KAFKA-15489")
+def no_check_quorum() -> list[Any]:
+    """Nobody fetches, and it goes on believing."""
+    become_leader = leading.become_leader
+
+    def believing(context: Context) -> None:
+        become_leader(context)
+        if isinstance(context.state, Leader):
+            context.state.check_quorum_deadline_ms = None
+
+    def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
+        return None
+
+    return [
+        instead(elections, "become_leader", believing),
+        instead(leading, "note_contact", note_contact),
+    ]

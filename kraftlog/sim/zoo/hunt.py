@@ -1,0 +1,59 @@
+"""The hunt: run each bug of the zoo, seed by seed, until an invariant catches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.parameters import Overrides
+from kraftlog.sim.run import run_seed
+from kraftlog.sim.workers import workers
+from kraftlog.sim.zoo.catalogue import NAMES
+from kraftlog.sim.zoo.mutation import MUTATIONS
+
+SEEDS_MAX: Final = 500
+"""A bug that so many seeds do not catch counts as not caught."""
+
+SAFETY_SECONDS: Final = 60
+"""Runs of the hunt are short: bugs show early or not at all, and there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catch:
+    """What became of one bug."""
+
+    name: str
+    seeds: int
+    """How many seeds were run, the one that caught it included."""
+    caught_by: str | None
+    """What the invariant said; None if nothing caught it."""
+
+    @property
+    def invariant(self) -> str:
+        """The invariant's name and number, or what else ended the run."""
+        return "" if self.caught_by is None else self.caught_by.partition(": ")[0]
+
+    def summary(self) -> dict[str, str | int | None]:
+        """For a file."""
+        return {"bug": self.name, "seeds": self.seeds, "caught_by": self.caught_by}
+
+
+def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterator[Catch]:
+    """Hunt every bug of `names`, on all processors, in the order in which they are caught."""
+    with workers() as pool:
+        yield from pool.imap_unordered(partial(hunt, seeds_max=seeds_max), names, chunksize=1)
+
+
+def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
+    """Hunt one bug."""
+    bug = MUTATIONS[name]
+    with bug.put_in():
+        for seed in range(seeds_max):
+            overrides = Overrides(safety_seconds=SAFETY_SECONDS, voters=bug.voters, brokers=bug.brokers)
+            outcome = run_seed(seed, overrides=overrides, kinds=bug.faults or KINDS)
+            if outcome.violation is not None:
+                return Catch(name, seed + 1, outcome.violation)
+    return Catch(name, seeds_max, None)

@@ -1,0 +1,66 @@
+"""Bugs of parking: fetches that the leader holds though it has something to say (KIP-1166)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from kraftlog.sim.zoo.mutation import instead, mutation
+from raft.core import following, serving
+from raft.core.context import Context
+from raft.core.messages import FetchRequest, FetchResponse
+from raft.core.purgatory import ParkedFetch
+from raft.core.states import Leader
+from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
+
+
+@mutation("the high watermark releases no fetch", "KAFKA-14145")
+def nobody_released() -> list[Any]:
+    """A replica hears of it when its wait is over."""
+    return [instead(serving, "release_behind", lambda context: None)]
+
+
+@mutation("no fetch says a high watermark", "PK-05")
+def never_sent() -> list[Any]:
+    """Version 18 in name: the field has its default, which is above every high watermark."""
+    fetch_request = following._fetch_request
+
+    def silent(context: Context) -> FetchRequest:
+        return replace(fetch_request(context), high_watermark=HIGH_WATERMARK_NOT_SENT)
+
+    return [instead(following, "_fetch_request", silent)]
+
+
+@mutation("a parked fetch is compared with the high watermark of when it was parked", "PK-03")
+def compared_with_old() -> list[Any]:
+    """It was read once, and nobody looks again: the comparison comes out as it did then."""
+    response = serving._response
+    read: dict[int, tuple[FetchRequest, Offset]] = {}
+
+    def reading_once(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
+        read.setdefault(id(request), (request, leader.high_watermark))
+        return response(context, leader, request)
+
+    def release_behind(context: Context) -> None:
+        leader = context.state
+        if isinstance(leader, Leader):
+            behind = leader.purgatory.take_if(lambda request: request.high_watermark < read[id(request)][1])
+            serving._answer(context, leader, behind)
+
+    return [instead(serving, "_response", reading_once), instead(serving, "release_behind", release_behind)]
+
+
+@mutation("a released fetch is parked once more", "PK-07")
+def parked_twice() -> list[Any]:
+    """Its wait is over, there is nothing new, and it waits again."""
+
+    def answer(context: Context, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
+        for fetch in fetches:
+            response = serving._response(context, leader, fetch.request)
+            if serving._is_answered_at_once(fetch.request, response):
+                context.reply(fetch.request_id, response)
+            else:
+                leader.purgatory.park(replace(fetch, deadline_ms=context.now_ms + fetch.request.max_wait_ms))
+
+    return [instead(serving, "_answer", answer)]

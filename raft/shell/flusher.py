@@ -1,0 +1,94 @@
+"""Makes the log durable: on the event loop while the disk is quick and the loop has time, else in a thread.
+
+A thread hop costs more than a quick fsync (both sides fight for the GIL); but a slow fsync on the loop holds up votes
+and fetches, and any fsync holds up a loop that has other work to do meanwhile. Recent flushes and turns decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from raft.core.types import Offset
+from raft.shell.runtime import Runtime
+from raft.storage.segmented_log import SegmentedLog
+
+SLOW_FLUSH_MS: Final = 2.0
+"""When flushes took longer than this of late, they move to the thread; a heartbeat can wait for that long."""
+
+BUSY_TURN_MS: Final = 1.0
+"""When a turn of the loop took longer than this of late, there is always something to do while the disk works."""
+
+RECENT_WEIGHT: Final = 0.2
+"""How much the last one counts in a running mean."""
+
+
+class Flusher:
+    """Flushes one log, one flush at a time, and says when it is done.
+
+    `on_flushed` is called on the loop with the offset up to which the log is durable; `on_fatal` with an exception
+    that must end the process.
+    """
+
+    def __init__(
+        self,
+        log: SegmentedLog,
+        runtime: Runtime,
+        on_flushed: Callable[[Offset], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._log = log
+        self._runtime = runtime
+        self._on_flushed = on_flushed
+        self._on_fatal = on_fatal
+        self.recent_flush_ms = 0.0
+        """A running mean of how long flushes take, without the hop to the thread and back."""
+        self.recent_turn_ms = 0.0
+        """A running mean of how long it takes from the request to the flush, one turn of the loop."""
+        self._requested_at_ms = 0.0
+
+    def request(self) -> None:
+        """Flush soon: after what is ready to be sent has been handed to the network."""
+        self._requested_at_ms = self._runtime.now_ms()
+        self._runtime.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        turn_ms = self._runtime.now_ms() - self._requested_at_ms
+        self.recent_turn_ms += (turn_ms - self.recent_turn_ms) * RECENT_WEIGHT
+        try:
+            if self.recent_flush_ms < SLOW_FLUSH_MS and self.recent_turn_ms < BUSY_TURN_MS:
+                started_ms = self._runtime.now_ms()
+                end_offset = self._log.flush()
+                self._note(self._runtime.now_ms() - started_ms)
+                self._on_flushed(end_offset)
+            else:
+                self._flush_in_thread()
+        except BaseException as error:
+            self._on_fatal(error)
+
+    def _flush_in_thread(self) -> None:
+        pending = self._log.start_flush()
+        took_ms = 0.0
+
+        def flush() -> None:
+            # Timed here and not from asking to answer: the hop and the thread's other work say nothing of the disk, and
+            # would keep flushes in the thread for good. What is left is the wait for the interpreter's lock.
+            nonlocal took_ms
+            started_ms = self._runtime.now_ms()
+            pending.run()
+            took_ms = self._runtime.now_ms() - started_ms
+
+        def finish(error: BaseException | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                end_offset = self._log.finish_flush(pending)
+                self._note(took_ms)
+                self._on_flushed(end_offset)
+            except BaseException as failure:
+                self._on_fatal(failure)
+
+        self._runtime.run_on_disk(flush, finish)
+
+    def _note(self, took_ms: float) -> None:
+        self.recent_flush_ms += (took_ms - self.recent_flush_ms) * RECENT_WEIGHT

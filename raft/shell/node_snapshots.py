@@ -1,0 +1,376 @@
+"""A node's snapshots at work: shown to whoever fetches one, fetched from the leader, deleted when nobody needs them.
+
+The one owner of the node's snapshot store. What takes long runs aside, and nothing damaged is given out: a snapshot is
+read through before its first byte leaves, and one that is found damaged is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import structlog
+
+from kraftbase.errors import CorruptSnapshot, ErrorCode, StorageError
+from raft.core.types import OffsetAndEpoch
+from raft.shell.runtime import Runtime
+from snapshot.format import SnapshotHeader
+from snapshot.incoming import IncomingSnapshot
+from snapshot.log_start import StoredSnapshot, surplus
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
+from snapshot.writer import SnapshotWriter
+
+DELETE_DELAY_MS: Final = 60_000
+"""The bytes of a deleted snapshot stay for so long after that, and after each read: somebody fetches it (SN-42)."""
+
+FETCHED_DELETED_MS_MAX: Final = 3_600_000
+"""But no longer than this after it was deleted."""
+
+FETCHED_DELETED_MAX: Final = 2
+"""And no more of them than this; the oldest go first."""
+
+REFUSAL_PAUSE_MS: Final = 500
+"""How long to wait after a snapshot found no room or was damaged, before the leader is asked again."""
+
+READ_THROUGH_FOR_MS: Final = 10_000
+"""Whoever begins with a snapshot that was read through longer ago has it read through again."""
+
+READS_WAITING_MAX: Final = 256
+"""So many reads may wait until a snapshot is read through; replicas have one at a time each."""
+
+Respond: TypeAlias = Callable[[ErrorCode, int, bytes], None]
+"""Takes an error, or the size of a snapshot and some of its bytes."""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingRead:
+    position: int
+    max_bytes: int
+    respond: Respond
+
+
+class NodeSnapshots:
+    """The snapshots of one node. Lives on the loop of its runtime."""
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        cluster_id: str,
+        runtime: Runtime,
+        *,
+        on_changed: Callable[[], None],
+        on_damaged: Callable[[], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`on_changed` is called when the newest one is another, `on_damaged` when one was deleted for damage."""
+        self._store = store
+        self._cluster_id = cluster_id
+        self._runtime = runtime
+        self._on_changed = on_changed
+        self._on_damaged = on_damaged
+        self._on_fatal = on_fatal
+        self._stored: dict[OffsetAndEpoch, StoredSnapshot] = {}
+        self._whole: dict[OffsetAndEpoch, SnapshotReader] = {}
+        self._read_through_at_ms: dict[OffsetAndEpoch, float] = {}
+        self._read_at_ms: dict[OffsetAndEpoch, float] = {}
+        """When bytes of it were given out last."""
+        self._reading_through: dict[OffsetAndEpoch, list[_WaitingRead]] = {}
+        self._incoming: tuple[int, IncomingSnapshot] | None = None
+        """The download and its attempt. Only the disk's thread touches it."""
+        self._has_fetched = False
+        self._is_closed = False
+        self._list()
+        self._count_from_what_is_on_disk()
+
+    # --- which there are ----------------------------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> OffsetAndEpoch | None:
+        """The newest one's id."""
+        return max(self._stored, default=None)
+
+    def stored(self) -> tuple[StoredSnapshot, ...]:
+        """All of them, the oldest first."""
+        return tuple(self._stored[snapshot_id] for snapshot_id in sorted(self._stored))
+
+    def refresh(self) -> None:
+        """Somebody may have written one: look at the directory again."""
+        before = self.latest
+        self._list()
+        if self.latest != before:
+            self._on_changed()
+
+    def _list(self) -> None:
+        ids = self._store.ids()
+        now_ms = int(self._runtime.now_ms())
+        known, self._stored = self._stored, {}
+        for snapshot_id in ids:
+            entry = known.get(snapshot_id) or self._describe(snapshot_id)
+            if entry is not None:
+                self._stored[snapshot_id] = entry
+        latest = self.latest
+        for snapshot_id, entry in self._stored.items():
+            if snapshot_id != latest and entry.eligible_since_ms is None:
+                self._stored[snapshot_id] = replace(entry, eligible_since_ms=now_ms)
+
+    def _count_from_what_is_on_disk(self) -> None:
+        """Those that a former process had are eligible since then, not since this start (SN-51).
+
+        The next newer one was here at its last record's time at the earliest, as the clock of whoever led then showed
+        it. Consider a cluster without records for a day, then a snapshot: who is behind has had that day, too.
+        """
+        offset_ms = int(self._runtime.now_ms()) - self._runtime.wall_clock_ms()
+        found = self.stored()
+        for entry, newer in pairwise(found):
+            if entry.eligible_since_ms is not None:
+                since_ms = min(entry.eligible_since_ms, newer.timestamp_ms + offset_ms)
+                self._stored[entry.snapshot_id] = replace(entry, eligible_since_ms=since_ms)
+
+    def _describe(self, snapshot_id: OffsetAndEpoch) -> StoredSnapshot | None:
+        try:
+            with self._store.open(snapshot_id) as reader:
+                timestamp_ms = reader.header.last_contained_log_timestamp_ms
+                return StoredSnapshot(snapshot_id, reader.size_bytes, timestamp_ms, eligible_since_ms=None)
+        except CorruptSnapshot as error:
+            self._delete_damaged(snapshot_id, error)
+        except StorageError as error:
+            logger.error("a snapshot cannot be read", reason=str(error))
+        return None
+
+    def create(self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int) -> SnapshotWriter | None:
+        """Begin a snapshot of the program's own; None if it is there already. Raises OutOfSpace or StorageError."""
+        return self._store.create(snapshot_id, SnapshotHeader(last_contained_log_timestamp_ms, self._cluster_id))
+
+    def delete_surplus(self, log_start: OffsetAndEpoch) -> None:
+        """Delete those that nobody needs when the log starts there."""
+        for snapshot_id in surplus(sorted(self._stored), log_start.offset):
+            self._delete(snapshot_id)
+
+    def _delete(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._stored.pop(snapshot_id, None)
+        try:
+            self._store.delete(snapshot_id)
+        except StorageError as error:
+            logger.warning("a snapshot was not deleted", reason=str(error))
+        deleted_at_ms = self._runtime.now_ms()
+        self._runtime.call_later(DELETE_DELAY_MS, lambda: self._forget(snapshot_id, deleted_at_ms))
+
+    def _forget(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> None:
+        """It was deleted long enough ago: remove its bytes, unless a replica is still fetching it.
+
+        Others that were deleted lose their names with it: who has one of them open reads on.
+        """
+        if self._is_closed or snapshot_id in self._stored:
+            return
+        wait_ms = self._still_fetched_for_ms(snapshot_id, deleted_at_ms)
+        if wait_ms > 0:
+            self._runtime.call_later(wait_ms, lambda: self._forget(snapshot_id, deleted_at_ms))
+            return
+        self._let_go(snapshot_id)
+        self._store.remove_deleted()
+
+    def _still_fetched_for_ms(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> float:
+        """How long to wait for the next read of a deleted one; 0 or less if it may go."""
+        read_at_ms = self._read_at_ms.get(snapshot_id)
+        fetched = sorted(found for found in self._whole if found not in self._stored)
+        if read_at_ms is None or snapshot_id not in fetched[-FETCHED_DELETED_MAX:]:
+            return 0
+        return min(read_at_ms + DELETE_DELAY_MS, deleted_at_ms + FETCHED_DELETED_MS_MAX) - self._runtime.now_ms()
+
+    def _let_go(self, snapshot_id: OffsetAndEpoch) -> None:
+        reader = self._whole.pop(snapshot_id, None)
+        if reader is not None:
+            reader.close()
+            del self._read_through_at_ms[snapshot_id]
+            self._read_at_ms.pop(snapshot_id, None)
+
+    def _delete_damaged(self, snapshot_id: OffsetAndEpoch, error: CorruptSnapshot) -> None:
+        logger.error("snapshot deleted", reason=str(error))
+        self._let_go(snapshot_id)
+        self._delete(snapshot_id)
+        self._on_damaged()
+
+    # --- giving them out ----------------------------------------------------------------------------------------------
+
+    def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int, respond: Respond) -> None:
+        """Some bytes of a snapshot that is whole (SN-10).
+
+        It is read through aside before its first byte leaves, once more for who begins with it later: bits may have
+        rotted since. Answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE, THROTTLING_QUOTA_EXCEEDED if too many wait.
+        """
+        read = _WaitingRead(position, max_bytes, respond)
+        if snapshot_id in self._whole and not (position == 0 and self._is_stale(snapshot_id)):
+            self._respond(snapshot_id, read)
+        elif snapshot_id not in self._stored:
+            respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
+        elif snapshot_id in self._reading_through:
+            waiting = self._reading_through[snapshot_id]
+            if len(waiting) >= READS_WAITING_MAX:
+                respond(ErrorCode.THROTTLING_QUOTA_EXCEEDED, 0, b"")
+            else:
+                waiting.append(read)
+        else:
+            self._reading_through[snapshot_id] = [read]
+            self._read_through(snapshot_id)
+
+    def _is_stale(self, snapshot_id: OffsetAndEpoch) -> bool:
+        return self._runtime.now_ms() - self._read_through_at_ms[snapshot_id] > READ_THROUGH_FOR_MS
+
+    def _read_through(self, snapshot_id: OffsetAndEpoch) -> None:
+        found: list[SnapshotReader] = []
+
+        def done(error: BaseException | None) -> None:
+            reads = self._reading_through.pop(snapshot_id)
+            if self._is_closed:
+                for reader in found:
+                    reader.close()
+                return
+            if error is not None and not self._is_handled(snapshot_id, error):
+                return
+            if found:
+                self._let_go(snapshot_id)
+                self._whole[snapshot_id] = found[0]
+                self._read_through_at_ms[snapshot_id] = self._runtime.now_ms()
+            for read in reads:
+                self._respond(snapshot_id, read)
+
+        self._runtime.run_aside(lambda: found.append(self._store.open_whole(snapshot_id)), done)
+
+    def _is_handled(self, snapshot_id: OffsetAndEpoch, error: BaseException) -> bool:
+        """Deal with what kept a snapshot from being read; what is no error of files ends the process."""
+        if isinstance(error, CorruptSnapshot):
+            if snapshot_id in self._stored:
+                self._delete_damaged(snapshot_id, error)
+                self._on_changed()
+        elif isinstance(error, StorageError):
+            logger.error("a snapshot cannot be read", reason=str(error))
+        else:
+            self._on_fatal(error)
+            return False
+        return True
+
+    def _respond(self, snapshot_id: OffsetAndEpoch, read: _WaitingRead) -> None:
+        reader = self._whole.get(snapshot_id)
+        if reader is None:
+            read.respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
+            return
+        if read.position >= reader.size_bytes:
+            read.respond(ErrorCode.POSITION_OUT_OF_RANGE, 0, b"")
+            return
+        try:
+            data = reader.read_at(read.position, read.max_bytes)
+        except StorageError as error:
+            logger.error("a snapshot cannot be read", reason=str(error))
+            self._let_go(snapshot_id)  # the next read reads it through again
+            read.respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
+            return
+        self._read_at_ms[snapshot_id] = self._runtime.now_ms()
+        read.respond(ErrorCode.NONE, reader.size_bytes, data)
+
+    def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
+        """Open the newest one that is whole, which the caller closes; None if there is none (SN-60).
+
+        Damaged ones are deleted on the way.
+        """
+        snapshot_id = self.latest
+        if snapshot_id is None:
+            on_opened(None)
+            return
+        found: list[SnapshotReader] = []
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                on_opened(found[0])
+            elif self._is_handled(snapshot_id, error):
+                self._stored.pop(snapshot_id, None)
+                self.open_latest(on_opened)
+
+        self._runtime.run_aside(lambda: found.append(self._store.open_whole(snapshot_id)), done)
+
+    # --- fetching one -------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        attempt: int,
+        snapshot_id: OffsetAndEpoch,
+        data: bytes,
+        on_appended: Callable[[int], None],
+        on_refused: Callable[[], None],
+    ) -> None:
+        """Write the next bytes of a snapshot that is being fetched; tells how many of its bytes are here then."""
+        position = 0
+        self._has_fetched = True
+
+        def work() -> None:
+            nonlocal position
+            if self._incoming is None or self._incoming[0] != attempt:
+                self._close_incoming()
+                self._incoming = (attempt, self._receive(snapshot_id))
+            self._incoming[1].append(data)
+            position = self._incoming[1].size_bytes
+
+        self._run_download(work, lambda: on_appended(position), on_refused)
+
+    def _receive(self, snapshot_id: OffsetAndEpoch) -> IncomingSnapshot:
+        incoming = self._store.receive(snapshot_id, self._cluster_id)
+        if incoming is None:  # one of that name was there and could not be used, or it would not be fetched
+            self._store.delete(snapshot_id)
+            incoming = self._store.receive(snapshot_id, self._cluster_id)
+        if incoming is None:
+            raise StorageError(f"the snapshot {snapshot_id} is there and does not go away")
+        return incoming
+
+    def freeze(self, attempt: int, on_received: Callable[[], None], on_refused: Callable[[], None]) -> None:
+        """All of it is written: make it a snapshot."""
+
+        def work() -> None:
+            if self._incoming is None or self._incoming[0] != attempt:
+                raise StorageError(f"attempt {attempt} to fetch a snapshot was given up")
+            self._incoming[1].freeze()
+            self._close_incoming()
+
+        def done() -> None:
+            self._list()
+            on_received()
+
+        self._run_download(work, done, on_refused)
+
+    def drop(self) -> None:
+        """Give up what is being fetched."""
+        self._run_download(self._close_incoming, lambda: None, lambda: None)
+
+    def _run_download(
+        self, work: Callable[[], None], on_done: Callable[[], None], on_refused: Callable[[], None]
+    ) -> None:
+        def finish(error: BaseException | None) -> None:
+            if self._is_closed:
+                return
+            if error is None:
+                on_done()
+            elif isinstance(error, StorageError):
+                logger.error("the snapshot that is being fetched is given up", reason=str(error))
+                self.drop()
+                self._runtime.call_later(REFUSAL_PAUSE_MS, on_refused)
+            else:
+                self._on_fatal(error)
+
+        self._runtime.run_on_disk(work, finish)
+
+    def _close_incoming(self) -> None:
+        if self._incoming is not None:
+            incoming, self._incoming = self._incoming[1], None
+            incoming.close()
+
+    def close(self) -> None:
+        """Let go of every file; what is half-fetched goes when the disk's thread comes to it, or at the next start."""
+        self._is_closed = True
+        if self._has_fetched:
+            self._runtime.run_on_disk(self._close_incoming, lambda _: None)
+        for reader in self._whole.values():
+            reader.close()
+        self._whole.clear()

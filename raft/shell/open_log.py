@@ -1,0 +1,100 @@
+"""Opens a node's log at its start: what damage took is fetched again, if there are others to fetch it from."""
+
+from __future__ import annotations
+
+from kraftbase.errors import CorruptLog, StorageError
+from raft.core.election import ElectionState
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.shell.snapshot_start import fit_together
+from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
+from raft.storage.directory import DataDirectory
+from raft.storage.recovering import begin_anew, say_recovering
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+from snapshot.store import SnapshotStore
+
+
+def open_log(
+    directory: DataDirectory,
+    config: LogConfig,
+    snapshots: SnapshotStore,
+    *,
+    election_state: ElectionState | None,
+    has_others: bool,
+    applied: OffsetAndEpoch,
+) -> SegmentedLog:
+    """The log in `directory`, fitting `snapshots`.
+
+    `applied` is what the state machine holds: that was committed, and flushed in this log. A log that is damaged, or
+    does not hold what was applied, or whose beginning nobody here holds, recovers if the node `has_others` to fetch it
+    from: a voter's, because it may have acknowledged what is missing; an observer's, because it would go on with a
+    leader that lacks what it has shown to its readers. Raises CorruptLog and StorageError.
+    """
+    log = _open(directory, config, applied.offset, election_state, has_others)
+    path = directory.log_path
+    if log.recovering is None and not log.epochs.holds(applied, log.log_end_offset):
+        log.close()
+        reason = (
+            f"the log in {path} has other records than those that were applied below offset {applied.offset}, the"
+            f" last of epoch {applied.epoch}: it was replaced by an older copy, or the database by another one's"
+        )
+        epoch = _epoch_to_recover_in(election_state, has_others, reason)
+        say_recovering(directory.files, path, RecoveringLog(UNKNOWN_UNTIL_OFFSET, epoch, reason))
+        log = SegmentedLog.open(directory.files, path, config=config, accept_damage_in_epoch=epoch)
+    try:
+        if fit_together(log, snapshots, directory.identity.cluster_id, applied.offset):
+            return log
+    except BaseException:
+        log.close()
+        raise
+    log.close()
+    reason = (
+        f"the log in {path} starts at offset {log.log_start_offset}, and there is neither a whole snapshot nor a"
+        " database that holds what is below"
+    )
+    epoch = _epoch_to_recover_in(election_state, has_others, reason)
+    begin_anew(directory.files, path, epoch=epoch, reason=reason)
+    return SegmentedLog.open(directory.files, path, config=config, accept_damage_in_epoch=epoch)
+
+
+def _epoch_to_recover_in(election_state: ElectionState | None, has_others: bool, reason: str) -> Epoch:
+    if election_state is None or not has_others:
+        raise StorageError(f"{reason}. {NOBODY_TO_FETCH_FROM}")
+    return election_state.epoch
+
+
+def _open(
+    directory: DataDirectory,
+    config: LogConfig,
+    minimum_durable_offset: Offset,
+    election_state: ElectionState | None,
+    has_others: bool,
+) -> SegmentedLog:
+    """The log as it is.
+
+    The log is made before the quorum state, and that is written before any record: a log without a quorum state has
+    lost it, and with it maybe a vote; a quorum state without a log has lost what may have been acknowledged.
+    """
+    try:
+        log = SegmentedLog.open(
+            directory.files,
+            directory.log_path,
+            config=config,
+            minimum_durable_offset=minimum_durable_offset,
+            accept_damage_in_epoch=election_state.epoch if election_state is not None and has_others else None,
+            may_create=election_state is None,
+        )
+    except CorruptLog as error:
+        if election_state is not None:
+            raise
+        raise _vote_lost(directory) from error
+    if election_state is None and (log.log_end_offset > 0 or log.recovering is not None):
+        log.close()
+        raise _vote_lost(directory)
+    return log
+
+
+def _vote_lost(directory: DataDirectory) -> StorageError:
+    return StorageError(
+        f"{directory.path} has a log but no quorum state, so this node may have voted and not know it. Nothing was"
+        f" changed. {REPLACE_THE_DISK}"
+    )

@@ -1,0 +1,488 @@
+"""The shell around one replica: it carries out the core's actions and feeds it events. Synchronous, without a loop.
+
+What it needs of the world it gets as ports: a `Runtime` for time, wake-ups and the disk thread, an `Outlet` for what
+leaves it. `raft.node` puts it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
+
+- Actions are carried out strictly in order, but answers to fetches may give way to listeners (`raft.shell.replies`).
+  PersistElectionState holds up what follows until it is on disk.
+- Room for batches is reserved before the core hears of them, so a full disk refuses appends and changes nothing.
+- A violated invariant or a failed fsync is fatal: it goes to the outlet, which ends the process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+import structlog
+
+from kraftbase.errors import ErrorCode, OutOfSpace, ProtocolError
+from raft.core.actions import (
+    Action,
+    AdvanceHighWatermark,
+    AnnounceLeader,
+    AppendBatches,
+    AppendLeaderChange,
+    AppendRecords,
+    AppendSnapshot,
+    CompleteAppend,
+    DropSnapshot,
+    EndFounding,
+    EndRecovering,
+    FailAppend,
+    FenceStateMachine,
+    FlushLog,
+    FreezeSnapshot,
+    PersistElectionState,
+    RebuildStateMachine,
+    Reply,
+    ReportRefusedLeader,
+    ReportUnbelieved,
+    Send,
+    StartLogAnew,
+    TruncateLog,
+)
+from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
+from raft.core.election import ElectionState
+from raft.core.epochs import LOG_BEGINNING
+from raft.core.events import (
+    AppendPrepared,
+    AppendsScheduled,
+    Event,
+    LogFlushed,
+    LogStartAdvanced,
+    RequestFailed,
+    ResponseReceived,
+    SnapshotAppended,
+    SnapshotReceived,
+    SnapshotRefused,
+    SnapshotsChanged,
+    TimePassed,
+)
+from raft.core.messages import FetchResponse
+from raft.core.replica import Replica
+from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.shell.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
+from raft.shell.flusher import Flusher
+from raft.shell.found_log import last_timestamp_ms, log_state, what_it_recovers_from
+from raft.shell.log_start_keeper import LogStartKeeper
+from raft.shell.node_snapshots import NodeSnapshots
+from raft.shell.ports import Identity, Outlet
+from raft.shell.replies import Answers
+from raft.shell.runtime import Runtime, Timer
+from raft.shell.unbelieved import Unbelieved
+from raft.storage.batch import batch_timestamp, encode_batch
+from raft.storage.control import encode_leader_change
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
+from snapshot.writer import SnapshotWriter
+
+OUT_OF_SPACE_PAUSE_MS_MAX: Final = 500
+"""How long a follower with a full disk waits before it asks for the same batches again, at most."""
+
+MARKER_IDLE_MS: Final = 100
+"""How long after a flush a burst of appends counts as over: a marker then says that all of it is durable."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Shell:
+    """One replica with its log. Whoever owns it calls `close` and then nothing more."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        config: QuorumConfig,
+        log: SegmentedLog,
+        quorum_state: QuorumStateStore,
+        election_state: ElectionState | None,
+        snapshots: SnapshotStore,
+        log_start: LogStartConfig,
+        applied: OffsetAndEpoch = LOG_BEGINNING,
+        random: Random,
+        runtime: Runtime,
+        outlet: Outlet,
+        fetch_version_allowed: int = FETCH_VERSION_LATEST,
+    ) -> None:
+        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds, `applied` the tables.
+
+        The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
+        """
+        self.config = config
+        self.log = log
+        self._quorum_state = quorum_state
+        self._runtime = runtime
+        self._outlet = outlet
+        self.snapshots = NodeSnapshots(
+            snapshots,
+            identity.cluster_id,
+            runtime,
+            on_changed=self._snapshots_changed,
+            on_damaged=outlet.snapshot_damaged,
+            on_fatal=self._fatal,
+        )
+        self.replica = Replica(
+            config=config,
+            cluster_id=identity.cluster_id,
+            key=identity.key,
+            endpoint=identity.endpoint,
+            voters=identity.voters,
+            bootstrap_endpoints=identity.bootstrap_endpoints,
+            log=log_state(log, self.snapshots.latest),
+            election_state=election_state,
+            recovering=what_it_recovers_from(log, identity),
+            applied=applied,
+            fetch_version_allowed=fetch_version_allowed,
+            random=random,
+            now_ms=self._now_ms(),
+        )
+        self.flusher = Flusher(log, runtime, self._log_flushed, self._fatal)
+        self.log_start = LogStartKeeper(
+            log_start,
+            replica=self.replica,
+            log=log,
+            snapshots=self.snapshots,
+            runtime=runtime,
+            listeners=outlet.listener_positions,
+            on_advanced=lambda start: self.step(LogStartAdvanced(start)),
+            on_fatal=self._fatal,
+        )
+        holders = self.log_start.holders
+        self._answers = Answers(log, self.snapshots, holders, runtime, outlet, self._check_shutdown, self._fatal)
+        self._committed_end_offset = Offset(0)
+        self._actions: deque[Action] = deque()
+        self._persisting = self._appends_scheduled = self._closed = False
+        self._unwritten = UnwrittenAppends()
+        self._unbelieved = Unbelieved(runtime)
+        self._last_id = self._timer_at_ms = 0
+        self._timer: Timer | None = None
+        self._marker_timer: Timer | None = None
+        self._last_timestamp_ms = last_timestamp_ms(log)
+
+    # --- what its owner asks ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up the role that the durable state gives it."""
+        self._take(self.replica.start(self._now_ms()))
+        self._say_committed()  # what the newest snapshot holds
+        self.log_start.start()
+
+    def close(self) -> None:
+        """Stop at once: no events, no actions, no timers."""
+        self._closed = True
+        self._answers.close()
+        for timer in (self._timer, self._marker_timer):
+            if timer is not None:
+                timer.cancel()
+        self.log_start.close()
+        self.snapshots.close()
+
+    def new_id(self) -> int:
+        """A request id or append id that was not used before."""
+        self._last_id += 1
+        return self._last_id
+
+    def prepare_append(self, append_id: int, epoch: Epoch, body: bytes, record_count: int) -> Offset:
+        """Prepare an append of `record_count` records (LI-20) and return its base offset.
+
+        Raises ProtocolError and changes nothing if this node does not lead `epoch`, if the body is too large, or
+        if there is no room on the disk.
+        """
+        refusal = self.replica.refuse_append(epoch, len(body))
+        if refusal is not None:
+            raise ProtocolError(*refusal)
+        try:
+            self._reserve(self._unwritten.byte_count + len(body) + BATCH_OVERHEAD_BYTES)
+        except OutOfSpace as error:
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        base_offset = self.replica.next_append_offset
+        self._unwritten.add(Offset(base_offset + record_count), len(body))
+        self.step(AppendPrepared(append_id, epoch, body, record_count))
+        return base_offset
+
+    def schedule_appends(self) -> None:
+        """Write what was prepared, together with all that is prepared before the runtime calls back."""
+        if not self._appends_scheduled:
+            self._appends_scheduled = True
+            self._runtime.call_soon(self._write_appends)
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> SnapshotWriter | None:
+        """Begin a snapshot of a state machine that stands at `snapshot_id`; whoever froze it says `snapshot_taken`.
+
+        None if it is not needed: the log starts further on, or it is there. Raises ValueError for an id that is none:
+        not committed, not in the log, or not where a batch ends (SN-07).
+        """
+        offset, log = snapshot_id.offset, self.log
+        if offset <= 0:
+            raise ValueError(f"a snapshot at offset {offset} would hold nothing; take one of something applied (SN-03)")
+        if offset < log.log_start_offset:
+            return None
+        if offset > min(self.replica.high_watermark, log.flushed_end_offset):
+            raise ValueError(
+                f"offset {offset} is not committed; the high watermark is {self.replica.high_watermark}: take a"
+                " snapshot of what was committed"
+            )
+        if log.epochs.epoch_before(offset) != snapshot_id.epoch:
+            raise ValueError(f"the record before offset {offset} is not of epoch {snapshot_id.epoch}; give its epoch")
+        if not log.is_boundary(offset):
+            raise ValueError(f"offset {offset} is within a batch; take the snapshot where one ends")
+        return self.snapshots.create(snapshot_id, timestamp_ms)
+
+    def snapshot_taken(self) -> None:
+        """The state machine's owner has put a snapshot into the store."""
+        if not self._closed:
+            self.snapshots.refresh()
+            try:
+                self.log_start.check()
+            except BaseException as error:
+                self._fatal(error)
+
+    def step(self, event: Event) -> None:
+        """Give the replica an event and carry out what it orders."""
+        if self._closed:
+            return
+        try:
+            self._take(self.replica.step(event, self._now_ms()))
+        except BaseException as error:
+            self._fatal(error)
+
+    def outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
+        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause.
+
+        Only the log knows where its batches end, so an answer that would cut it within one is refused here.
+        """
+        match outcome:
+            case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
+                not self._is_between_batches(diverging)
+            ):
+                self._unbelieved.note(f"the leader's log diverges within a batch of this one, at {diverging}")
+                self.step(RequestFailed(correlation_id))
+            case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
+                timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
+                pause_ms = min(OUT_OF_SPACE_PAUSE_MS_MAX, timeout_ms / 2)
+                empty = _without_records(outcome)
+                self._runtime.call_later(pause_ms, lambda: self.step(empty))
+            case _:
+                self.step(outcome)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _take(self, actions: Sequence[Action]) -> None:
+        self._actions.extend(actions)
+        self._carry_out()
+        self._set_timer()
+        self._check_shutdown()
+
+    def _check_shutdown(self) -> None:
+        """The replica may go when what it ordered last, such as a granted vote, has left as well."""
+        has_left = not self._actions and not self._persisting and not self._answers.are_waiting
+        if self.replica.is_shutdown_complete and has_left:
+            self._outlet.shutdown_complete()
+
+    def _write_appends(self) -> None:
+        self._appends_scheduled = False
+        self.step(AppendsScheduled())
+
+    def _log_flushed(self, end_offset: Offset) -> None:
+        if self._closed:
+            return
+        self.step(LogFlushed(end_offset))
+        self._say_committed()
+        if self._marker_timer is None and not self._closed:
+            self._marker_timer = self._runtime.call_later(MARKER_IDLE_MS, self._close_burst)
+
+    def _snapshots_changed(self) -> None:
+        if not self._closed:
+            self.step(SnapshotsChanged(self.snapshots.latest))
+            self._outlet.snapshots_changed()
+
+    def _close_burst(self) -> None:
+        self._marker_timer = None
+        if self._closed:
+            return
+        try:
+            if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush comes by here again
+                self.log.write_marker()
+        except BaseException as error:
+            self._fatal(error)
+
+    def _has_room(self, batches: Sequence[Batch]) -> bool:
+        try:
+            self._reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
+        except OutOfSpace as error:
+            logger.error("cannot follow the leader: no room for its batches", reason=str(error))
+            return False
+        return True
+
+    def _is_between_batches(self, diverging: OffsetAndEpoch) -> bool:
+        point = self.replica.truncation_point(diverging)
+        try:
+            return point >= self.log.log_end_offset or self.log.is_boundary(point)
+        except BaseException as error:
+            self._fatal(error)
+            return False
+
+    def _reserve(self, byte_count: int) -> None:
+        """Make sure of room. Going on to a new segment flushes the last one, so this may fail for good."""
+        try:
+            self.log.reserve(byte_count)
+        except OutOfSpace:
+            raise
+        except BaseException as error:
+            self._fatal(error)
+            raise
+
+    def _set_timer(self) -> None:
+        deadline_ms = self.replica.next_deadline_ms
+        if deadline_ms is None or self._closed:
+            return
+        if self._timer is not None:
+            if self._timer_at_ms <= deadline_ms:
+                return  # it fires early and is set anew then: cheaper than to move it at every step
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._now_ms() + 1)
+        self._timer = self._runtime.call_later(delay_ms, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        deadline_ms = self.replica.next_deadline_ms
+        if deadline_ms is not None and self._now_ms() >= deadline_ms:
+            self.step(TimePassed())
+        else:
+            self._set_timer()
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        is_more_committed = False
+        while self._actions and not self._persisting and not self._closed:
+            action = self._actions.popleft()
+            match action:
+                case Reply():
+                    self._answers.give(action, may_wait=self._is_all_committed)
+                case AppendRecords(base_offset, epoch, body, record_count):
+                    batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
+                    self.log.append((batch,))
+                    self._unwritten.written(batch.end_offset)
+                case FlushLog():
+                    self.flusher.request()
+                case Send():
+                    self._outlet.send(action)
+                case AppendBatches(batches):
+                    self.log.append(batches)
+                    self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
+                case AdvanceHighWatermark():
+                    is_more_committed = True
+                case CompleteAppend(append_id):
+                    self._outlet.append_settled(append_id, None)
+                case FailAppend(append_id, error, message):
+                    self._unwritten.clear()
+                    self._outlet.append_settled(append_id, ProtocolError(error, message))
+                case AppendLeaderChange(base_offset, epoch, record):
+                    body = encode_leader_change(record)
+                    self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
+                case TruncateLog(end_offset):
+                    self.log.truncate(end_offset)
+                case StartLogAnew(snapshot_id):
+                    logger.info("the log begins anew where a snapshot ends", start=snapshot_id.offset)
+                    self.log.start_anew(snapshot_id)
+                    self._outlet.snapshots_changed()
+                case AppendSnapshot(attempt, snapshot_id, data):
+                    self.snapshots.append(attempt, snapshot_id, data, self._appended(attempt), self._refused(attempt))
+                case FreezeSnapshot(attempt):
+                    self.snapshots.freeze(attempt, self._received(attempt), self._refused(attempt))
+                case DropSnapshot():
+                    self.snapshots.drop()
+                case EndRecovering():
+                    self.log.end_recovering()
+                case EndFounding():
+                    self.log.end_founding()
+                    logger.info("everything that was damaged is fetched again", log_end_offset=self.log.log_end_offset)
+                case AnnounceLeader(leader, epoch_start_offset):
+                    logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
+                    self._outlet.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
+                case PersistElectionState(state):
+                    self._persist(state)
+                case FenceStateMachine(expected, own):
+                    self._outlet.state_diverged(expected, own)
+                case ReportUnbelieved(reason):
+                    self._unbelieved.note(reason)
+                case ReportRefusedLeader(refused):
+                    self._outlet.leader_refused(refused)
+                case RebuildStateMachine():
+                    self._outlet.may_rebuild_state()
+        # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
+        listeners_are_woken = is_more_committed and self._say_committed()
+        self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)
+
+    @property
+    def _is_all_committed(self) -> bool:
+        """Whether nothing waits to be committed, or to be appended."""
+        return self.replica.high_watermark == self.replica.next_append_offset
+
+    def _appended(self, attempt: int) -> Callable[[int], None]:
+        return lambda position: self.step(SnapshotAppended(attempt, position))
+
+    def _received(self, attempt: int) -> Callable[[], None]:
+        return lambda: self.step(SnapshotReceived(attempt))
+
+    def _refused(self, attempt: int) -> Callable[[], None]:
+        return lambda: self.step(SnapshotRefused(attempt))
+
+    def _say_committed(self) -> bool:
+        """Whether that is news to the listeners."""
+        before = self._committed_end_offset
+        self._committed_end_offset = max(before, min(self.replica.high_watermark, self.log.flushed_end_offset))
+        self._outlet.committed(self._committed_end_offset)
+        return self._committed_end_offset > before
+
+    def _persist(self, state: ElectionState) -> None:
+        self._persisting = True
+        self._runtime.run_on_disk(lambda: self._quorum_state.save(state), self._persisted)
+
+    def _persisted(self, failure: BaseException | None) -> None:
+        try:
+            if failure is not None:
+                raise failure
+            self._persisting = False
+            if not self._closed:
+                self._carry_out()
+                self._check_shutdown()
+        except BaseException as error:
+            self._fatal(error)
+
+    def _fatal(self, error: BaseException) -> None:
+        if not self._closed:
+            self._outlet.fatal(error)
+
+    def _timestamp_ms(self) -> int:
+        """The wall clock, but never behind the last batch's timestamp."""
+        self._last_timestamp_ms = max(self._last_timestamp_ms, self._runtime.wall_clock_ms())
+        return self._last_timestamp_ms
+
+    def _now_ms(self) -> int:
+        return int(self._runtime.now_ms())
+
+
+def _without_records(outcome: ResponseReceived) -> ResponseReceived:
+    response = outcome.response
+    if not isinstance(response, FetchResponse):
+        return outcome
+    # The leader was heard: no election for want of room. An answer without records is legal (RF-55).
+    return ResponseReceived(
+        outcome.correlation_id,
+        FetchResponse(
+            leader=response.leader,
+            leader_endpoint=response.leader_endpoint,
+            high_watermark=response.high_watermark,
+            log_start_offset=response.log_start_offset,
+            expected_state_digest=response.expected_state_digest,
+            is_without_room=True,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The state machine: it applies what is committed, and lets others know."""

@@ -1,0 +1,1 @@
+"""What a node answers when it is asked about the metadata."""

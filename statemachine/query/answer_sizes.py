@@ -1,0 +1,45 @@
+"""How much fits one answer. What is too large is given up while it is put together, with what to ask for in its place.
+
+Reads share a thread: an answer that nobody can be sent must not cost more than the largest that can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from raft.rpc.options import MESSAGE_BYTES_MAX
+
+ANSWER_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
+"""Of all the parts of an answer; the rest is for what an answer has besides: an offset, a sum."""
+
+_HEADER_BYTES_MAX: Final = 5
+"""A part's tag, and its length."""
+
+Part = TypeVar("Part", bound=Message)
+
+
+def fitting(parts: Generator[Part, None, None], instead: str) -> Iterator[Part]:
+    """`parts`, for as long as they fit one answer, and closed then: a cursor that is left open holds an old state.
+
+    Raises ProtocolError(RECORD_LIST_TOO_LARGE), which says what to ask for `instead`.
+    """
+    size_bytes = 0
+    with closing(parts):
+        for part in parts:
+            size_bytes += part.ByteSize() + _HEADER_BYTES_MAX
+            check_answer_bytes(size_bytes, instead)
+            yield part
+
+
+def check_answer_bytes(size_bytes: int, instead: str) -> None:
+    """Raise ProtocolError(RECORD_LIST_TOO_LARGE) if an answer with so many bytes, or more, fits no message."""
+    if size_bytes > ANSWER_BYTES_MAX:
+        raise ProtocolError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the answer has {size_bytes} bytes or more, at most {ANSWER_BYTES_MAX} fit one message: {instead}",
+        )

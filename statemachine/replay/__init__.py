@@ -1,0 +1,1 @@
+"""What committed records do to the metadata."""

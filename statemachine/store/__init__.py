@@ -1,0 +1,1 @@
+"""The metadata of one node in SQLite: applied, read, scrubbed, and written into snapshots."""

@@ -1,0 +1,137 @@
+"""Reads all rows of a metadata database and compares them with the sums that each transaction keeps (`row_sums`).
+
+One table's structure, or one slice of its rows, is read in one transaction, so none lasts long; each sees rows and sums
+as of the same offset, so the writer goes on meanwhile.
+
+`python -m statemachine.store.scrub DATABASE` does it in a process of its own. It reads the file and not what the node
+has in memory, and shares no interpreter with the node. A line of JSON says what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from kraftbase.errors import KraftlogError, StorageError
+from statemachine.tables.catalogue import TABLES
+from statemachine.tables.database import ROTTEN, DamagedDatabase, UnusableDatabase, check_tables, open_reader, read_sums
+from statemachine.tables.row_sums import ALL_SLICES, Slice, missing_of, sum_of
+
+ROTTEN_EXIT_CODE: Final = 3
+
+_NO_DAMAGE: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+
+
+class RottenDatabase(Exception):
+    """Its content changed by itself: nothing must be made of it, and it must be made anew."""
+
+
+@contextmanager
+def telling_rot(what: str) -> Iterator[None]:
+    """Turn whatever SQLite says of damaged pages, within the block, into RottenDatabase; the rest into StorageError."""
+    try:
+        yield
+    except (UnusableDatabase, DamagedDatabase) as error:
+        raise RottenDatabase(f"{ROTTEN}: {error}") from None
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NO_DAMAGE:
+            raise StorageError(
+                f"the metadata database cannot be read, {what}: {error}; see whether its disk is well"
+            ) from None
+        raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None
+    except ValueError as error:  # a text that is none, or an id that is none
+        raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None
+
+
+def check_rows(connection: sqlite3.Connection) -> list[int]:
+    """Compare all rows that the present transaction sees: see `scrub`."""
+    return [missing for read in _readings(connection) for missing in read()]
+
+
+def scrub(connection: sqlite3.Connection) -> list[int]:
+    """Read everything, each part in a transaction of its own. `connection` may be one that can only read.
+
+    What the sums lack, slice by slice: nothing, or, if they are partial, what `MetadataTables.complete_row_sums` takes.
+    Raises RottenDatabase if anything is not what was written, StorageError if it cannot be read.
+    """
+    missing: list[int] = []
+    for read in _readings(connection):
+        with telling_rot("its file"), _transaction(connection):
+            missing += read()
+    return missing
+
+
+def _readings(connection: sqlite3.Connection) -> Iterator[Callable[[], list[int]]]:
+    """All there is to be read, in parts; a part of rows says what their sum lacks."""
+    yield lambda: _check_frame(connection)
+    for table in TABLES:
+        yield lambda name=table.name: _check_structure(connection, name)  # type: ignore[misc]
+    for part in ALL_SLICES:
+        yield lambda part=part: [_check_slice(connection, part)]  # type: ignore[misc]
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.rollback()
+
+
+def _check_frame(connection: sqlite3.Connection) -> list[int]:
+    """What is applied, and that tables and views are the present ones."""
+    with telling_rot("what is applied"):
+        check_tables(connection)
+        return []
+
+
+def _check_structure(connection: sqlite3.Connection, table: str) -> list[int]:
+    """Pages, the order of keys, and each index against its table: SQL goes by indexes too."""
+    with telling_rot(f"table {table}"):
+        found = connection.execute(f"PRAGMA integrity_check({table})").fetchone()[0]
+    if found != "ok":
+        raise RottenDatabase(f"{ROTTEN}: table {table}: {found}")
+    return []
+
+
+def _check_slice(connection: sqlite3.Connection, part: Slice) -> int:
+    with telling_rot(f"table {part.table.name}"):
+        kept = read_sums(connection)
+        missing = missing_of(part, kept, sum_of(connection.execute(part.select_sql, part.parameters)))
+    if missing and kept.is_complete:
+        raise RottenDatabase(f"{ROTTEN}: table {part.table.name}: its rows do not add up to what was written")
+    return missing
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process: exit code 0 and a line of JSON; 3 and the reason on standard error if it is rotten, 1 if unread."""
+    try:
+        with telling_rot("its file"), closing(open_reader(Path(arguments[0]))) as connection:
+            sys.stdout.write(json.dumps(scrub(connection)) + "\n")
+    except RottenDatabase as error:
+        sys.stderr.write(f"{error}\n")
+        return ROTTEN_EXIT_CODE
+    except KraftlogError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

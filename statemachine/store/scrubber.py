@@ -1,0 +1,58 @@
+"""When a node reads through its own metadata database to see whether it is still what was applied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from statemachine.store.background import last_line, run_to_end, start_module
+from statemachine.store.metadata_tables import StoreUnavailable
+from statemachine.store.scrub import ROTTEN_EXIT_CODE
+from statemachine.store.store import MetadataStore
+
+SCRUB_INTERVAL_MS: Final = 24 * 60 * 60 * 1000
+RETRY_SECONDS: Final = 60.0
+"""How long to wait after the database could not be read."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Scrubber:
+    """Scrubs at the start and then from time to time, in a process of its own. `on_rotten` is told of rot, once."""
+
+    def __init__(self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None]) -> None:
+        """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one, at the start."""
+        self._store = store
+        self._interval_ms = interval_ms
+        self._on_rotten = on_rotten
+
+    async def run(self) -> None:
+        """Go on until cancelled, or until there is rot."""
+        while True:
+            wait_seconds = await self.scrub()
+            if wait_seconds is None:
+                return
+            await asyncio.sleep(wait_seconds)
+
+    async def scrub(self) -> float | None:
+        """Scrub once. After how many seconds to do it again; None: never."""
+        code, said, complaints = await run_to_end(start_module("statemachine.store.scrub", (str(self._store.path),)))
+        if code == ROTTEN_EXIT_CODE:
+            self._on_rotten(last_line(complaints))
+            return None
+        if code != 0:
+            logger.warning(
+                "the metadata database was not scrubbed", reason=last_line(complaints) or f"exit code {code}"
+            )
+            return RETRY_SECONDS
+        try:
+            await asyncio.to_thread(self._store.complete_row_sums, json.loads(said))
+        except (StoreUnavailable, sqlite3.Error) as error:
+            logger.warning("the sums of rows stay partial until the next scrub", reason=str(error))
+            return RETRY_SECONDS
+        return self._interval_ms / 1000 if self._interval_ms else None

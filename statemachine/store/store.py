@@ -1,0 +1,295 @@
+"""The committed metadata of one node in SQLite.
+
+- One transaction applies one or several committed batches and says so: applied end offset, epoch and digest change with
+  the tables, so each record takes effect exactly once, whatever dies when.
+- One writer at a time, on whichever thread; readers have connections of their own and see whole transactions.
+- The digest is a chain over every batch (base offset, epoch, body) and what its records did: two nodes that have
+  applied as much of the same log have the same one, however the batches were grouped into transactions.
+- SQLite is derived data: a database that is damaged, foreign or unlike the quorum's is set aside and
+  made again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import structlog
+from sqlite_utils import Database
+
+from kraftbase.errors import StorageError
+from kraftpb.v1.admin_pb2 import QueryResponse
+from raft.core.types import Offset, StateDigest
+from raft.listener import CommittedBatch
+from snapshot.reader import SnapshotReader
+from statemachine.replay.deltas import MetadataDelta
+from statemachine.store.image import load_image
+from statemachine.store.metadata_tables import Applied, MetadataTables, PreparedRun
+from statemachine.store.query_lane import Lane, QueryLane
+from statemachine.store.query_process import QueryProcess
+from statemachine.store.scrub import RottenDatabase, scrub, telling_rot
+from statemachine.store.write_ahead_log import WriteAheadLog
+from statemachine.tables.database import (
+    DivergedDatabase,
+    UnusableDatabase,
+    install,
+    open_database,
+    open_reader,
+    remove,
+    set_aside,
+    sync,
+    translated,
+)
+from statemachine.tables.table import Table
+
+READ_MAX_MS: Final = 10_000
+"""How long a read of the node's own may go on, unless its owner says otherwise."""
+
+T = TypeVar("T")
+logger = structlog.get_logger(__name__)
+
+
+class MetadataStore:
+    """The metadata database of one node. Open it with `open`."""
+
+    def __init__(self, path: Path, cluster_id: str, database: Database, read_max_ms: int = READ_MAX_MS) -> None:
+        self.path = path
+        self._read_seconds_max = read_max_ms / 1000
+        self.cluster_id = cluster_id
+        self.is_watched = False
+        """Whether each run that is applied leaves a delta to take."""
+        self._writer_lock = threading.Lock()
+        self._start_using(database)
+        self._queries = QueryLane("kraftlog-query", path, self._read_seconds_max)
+        self._statement_lane = Lane("kraftlog-statement")
+        self._statements: set[QueryProcess] = set()
+        """Those that run or wait for their turn."""
+
+    def _start_using(self, database: Database) -> None:
+        self._tables = MetadataTables(database.conn, name=str(self.path))
+        self._reader = open_reader(self.path)
+        self._write_ahead_log = WriteAheadLog(self.path)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        cluster_id: str,
+        *,
+        forget_snapshots: Callable[[], None] = lambda: None,
+        read_max_ms: int = READ_MAX_MS,
+    ) -> MetadataStore:
+        """The store at `path`, made if there is none.
+
+        One that cannot be used is set aside as `<name>.damaged`, and snapshot and log fill a new one. If it differed
+        from the quorum's, `forget_snapshots` is called before: they were made of it. A read that takes longer than
+        `read_max_ms` is ended. Raises DirectoryError if it holds another cluster's metadata, StorageError if the file
+        cannot be had.
+        """
+        remove(_new_path(path))  # a crash has left it half-filled
+        try:
+            database = open_database(path, cluster_id)
+        except UnusableDatabase as error:
+            if isinstance(error, DivergedDatabase):
+                forget_snapshots()
+            cls._set_aside(path, str(error))
+            database = open_database(path, cluster_id)
+        store = cls(path, cluster_id, database, read_max_ms)
+        store._start_over_at_open()
+        return store
+
+    @staticmethod
+    def _set_aside(path: Path, reason: str) -> None:
+        target = set_aside(path)
+        logger.warning(
+            "metadata database set aside; it is made again from snapshot and log", reason=reason, moved_to=str(target)
+        )
+
+    def close(self) -> None:
+        """End statements, wait for a running query, then close every connection."""
+        for statement in self._statements:
+            statement.abandon()
+        for lane in (self._queries, self._statement_lane):
+            lane.shut_down()
+        self._close_connections()
+
+    def _close_connections(self) -> None:
+        self._queries.close_connection()
+        self._reader.close()
+        self._tables.connection.close()
+        self._write_ahead_log.close()
+
+    def _open_again(self, database: Database) -> None:
+        self._start_using(database)
+        self._queries.reopen()
+
+    # --- what is applied ----------------------------------------------------------------------------------------------
+
+    @property
+    def applied(self) -> Applied:
+        """How much of the log the last transaction left applied."""
+        return self._tables.applied
+
+    @property
+    def applied_bytes(self) -> int:
+        """How large the bodies of the batches were that were applied since the store was opened."""
+        return self._tables.applied_bytes
+
+    @property
+    def applied_end_offset(self) -> Offset:
+        """The offset after the last applied record: where to register the state machine."""
+        return self._tables.applied.end_offset
+
+    def changed_at(self, table: Table[Any]) -> Offset:
+        """How far the last transaction went that may have changed `table`: while this stays, so does the table."""
+        return self._tables.changed_at(table)
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether committed batches wait for the end of their metadata transaction."""
+        return self._tables.has_open_transaction
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How large those batches are."""
+        return self._tables.waiting_bytes
+
+    @property
+    def state_digest(self) -> StateDigest | None:
+        """What the state came to at the last offset where nodes compare it, None before the first."""
+        return self._tables.state_digest
+
+    def take_state_digests(self) -> list[StateDigest]:
+        """Those that came up since the last call, in order."""
+        return self._tables.take_state_digests()
+
+    def take_deltas(self) -> list[MetadataDelta]:
+        """What the runs changed that were applied since the last call while it `is_watched`; none is empty."""
+        return self._tables.take_deltas()
+
+    def mark_diverged(self, reason: str) -> None:
+        """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
+        with self._writer_lock:
+            self._tables.mark_diverged(reason)
+
+    def find_rot(self) -> str | None:
+        """What a scrub finds that is not what was applied. For a thread: see `statemachine.store.scrub`."""
+        try:
+            with telling_rot("its file"), closing(open_reader(self.path)) as connection:
+                scrub(connection)
+        except RottenDatabase as error:
+            return str(error)
+        except StorageError as error:
+            logger.error("the metadata database cannot be read", reason=str(error))
+        return None
+
+    def complete_row_sums(self, missing: Sequence[int]) -> None:
+        """Take what a scrub found that the sums of rows lack: see `MetadataTables.complete_row_sums`."""
+        with self._writer_lock:
+            self._tables.complete_row_sums(missing)
+
+    def load(self, reader: SnapshotReader) -> None:
+        """Make a new database of what a snapshot holds, for `use_loaded`. For a thread: 10 microseconds a row.
+
+        The store goes on with the old one. Raises CorruptSnapshot, StoreUnavailable or StorageError, OutOfSpace for
+        want of room; then nothing is left of the new one.
+        """
+        new_path = _new_path(self.path)
+        remove(new_path)
+        try:
+            with closing(open_database(new_path, self.cluster_id).conn) as connection:
+                connection.execute("PRAGMA journal_mode = MEMORY")  # nobody needs half of it after a crash
+                connection.execute("PRAGMA synchronous = OFF")
+                load_image(reader, MetadataTables(connection, name=str(new_path)))
+            sync(new_path)
+        except BaseException as error:
+            remove(new_path)
+            if isinstance(error, sqlite3.Error):
+                raise translated(new_path, error) from None
+            raise
+
+    async def use_loaded(self, *, unless: Callable[[], bool] = lambda: False) -> None:
+        """Put the database that `load` has made in the place of the old one, and go on with it.
+
+        Queries that run are waited for, those that come meanwhile wait; nothing is done if `unless` is true then. A
+        crash leaves the old database or the new one.
+        """
+        async with self._queries.held(), self._statement_lane.held():
+            if unless():
+                return
+            # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
+            # one's go before the new one has that name.
+            self._close_connections()
+            install(_new_path(self.path), self.path)
+            self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
+
+    def apply(self, batches: Iterable[CommittedBatch]) -> None:
+        """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
+        with self._writer_lock:
+            self._tables.apply(batches, note_delta=self.is_watched)
+
+    def prepare(
+        self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
+    ) -> PreparedRun | None:
+        """The first half of `apply`; None if it would take too long: see `MetadataTables.prepare`."""
+        with self._writer_lock:
+            return self._tables.prepare(batches, removals_max=removals_max, rows_max=rows_max)
+
+    def commit(self, prepared: PreparedRun) -> None:
+        """The second half of `apply`, of what was prepared last: see `MetadataTables.commit`."""
+        with self._writer_lock:
+            self._tables.commit(prepared, note_delta=self.is_watched)
+
+    # --- the write-ahead log ------------------------------------------------------------------------------------------
+
+    @property
+    def write_ahead_log(self) -> WriteAheadLog:
+        """That of the database as it is now: another one after `use_loaded` and `rebuild_if_ahead`."""
+        return self._write_ahead_log
+
+    def _start_over_at_open(self) -> None:
+        """A process that was killed has left its write-ahead log."""
+        try:
+            is_done = self._write_ahead_log.start_over()
+        except sqlite3.Error as error:
+            logger.warning("the write-ahead log of the metadata database stays; it is tried again", reason=str(error))
+        else:
+            if not is_done:
+                logger.warning("somebody reads the write-ahead log of the metadata database", path=str(self.path))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> sqlite3.Connection:
+        """A connection for short reads on the event loop's thread."""
+        return self._reader
+
+    async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `function` on a consistent state, in a thread of its own, where it may take its time.
+
+        Raises ProtocolError: THROTTLING_QUOTA_EXCEEDED if too many queries wait, REQUEST_TIMED_OUT if it takes longer
+        than a read may.
+        """
+        return await self._queries.query(function)
+
+    async def run_statement(self, sql: str, timeout_seconds: float) -> list[QueryResponse]:
+        """The answer to an SQL statement of somebody's own, in pieces; one after the other, each in its own process.
+
+        It ends when this is cancelled or the store is closed. Raises ProtocolError: see `QueryProcess.run`, and
+        THROTTLING_QUOTA_EXCEEDED if too many wait.
+        """
+        statement = QueryProcess(self.path, sql, min(timeout_seconds, self._read_seconds_max))
+        self._statements.add(statement)
+        try:
+            return await self._statement_lane.run(statement.run)
+        finally:
+            self._statements.discard(statement)
+            statement.abandon()  # nothing cancels what runs in a thread
+
+
+def _new_path(path: Path) -> Path:
+    return path.with_name(path.name + ".new")

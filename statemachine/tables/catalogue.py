@@ -1,0 +1,40 @@
+"""All tables that are written, in the order in which snapshots have them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from statemachine.tables.cluster_tables import (
+    ACLS,
+    BROKERS,
+    CLIENT_QUOTAS,
+    CONFIGS,
+    CONTROLLERS,
+    FEATURES,
+    PRODUCER_IDS,
+)
+from statemachine.tables.remote_log_tables import (
+    REMOTE_EPOCH_ENDS,
+    REMOTE_PARTITION_DELETES,
+    REMOTE_SEGMENT_EPOCHS,
+    REMOTE_SEGMENTS,
+)
+from statemachine.tables.table import Table
+from statemachine.tables.topic_tables import PARTITIONS, TOPICS
+
+TABLES: Final[tuple[Table[Any], ...]] = (
+    FEATURES,
+    CONTROLLERS,
+    BROKERS,
+    TOPICS,
+    PARTITIONS,
+    CONFIGS,
+    CLIENT_QUOTAS,
+    PRODUCER_IDS,
+    ACLS,
+    REMOTE_EPOCH_ENDS,
+    REMOTE_SEGMENTS,
+    REMOTE_SEGMENT_EPOCHS,
+    REMOTE_PARTITION_DELETES,
+)
+"""All that are written, in the order in which a snapshot has their records (SN-33)."""

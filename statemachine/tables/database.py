@@ -1,0 +1,270 @@
+"""The tables of a node's metadata database, and opening the file that holds them (docs/formats/metadata.md).
+
+The database is derived data: everything in it can be made again from the log. So a file that is damaged, of another
+program or of another version, or that differs from the quorum's, is set aside and a new one begun; only one of another
+cluster is refused, because then the directory is not what its owner takes it for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from sqlite_utils import Database, Migrations
+
+from kraftbase.errors import DirectoryError, FlushFailed, OutOfSpace, StorageError
+from statemachine.tables.row_sums import RowSums, decode_sums
+from statemachine.tables.sql_views import VIEW_STATEMENTS
+from statemachine.tables.table_definitions import TABLE_STATEMENTS
+
+APPLICATION_ID: Final = 0x6B6C6F67
+"""The letters klog: marks the file as ours in its SQLite header."""
+
+OPEN_TIMEOUT_SECONDS: Final = 5.0
+
+PAGE_BYTES: Final = 1024
+"""Of new databases. A transaction writes whole pages, and a small one touches a row or two on each: with SQLite's 4 KiB
+it wrote nearly three times as much. Databases keep the size that they were made with."""
+
+EMPTY_DIGEST: Final = "00" * 16
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+
+MIGRATIONS: Final = Migrations("kraftlog")
+KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums")
+"""The first makes all tables: what is derived is made anew rather than migrated, unless that is free. 0001's digest did
+not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
+configs only; 0004 kept no sums of rows."""
+
+
+ROTTEN: Final = "its rows are not those that were applied"
+"""How the reason begins why a database is set aside that rotted, of which nothing was made."""
+
+_APPLIED: Final = (
+    "SELECT row_sums, cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
+    " FROM applied"
+)
+
+
+class UnusableDatabase(Exception):
+    """The file cannot be used and may be replaced; the message says why."""
+
+
+class DamagedDatabase(StorageError):
+    """The file cannot be read because it is damaged, not because it cannot be had."""
+
+
+class DivergedDatabase(UnusableDatabase):
+    """Its content differs from the quorum's: what was made of it must not be believed either."""
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[0])
+def create_tables(database: Database) -> None:
+    """All tables, and the views over them."""
+    for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS):
+        database.execute(statement)
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[1])
+def add_row_sums(database: Database) -> None:
+    """Those of a database that had none are found by the first scrub."""
+    if "row_sums" not in {name for _, name, *_ in database.execute("PRAGMA table_info(applied)")}:
+        database.execute("ALTER TABLE applied ADD COLUMN row_sums BLOB")
+
+
+def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
+    """Make the present tables, empty, and views in a database that has none: one in memory, say."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    MIGRATIONS.apply(Database(connection, strict=True, execute_plugins=False))
+    _begin(connection, cluster_id)
+
+
+def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) -> Database:
+    """The database at `path` with the present tables, made if there is none. The caller closes its connection.
+
+    One that `is_known_sound` is not read through. Raises UnusableDatabase, DirectoryError for another cluster's, and
+    StorageError if the file cannot be had, OutOfSpace if that is for want of room.
+    """
+    try:
+        path.touch(mode=0o600)  # SQLite gives its other files the same mode
+        connection = sqlite3.connect(
+            path, timeout=OPEN_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+    except (sqlite3.Error, OSError) as error:
+        raise translated(path, error) from None
+    try:
+        database = Database(connection, strict=True, execute_plugins=False)
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        _check_usable(connection, is_known_sound=is_known_sound)
+        connection.execute("PRAGMA journal_mode = WAL")
+        # The log is the durable copy: after a power cut the last transactions may be gone, and are applied again.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # A checkpoint has to fsync; it is done by the store's owner, off the event loop.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        MIGRATIONS.apply(database)
+        _claim(path, connection, cluster_id)
+        # From here on a lock that somebody else holds is reported at once, not waited for on the event loop.
+        connection.execute("PRAGMA busy_timeout = 0")
+    except sqlite3.Error as error:
+        connection.close()
+        raise translated(path, error) from None
+    except UnicodeDecodeError as error:  # SQLite's complaint quotes what is damaged
+        connection.close()
+        raise UnusableDatabase(f"it is damaged: {error}") from None
+    except BaseException:
+        connection.close()
+        raise
+    return database
+
+
+def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> sqlite3.Connection:
+    """A connection that can only read.
+
+    Raises StorageError if there is no such database, DamagedDatabase if it rotted.
+    """
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            timeout=timeout_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute("SELECT end_offset FROM applied")
+        except BaseException:
+            connection.close()
+            raise
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's complaint quotes what is damaged
+        kind = DamagedDatabase if _is_damage(error) else StorageError
+        raise kind(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
+    return connection
+
+
+def install(new_path: Path, path: Path) -> None:
+    """Put the closed, complete database at `new_path` in the place of the one at `path`, durably.
+
+    A crash leaves the old one, perhaps without its last transactions, or the new one.
+    """
+    sync(new_path)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)  # SQLite would take it for the new database's
+    sync(path.parent)
+    new_path.replace(path)
+    sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove the closed database at `path`, if there is one, with the files beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Make a file or directory durable. Raises FlushFailed."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise FlushFailed(f"cannot fsync {path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the database to `<name>.damaged`, in place of an older one, and return its new path."""
+    target = path.with_name(path.name + ".damaged")
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.replace(target.with_name(target.name + suffix))
+        else:
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
+    path.replace(target)
+    return target
+
+
+def _check_usable(connection: sqlite3.Connection, *, is_known_sound: bool) -> None:
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    elif application_id != APPLICATION_ID:
+        raise UnusableDatabase("it belongs to another program")
+    applied = MIGRATIONS.applied(Database(connection, execute_plugins=False))
+    foreign = [migration.name for migration in applied if migration.name not in KNOWN_MIGRATIONS]
+    if foreign:
+        raise UnusableDatabase(f"it was made by another version, with {', '.join(foreign)}")
+    found = "ok" if is_known_sound else connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise UnusableDatabase(f"it is damaged: {found}")
+
+
+def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
+    """Check that it is this cluster's; a new database becomes this cluster's."""
+    row = connection.execute("SELECT cluster_id, diverged FROM applied").fetchone()
+    if row is None:
+        _begin(connection, cluster_id)
+    check_tables(connection)
+    if row is not None and row[0] != cluster_id:
+        raise DirectoryError(
+            f"{path} holds the metadata of cluster {row[0]}, not of {cluster_id};"
+            " use that cluster's data directory, or move the file away to have it made anew"
+        )
+    if row is not None and row[1] is not None:
+        raise UnusableDatabase(row[1]) if row[1].startswith(ROTTEN) else DivergedDatabase(row[1])
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raise UnusableDatabase unless tables and views are the present ones, and what is applied is what was written.
+
+    They may rot where SQLite does not look.
+    """
+    # A column that was added stands in the statement with other blanks around it.
+    found = {
+        "".join(str(sql).split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None
+    }
+    if not {"".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
+        raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
+    read_sums(connection)
+
+
+def read_sums(connection: sqlite3.Connection) -> RowSums:
+    """What the rows add up to, as the last transaction says. Raises UnusableDatabase if that was changed since."""
+    rows = connection.execute(_APPLIED).fetchall()
+    if len(rows) != 1:
+        raise UnusableDatabase("it is damaged: it does not say what is applied")
+    data, *applied = rows[0]
+    sums = decode_sums(data, tuple(applied))
+    if sums is None:
+        raise UnusableDatabase("it is damaged: what it says is applied, or its sums of rows, is not what was written")
+    return sums
+
+
+def _begin(connection: sqlite3.Connection, cluster_id: str) -> None:
+    row_sums = RowSums().encoded((cluster_id, 0, 0, EMPTY_DIGEST, 0, None, None))
+    connection.execute(
+        "INSERT INTO applied (id, cluster_id, end_offset, epoch, timestamp_ms, digest, row_sums)"
+        " VALUES (1, ?, 0, 0, 0, ?, ?)",
+        (cluster_id, EMPTY_DIGEST, row_sums),
+    )
+
+
+def _is_damage(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN)
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+    return isinstance(error, UnicodeDecodeError) or code & 0xFF in damage
+
+
+def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
+    """What to raise when the database at `path` could not be opened or made."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL or (
+        isinstance(error, OSError) and error.errno in _NO_ROOM
+    ):
+        return OutOfSpace(f"no room for the metadata database {path}: {error}; make room on its file system")
+    if _is_damage(error):
+        return UnusableDatabase(f"it is damaged: {error}")
+    return StorageError(f"cannot open the metadata database {path}: {error}; check the directory and its permissions")

@@ -1,0 +1,1 @@
+"""Kafka's names, ids and values, and what of them is allowed."""

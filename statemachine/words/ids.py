@@ -1,0 +1,43 @@
+"""Topic, broker and directory ids: 16 bytes in records and messages, Kafka's 22 characters of text in SQLite."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from kraftbase.uuids import uuid_from_text, uuid_to_text
+
+ID_BYTES: Final = 16
+
+RESERVED_IDS_END: Final = 100
+"""Ids below this, taken as a number, have a meaning of their own in Kafka: 0 is "none", 1 is the metadata topic."""
+
+UNASSIGNED_DIRECTORY: Final = bytes(ID_BYTES)
+"""The directory of a replica whose broker has more than one and has not said yet which it took."""
+
+
+@lru_cache(maxsize=16_384)
+def id_to_text(value: bytes) -> str:
+    """An id as Kafka prints it; raises ValueError unless it has 16 bytes."""
+    return uuid_to_text(UUID(bytes=value))
+
+
+@lru_cache(maxsize=16_384)
+def id_to_bytes(text: str) -> bytes:
+    """The id that prints as `text`; raises ConfigurationError if none does."""
+    return uuid_from_text(text).bytes
+
+
+def is_reserved(value: bytes) -> bool:
+    """Whether nobody may use this id as their own."""
+    return int.from_bytes(value, "big") < RESERVED_IDS_END
+
+
+def random_id(random: Random) -> bytes:
+    """A random id (uuid version 4) whose text does not start with a dash, which would look like an option."""
+    while True:
+        value = UUID(int=random.getrandbits(128), version=4)
+        if not uuid_to_text(value).startswith("-"):
+            return value.bytes

@@ -1,0 +1,66 @@
+"""Kafka's rules for the names of topics, and how messages show any name that somebody gave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kraftbase.errors import ErrorCode, ProtocolError
+
+TOPIC_NAME_LENGTH_MAX: Final = 249
+"""Longer ones, with a partition number behind, would be no file names."""
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+NAME_LENGTH_TAKEN_MAX: Final = 1_000
+"""Names are given back in answers. A request with a longer one is refused as a whole."""
+
+QUOTED_LENGTH_MAX: Final = 100
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+def quoted(name: str) -> str:
+    """`name` as a message shows it: in quotes, and cut if it is long."""
+    return repr(name) if len(name) <= QUOTED_LENGTH_MAX else f"{name[:QUOTED_LENGTH_MAX]!r}..."
+
+
+def check_name_lengths(names: Iterable[str]) -> None:
+    """Raise ProtocolError(INVALID_REQUEST) if a name is too long to be given back, let alone to be one."""
+    for name in names:
+        if len(name) > NAME_LENGTH_TAKEN_MAX:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"the name {quoted(name)} has {len(name)} characters; at most {NAME_LENGTH_TAKEN_MAX} are taken",
+            )
+
+
+def check_topic_name(name: str) -> None:
+    """Raise ProtocolError(INVALID_TOPIC_EXCEPTION) unless a topic may have that name."""
+    if not name:
+        raise _invalid("a topic needs a name")
+    if name in (".", ".."):
+        raise _invalid(f"a topic cannot be named {quoted(name)}")
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        raise _invalid(
+            f"the topic name {quoted(name)} has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} may be"
+        )
+    if not _LEGAL.match(name):
+        raise _invalid(f"the topic name {quoted(name)} is illegal; use only ASCII letters, digits, '.', '_' and '-'")
+    if name == METADATA_TOPIC:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} is the log of the metadata itself; choose another name")
+
+
+def may_collide(name: str) -> bool:
+    """Whether another name can collide with this one: metrics are named with '_' for '.', so both cannot be had."""
+    return "." in name or "_" in name
+
+
+def collision_key(name: str) -> str:
+    """What names that collide have in common."""
+    return name.replace(".", "_")
+
+
+def _invalid(reason: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)

@@ -1,0 +1,123 @@
+"""`--timeout`: on every command that asks a cluster, and held to whoever does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.admin.client import time_limit
+from kraftlog.cli.main import app
+from kraftlog.cli.timeout import with_timeout
+from kraftlog.commands.clients import TIMEOUT_MS, allowed_ms
+from tests.kraftlog.admin.client.scripted_node import scripted_nodes
+from tests.kraftlog.cli.test_changes_as_json import asking_commands
+from tests.kraftlog.commands import Run, kraftlog
+
+ASKING = asking_commands(with_timeout(typer.main.get_command(app)))
+
+
+@pytest.fixture(autouse=True)
+def no_limit() -> Iterator[None]:
+    with time_limit.limits_end():
+        yield
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of somebody who takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield "{}:{}".format(*listening.getsockname())
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_every_command_that_asks_a_cluster_has_it_once(name: str) -> None:
+    assert sum("--timeout" in parameter.opts for parameter in ASKING[name].params) == 1
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "1e9", "x"])
+def test_what_is_no_time_is_a_usage_error(given: str, run: Run) -> None:
+    said = run("topics", "list", "--bootstrap-server", "localhost:1", "--timeout", given)
+    assert (said.code, said.output) == (2, "")
+    assert "--timeout" in said.errors
+
+
+def test_without_a_limit_everything_takes_what_it_takes() -> None:
+    assert time_limit.allowed_seconds(10) == 10
+    assert time_limit.allowed_call_seconds(2) == 2
+    assert allowed_ms(TIMEOUT_MS) == TIMEOUT_MS
+
+
+def test_a_limit_makes_shorter_and_longer_and_leaves_time_for_others() -> None:
+    time_limit.set_limit(60)
+    assert time_limit.allowed_seconds(10) == 60
+    assert time_limit.allowed_call_seconds(2) == 20
+    assert allowed_ms(TIMEOUT_MS) == 60_000
+    time_limit.set_limit(1)
+    assert time_limit.allowed_seconds(10) == 1
+    assert time_limit.allowed_call_seconds(2) == 1
+
+
+def test_the_limit_ends_with_its_command(run: Run) -> None:
+    for arguments in (("topics", "list", "--timeout", 1), ("topics", "list")):
+        said = run(*arguments, "--bootstrap-server", "localhost:1")
+        assert said.is_error(ErrorCode.BROKER_NOT_AVAILABLE)
+        assert time_limit.allowed_seconds(10) == 10
+
+
+async def test_what_a_part_has_used_up_the_next_one_has_not_and_a_user_who_thinks_is_not_counted() -> None:
+    time_limit.set_limit(100)
+    started = time.monotonic()
+    await time_limit.within_limit(asyncio.sleep(0.05), is_endless=False)
+    left, took = time_limit.allowed_seconds(10), time.monotonic() - started
+    assert 100 - took <= left <= 99.95
+    await asyncio.sleep(0.05)
+    assert time_limit.allowed_seconds(10) == left
+
+
+async def test_what_takes_longer_is_given_up_and_what_is_endless_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.0)
+    time_limit.set_limit(0.05)
+    with pytest.raises(ProtocolError, match="may be changed yet") as failure:
+        await time_limit.within_limit(asyncio.Event().wait(), is_endless=False)
+    assert failure.value.code is ErrorCode.REQUEST_TIMED_OUT
+    await time_limit.within_limit(asyncio.sleep(0.01), is_endless=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("quorum", "describe", "--status"),
+        ("topics", "list"),
+        ("topics", "create", "x"),
+        ("snapshot", "create"),
+        ("brokers", "run", "--id", "1", "--endpoint", "PLAINTEXT://localhost:1"),
+        ("watch",),
+    ],
+)
+def test_somebody_silent_is_not_waited_for_longer(silent: str, run: Run, arguments: tuple[str, ...]) -> None:
+    started = time.monotonic()
+    assert run(*arguments, "--bootstrap-server", silent, "--timeout", 0.2).is_error(ErrorCode.REQUEST_TIMED_OUT)
+    assert time.monotonic() - started < 2  # a call's own bound
+
+
+def test_an_export_from_somebody_silent_ends(silent: str, run: Run, tmp_path: Path) -> None:
+    to = tmp_path / "exported"
+    said = run("export", "--to", to, "--bootstrap-server", silent, "--timeout", 0.2)
+    assert said.code == 1
+
+
+async def test_a_leader_is_not_waited_for_longer() -> None:
+    async with scripted_nodes() as (node,):
+        node.leader = None
+        arguments = ("topics", "create", "x", "--bootstrap-server", node.endpoint, "--timeout", 1)
+        started = time.monotonic()
+        said = await asyncio.to_thread(kraftlog, *arguments)
+        assert said.code == 1
+        assert time.monotonic() - started < TIMEOUT_MS / 1000

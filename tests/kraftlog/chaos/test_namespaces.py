@@ -1,0 +1,127 @@
+"""Partitions by network namespaces, tried with real sockets. They need root and iproute2."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kraftlog.chaos.namespaces import Namespaces, NamespacesUnavailable
+from kraftlog.chaos.network import choose_network
+from kraftlog.chaos.proxy import ProxyNetwork
+from kraftlog.local.cluster_directory import open_or_create
+from raft.core.types import NodeId
+
+ONE, TWO = NodeId(1), NodeId(2)
+SEND = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', (sys.argv[1], 9))"
+RECEIVE = """
+import socket, sys
+inbox = socket.socket(type=socket.SOCK_DGRAM)
+inbox.bind((sys.argv[1], 9))
+print("ready", flush=True)
+while True:
+    inbox.recv(10)
+    print("got", flush=True)
+"""
+
+
+@pytest.fixture
+async def namespaces(tmp_path: Path) -> AsyncIterator[Namespaces]:
+    try:
+        network = Namespaces.create(2)
+    except NamespacesUnavailable as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    await network.start(open_or_create(tmp_path / "cluster", voters=2, endpoints=network.endpoints()))
+    yield network
+    await network.close()
+    assert not leftovers()
+
+
+def leftovers() -> str:
+    listed = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    listed += subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    return "\n".join(line for line in listed.splitlines() if Namespaces.prefix() in line)
+
+
+def in_namespace(network: Namespaces, node_id: NodeId, script: str, *arguments: str) -> list[str]:
+    return ["ip", "netns", "exec", f"{Namespaces.prefix()}n{node_id}", sys.executable, "-c", script, *arguments]
+
+
+class Inbox:
+    """Counts the datagrams that come to a node."""
+
+    def __init__(self, network: Namespaces, node_id: NodeId) -> None:
+        self._network = network
+        self._node_id = node_id
+        self._host = network.endpoints()[node_id - 1].host
+
+    async def __aenter__(self) -> Inbox:
+        command = in_namespace(self._network, self._node_id, RECEIVE, self._host)
+        self._process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert await self._line() == b"ready\n"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._process.kill()
+        await self._process.communicate()
+
+    async def gets_from(self, source: NodeId) -> bool:
+        """Whether the second of two datagrams comes: the first may be lost while an address is looked up."""
+        for _ in range(3):
+            subprocess.run(in_namespace(self._network, source, SEND, self._host), check=True)
+            try:
+                async with asyncio.timeout(0.5):
+                    return await self._line() == b"got\n"
+            except TimeoutError:
+                continue
+        return False
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
+
+
+async def test_a_cut_is_one_way_and_can_be_mended(namespaces: Namespaces) -> None:
+    async with Inbox(namespaces, ONE) as one, Inbox(namespaces, TWO) as two:
+        assert await two.gets_from(ONE)
+        await namespaces.cut(ONE, TWO)
+        await namespaces.cut(ONE, TWO)
+        assert not await two.gets_from(ONE)
+        assert await one.gets_from(TWO)
+        await namespaces.mend(ONE, TWO)
+        await namespaces.mend(ONE, TWO)
+        assert await two.gets_from(ONE)
+
+
+async def test_a_slow_link_carries_and_can_be_restored(namespaces: Namespaces) -> None:
+    if namespaces.slow_link is None:
+        pytest.skip("this kernel has no queueing discipline for slow links")
+    await namespaces.restore(ONE)
+    async with Inbox(namespaces, ONE) as one:
+        await namespaces.slow(ONE)
+        assert await one.gets_from(TWO)
+        await namespaces.restore(ONE)
+        assert await one.gets_from(TWO)
+
+
+def test_without_namespaces_there_are_proxies_and_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/sbin/{name}")
+    network = choose_network(2)
+    assert isinstance(network, ProxyNetwork)
+    assert "only root" in network.description
+    with pytest.raises(NamespacesUnavailable):
+        choose_network(2, "namespaces")
+    assert isinstance(choose_network(2, "proxy"), ProxyNetwork)
+
+
+def test_a_creation_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftlog.chaos.namespaces.INTERFACE", "a-name-that-is-too-long")
+    with pytest.raises(NamespacesUnavailable):
+        Namespaces.create(2)
+    assert shutil.which("ip") is None or not leftovers()

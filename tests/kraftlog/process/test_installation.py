@@ -1,0 +1,51 @@
+"""What every command line tool says of itself, and what ours says of an installation that is not whole."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kraftlog
+from kraftlog.process.installation import OWN_MODULES
+from tests.kraftlog import commands
+from tests.kraftlog.commands import Run, command, environment, run
+from tests.paths import ROOT
+
+__all__ = ["run"]
+
+
+def test_it_says_its_version(run: Run) -> None:
+    assert run("--version").lines() == [f"kraftlog {kraftlog.__version__}"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("topics",), ("topics", "create")])
+def test_help_has_a_short_name(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments, "-h").lines() == run(*arguments, "--help").lines()
+
+
+def test_it_writes_a_completion() -> None:
+    assert "_KRAFTLOG_COMPLETE" in commands.kraftlog("--show-completion", "bash").output
+
+
+@pytest.mark.parametrize("package", OWN_MODULES)
+def test_a_package_that_another_distribution_has_overwritten_is_named(tmp_path: Path, package: str) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("raise AssertionError('imported')\n")
+    ended = subprocess.run(
+        command("--version"),
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"),
+        cwd=tmp_path,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended
+    assert f"the package {package!r} that Python finds is not kraftlog's" in ended.stderr
+
+
+def test_the_license_and_what_is_typed_are_in_the_tree() -> None:
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+    assert "kraftlog" in (ROOT / "NOTICE").read_text()
+    for package in ("kraftlog", "raft", "snapshot", "statemachine"):
+        assert (ROOT / package / "py.typed").exists()

@@ -1,0 +1,145 @@
+"""One node of the metadata service, wired whole."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import structlog
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import CorruptLog, ErrorCode, ProtocolError
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_cluster_id
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.admin.client.connection import connect
+from kraftlog.config.config import NodeConfig
+from kraftlog.controller import controller
+from kraftlog.controller.decisions import Decision
+from kraftlog.process.server import running_node
+from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
+from raft.client import RaftClient
+from raft.core.types import NodeId, Offset
+from raft.storage.directory import DataDirectory
+from statemachine.replay.deltas import MetadataDelta
+from tests.raft.nodes import free_port
+from tests.statemachine.waiting import until
+
+
+def formatted(directory: Path) -> NodeConfig:
+    """A sole voter whose directory is ready."""
+    listener = Endpoint("127.0.0.1", free_port())
+    DataDirectory.format(PosixFileSystem(), str(directory), cluster_id=random_cluster_id(), node_id=NodeId(1))
+    return NodeConfig(node_id=NodeId(1), directory=directory, listener=listener, voters=((NodeId(1), listener),))
+
+
+async def test_a_voter_whose_log_is_gone_refuses_the_start_and_changes_nothing(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+    for path in (tmp_path / "node" / "log").iterdir():
+        path.unlink()
+    with pytest.raises(CorruptLog, match="were durable"):
+        async with running_node(config):
+            pass
+    assert list((tmp_path / "node" / "log").iterdir()) == []
+    assert (tmp_path / "node" / "metadata.db").exists()
+
+
+async def test_a_metadata_database_that_is_gone_is_made_again_from_the_log(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+    for path in (tmp_path / "node").glob("metadata.db*"):
+        path.unlink()
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
+        brokers = (await client.list_brokers()).brokers
+    assert [broker.broker_id for broker in brokers] == [7, 8]
+
+
+async def test_a_metadata_database_that_is_gone_is_made_again_from_snapshot_and_log(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+        async with connect(config.listener) as channel:
+            stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
+            taken = await stub.CreateSnapshot(snapshot_pb2.CreateSnapshotRequest())
+        await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
+    for path in (tmp_path / "node").glob("metadata.db*"):
+        path.unlink()
+    with structlog.testing.capture_logs() as logs:
+        async with running_node(config), AdminClient([config.listener]) as client:
+            await client.register_broker(9, [("PLAINTEXT", "localhost", 9094)])
+            brokers = (await client.list_brokers()).brokers
+    loaded = [line["end_offset"] for line in logs if line["event"] == "snapshot loaded"]
+    assert loaded == [taken.snapshot.snapshot_id.end_offset]
+    assert [broker.broker_id for broker in brokers] == [7, 8, 9]
+
+
+async def test_what_cannot_be_applied_is_refused_by_the_leader_which_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config) as node, AdminClient([config.listener]) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        end_offset, epoch = node.replica.log_end_offset, node.replica.epoch
+        with monkeypatch.context() as patch:
+            poison = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=b"\1" * 16))
+            patch.setattr(controller, "decide", lambda *_: Decision([poison]))
+            with pytest.raises(ProtocolError) as refusal:
+                await client.register_broker(2, [("PLAINTEXT", "localhost", 9093)])
+        assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.replica.log_end_offset == end_offset
+        await client.register_broker(3, [("PLAINTEXT", "localhost", 9094)])
+        assert node.replica.epoch > epoch
+        assert [broker.broker_id for broker in (await client.list_brokers()).brokers] == [1, 3]
+    async with running_node(config), AdminClient([config.listener]) as client:
+        assert [broker.broker_id for broker in (await client.list_brokers()).brokers] == [1, 3]
+
+
+async def test_a_program_appends_nothing_past_the_controller(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config) as node, AdminClient([config.listener]) as client:
+        await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        end_offset = node.replica.log_end_offset
+        with pytest.raises(ProtocolError) as refusal:
+            await RaftClient(node).append([b"poison"])
+        assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+        assert node.replica.log_end_offset == end_offset
+
+
+async def test_a_copied_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    shutil.copytree(tmp_path / "node", tmp_path / "copy")
+    other = NodeConfig(node_id=NodeId(2), directory=tmp_path / "copy", listener=config.listener, voters=config.voters)
+    with pytest.raises(Exception, match="node 1"):
+        async with running_node(other):
+            pass
+
+
+class Brokers:
+    """Which brokers a watcher has seen come."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def look_anew(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        self.seen = [broker_id for (broker_id,) in metadata.execute("SELECT broker_id FROM brokers")]
+
+    def handle_delta(self, delta: MetadataDelta) -> None:
+        self.seen += [broker.after.broker_id for broker in delta.brokers if broker.after is not None]
+
+
+async def test_a_watcher_in_a_nodes_process_is_told_what_was_there_and_what_comes(tmp_path: Path) -> None:
+    config = formatted(tmp_path / "node")
+    async with running_node(config), AdminClient([config.listener]) as client:
+        await client.register_broker(7, [("PLAINTEXT", "localhost", 9092)])
+    brokers = Brokers()
+    async with running_node(config, [brokers]), AdminClient([config.listener]) as client:
+        await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
+        await until(lambda: len(brokers.seen) == 2)
+    assert brokers.seen == [7, 8]

@@ -1,0 +1,54 @@
+"""docs/faults.md says what the code says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.invariants.catalogue import ALL
+from kraftlog.sim.zoo import controller_bugs, snapshot_bugs
+from kraftlog.sim.zoo.catalogue import NAMES
+from kraftlog.sim.zoo.mutation import MUTATIONS
+from tests.paths import ROOT
+
+PAGE = (ROOT / "docs" / "faults.md").read_text()
+SNAPSHOT_BUGS, CONTROLLER_BUGS = (
+    [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
+    for module in (snapshot_bugs, controller_bugs)
+)
+AT_THE_END = {44}
+"""Invariants that are no class of the package: convergence, which is looked at when the faults are over."""
+
+
+def test_it_counts_right() -> None:
+    assert f"There are {len(KINDS)} kinds of faults. The {len(ALL)}\n  invariants" in PAGE
+    assert f"There are {len(NAMES)}: " in PAGE
+    assert f"and these {len(SNAPSHOT_BUGS)} of snapshots" in PAGE
+    assert f"And these {len(CONTROLLER_BUGS)} of the controller" in PAGE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_names_every_fault(kind: str) -> None:
+    short = kind.partition(": ")[2]
+    assert any(name in PAGE for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))
+
+
+def test_it_lists_every_invariant() -> None:
+    rows = PAGE.partition("## The invariants")[2].partition("## Known bugs")[0]
+    numbers = {int(number) for row in re.findall(r"^\| ([0-9, ]+) \|", rows, re.MULTILINE) for number in row.split(",")}
+    assert {kind.number for kind in ALL} <= numbers
+
+
+def test_its_table_of_bugs_is_the_zoos() -> None:
+    rows = re.findall(r"^\| (.+) \| (.+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    told = [(name, origin) for name, origin, _, _ in rows]
+    assert told == [(name, MUTATIONS[name].origin) for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS)]
+    assert {int(number) for _, _, number, _ in rows} <= {kind.number for kind in ALL} | AT_THE_END
+    assert all(int(seeds) > 0 for _, _, _, seeds in rows)
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[a-z_/]+(?:\.py)?)`", PAGE))))
+def test_the_tests_that_it_names_are_there(path: str) -> None:
+    assert (ROOT / path).exists()

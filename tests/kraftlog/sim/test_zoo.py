@@ -1,0 +1,65 @@
+"""Known bugs are caught: a few here, all of them by `python -m sim zoo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kraftlog.sim.zoo.catalogue import NAMES
+from kraftlog.sim.zoo.hunt import hunt
+from kraftlog.sim.zoo.mutation import MUTATIONS
+from raft.core import elections, leading
+from raft.core.quorum import majority_end_offset
+from raft.core.types import Offset
+
+QUICK = [
+    "a vote is not made durable",
+    "a vote is given twice in an epoch",
+    "less than a majority commits",
+    "a follower acknowledges what it has not flushed",
+    "a record is not applied on one node",
+    "reads are answered without asking the quorum",
+    "a flush does nothing",
+    "a high watermark goes back",
+    "retention by size does not look for a snapshot",
+    "a snapshot gets its name before its bytes are synced",
+    "a log begins anew before its snapshot is durable",
+    "a snapshot says that it holds one record more",
+    "the log start passes a slow listener",
+    "a follower's log starts further on than its leader's",
+    "a loaded snapshot's digest is forgotten",
+    "the leader epoch is not raised",
+    "the partition epoch is not checked",
+    "a fenced broker may come into an ISR",
+    "an operation is answered before it is committed",
+    "a deleted topic's remote data is not marked",
+    "a finished copy takes no place in its epochs",
+    "a change of a row is not written, and the offset is",
+    "a fetch after the check-quorum timeout counts",
+    "a vote of an unknown id is entered",
+    "a leader is followed whoever it is",
+    "fetches of a non-voter key count",
+]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_known_bug_is_caught(name: str) -> None:
+    catch = hunt(name, seeds_max=20)
+    assert catch.caught_by is not None
+
+
+def test_there_are_bugs_enough_and_each_says_where_it_is_known_from() -> None:
+    assert len(NAMES) >= 70
+    assert all(mutation.origin for mutation in MUTATIONS.values())
+
+
+def test_a_bug_is_gone_when_the_hunt_is_over() -> None:
+    grants_vote = elections._grants_vote
+    with MUTATIONS["a vote is given twice in an epoch"].put_in():
+        assert elections._grants_vote is not grants_vote
+    assert elections._grants_vote is grants_vote
+    with MUTATIONS["less than a majority commits"].put_in():
+        mutated: Callable[[list[Offset]], Offset] = vars(leading)["majority_end_offset"]
+        assert mutated([Offset(1), Offset(2), Offset(3), Offset(4)]) == 3
+    assert vars(leading)["majority_end_offset"] is majority_end_offset

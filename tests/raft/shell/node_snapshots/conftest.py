@@ -1,0 +1,26 @@
+"""A node that has nothing but snapshots, on every file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraftbase.files.files import FileSystem
+from tests.raft.shell.node_snapshots.desk import Desk, Download
+
+
+@pytest.fixture
+def desk(files: FileSystem) -> Iterator[Desk]:
+    desk = Desk(files)
+    yield desk
+    assert not desk.fatal
+
+
+@pytest.fixture
+def download(desk: Desk) -> Iterator[Download]:
+    snapshots = desk.open()
+    yield Download(desk, snapshots)
+    snapshots.close()
+    desk.runtime.run()
+    assert desk.descriptors() == set()

@@ -1,0 +1,65 @@
+"""A shell's timer: it may come early, because it is not moved at every step, and must not disturb the replica then."""
+
+from __future__ import annotations
+
+from random import Random
+from unittest.mock import create_autospec
+from uuid import UUID
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.files.memory import MemoryFileSystem
+from raft.core.config import QuorumConfig
+from raft.core.events import TimePassed
+from raft.core.types import NodeId, ReplicaKey
+from raft.core.voters import Voter, VoterSet
+from raft.shell.ports import Identity, Outlet
+from raft.shell.shell import Shell
+from raft.storage.quorum_state import QuorumStateStore
+from raft.storage.segmented_log import LogConfig, SegmentedLog
+from snapshot.log_start import LogStartConfig
+from snapshot.store import SnapshotStore
+from tests.raft.by_hand import HandRuntime
+
+VOTERS = VoterSet(
+    Voter(ReplicaKey(NodeId(node_id), UUID(int=100 + node_id)), Endpoint(f"node-{node_id}", 9093)) for node_id in (1, 2)
+)
+
+
+def a_voter(runtime: HandRuntime) -> Shell:
+    """One of two voters, which hears nobody."""
+    files = MemoryFileSystem()
+    files.make_directories("data")
+    quorum_state = QuorumStateStore(files, "data")
+    own = VOTERS.voters()[0]
+    return Shell(
+        identity=Identity(cluster_id="5L6g3nShT-eMCtK--X86sw", key=own.key, endpoint=own.endpoint, voters=VOTERS),
+        config=QuorumConfig(),
+        log=SegmentedLog.open(files, "data/log", config=LogConfig()),
+        quorum_state=quorum_state,
+        election_state=quorum_state.load(),
+        snapshots=SnapshotStore(files, "data/snapshots"),
+        log_start=LogStartConfig(),
+        random=Random(1),
+        runtime=runtime,
+        outlet=create_autospec(Outlet, instance=True),
+    )
+
+
+def test_a_timer_that_comes_early_is_set_anew_and_the_replica_hears_nothing() -> None:
+    runtime = HandRuntime()
+    shell = a_voter(runtime)
+    shell.start()
+    runtime.run()
+    deadline_ms = shell.replica.next_deadline_ms
+    assert deadline_ms is not None
+    heard: list[object] = []
+    step = shell.replica.step
+    shell.replica.step = lambda event, now_ms: (heard.append(event), step(event, now_ms))[1]  # type: ignore[method-assign]
+    early = next(timer for timer in runtime.timers if timer.callback == shell._timer_fired)
+    runtime.timers.remove(early)
+    runtime.time_ms = deadline_ms - 1
+    early.callback()
+    assert heard == []
+    assert any(timer.callback == shell._timer_fired for timer in runtime.timers)
+    runtime.advance(5)
+    assert TimePassed() in heard

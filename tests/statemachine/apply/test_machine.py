@@ -1,0 +1,430 @@
+"""The listener that feeds the store: what it tells, whom, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftpb.v1.metadata_pb2 import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    RemoteLogSegmentMetadataRecord,
+)
+from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, StateDigest
+from raft.listener import BatchReader, CommittedBatch
+from statemachine.apply.machine import (
+    APPLY_ON_LOOP_BYTES_MAX,
+    REMOVALS_ON_LOOP_MAX,
+    ROWS_ON_LOOP_MAX,
+    TURNS_FOR_ANSWERS,
+    MetadataMachine,
+)
+from statemachine.replay.replay import ReplayError
+from statemachine.store.store import MetadataStore
+from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
+from tests.statemachine.remote_logs import (
+    COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    FINISHED,
+    MARKED,
+    STARTED,
+    added,
+    copied,
+    deleting,
+    segment,
+    updated,
+)
+from tests.statemachine.waiting import until
+
+BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))
+END = MetadataRecord(end_transaction=EndTransactionRecord())
+ABORT = MetadataRecord(abort_transaction=AbortTransactionRecord(reason="r"))
+LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in range(3_000)]
+
+
+class Told:
+    """What a subscriber was told, and what the store held at that moment."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.store = store
+        self.offsets: list[tuple[int, int]] = []
+        self.commits: list[tuple[int, int]] = []
+        self.answers = False
+        """Whether it says that it has answered somebody."""
+        self.leaders: list[LeaderAndEpoch] = []
+        self.is_shut_down = False
+
+    def applied(self, end_offset: Offset) -> None:
+        self.offsets.append((end_offset, self._stored()))
+
+    def committed(self, end_offset: Offset) -> bool:
+        self.commits.append((end_offset, self._stored()))
+        return self.answers
+
+    def _stored(self) -> int:
+        stored: int = self.store.reader.execute("SELECT end_offset FROM applied").fetchone()[0]
+        return stored
+
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        self.leaders.append(leader_and_epoch)
+
+    def shut_down(self) -> None:
+        self.is_shut_down = True
+
+
+@asynccontextmanager
+async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
+    machine = MetadataMachine(store)
+    try:
+        yield machine
+    finally:
+        await machine.begin_shutdown()
+
+
+async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> bool:
+    """Hand over batches as a node does; whether the reader was closed."""
+    reader = BatchReader(tuple(batch._batch for batch in batches), lambda: None)
+    await machine.handle_commit(reader)
+    return reader.closed
+
+
+async def test_li04_the_reader_is_closed_after_its_batches_are_applied(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        assert await deliver(machine, *log_of([[no_op()], [no_op(), no_op()]]))
+        assert store.applied_end_offset == machine.applied_end_offset == 3
+
+
+async def test_subscribers_are_told_after_the_transaction(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.subscribe(told)
+        small, large = log_of([[no_op()], LARGE])
+        await deliver(machine, small)
+        await deliver(machine, large)
+        assert told.offsets == [(1, 1), (3_001, 3_001)]
+
+
+async def test_who_waits_for_commits_is_told_before_a_small_run_is_applied(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.subscribe(told)
+        machine.tell_commits_to(told.committed)
+        small, large, last = log_of([[no_op(), no_op()], LARGE, [no_op()]])
+        for run in (small, large, last):
+            await deliver(machine, run)
+        assert told.commits == [(2, 0), (last.end_offset, large.end_offset)]
+        assert [end_offset for end_offset, _ in told.offsets] == [2, large.end_offset, last.end_offset]
+
+
+async def test_answers_leave_before_the_transaction_if_there_are_any(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        for offset, told.answers in enumerate([False, True]):
+            delivering = asyncio.create_task(deliver(machine, batch(offset, [no_op()])))
+            turns = 0
+            while not delivering.done():
+                await asyncio.sleep(0)
+                turns += 1
+                if told.answers and turns <= TURNS_FOR_ANSWERS:
+                    assert machine.applied_end_offset == offset
+            assert (turns > TURNS_FOR_ANSWERS) == told.answers
+
+
+async def test_nobody_is_told_before_what_is_written_in_a_thread(store: MetadataStore) -> None:
+    count = REMOVALS_ON_LOOP_MAX + 1
+    store.apply([batch(0, [record for n in range(count) for record in (topic(f"t{n}", n), partition(n))])])
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        await deliver(machine, batch(2 * count, [remove_topic(n) for n in range(count)]))
+        assert machine.applied_end_offset == 3 * count
+        assert told.commits == []
+
+
+async def test_only_what_takes_effect_is_told_while_a_metadata_transaction_is_open(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        await deliver(machine, *log_of([[no_op()], [BEGIN, no_op()]]))
+        await deliver(machine, batch(3, [END]))
+        assert told.commits == [(1, 0), (4, 1)]
+
+
+async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cannot_be_applied(
+    store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    async with running(store) as machine:
+        told = Told(store)
+        told.answers = True
+        machine.tell_commits_to(told.committed)
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            delivering = asyncio.create_task(deliver(machine, *log_of([[no_op()], [no_op()]])))
+            await until(lambda: machine.obstacle is not None)
+            with pytest.raises(ProtocolError, match=r"has acknowledged: .*locked.*ask another node") as refused:
+                await machine.wait_applied(Offset(0), 20_000)
+            assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+            with pytest.raises(ProtocolError, match="in 2 ms not 9"):
+                await machine.wait_applied(Offset(9), 2)
+            waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+            await asyncio.sleep(0)
+            other.execute("ROLLBACK")
+        await waiting
+        assert store.applied_end_offset == 2
+        await delivering
+        await machine.wait_applied(Offset(0), 0)
+
+
+async def test_a_fenced_state_machine_lets_nobody_be_answered(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.tell_commits_to(told.committed)
+        digest = StateDigest(Offset(1), b"0" * 16)
+        machine.fence(digest, digest)
+        await deliver(machine, batch(0, [no_op()]))
+        assert told.commits == []
+
+
+async def test_nothing_is_written_by_a_state_machine_that_is_fenced_while_answers_leave(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        digest = StateDigest(Offset(1), b"0" * 16)
+
+        def fenced_meanwhile(end_offset: Offset) -> bool:
+            machine.fence(digest, digest)
+            return True
+
+        machine.tell_commits_to(fenced_meanwhile)
+        assert await deliver(machine, batch(0, [no_op()]))
+        assert store.applied_end_offset == machine.applied_end_offset == 0
+
+
+async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataStore) -> None:
+    assert batch(0, LARGE).size_bytes > APPLY_ON_LOOP_BYTES_MAX
+    async with running(store) as machine:
+        delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
+        seen = []
+        while not delivering.done():
+            await asyncio.sleep(0)
+            seen.append(store.reader.execute("SELECT count(*) FROM configs").fetchone()[0])
+        assert len(seen) > 1
+        assert set(seen) <= {0, len(LARGE)}  # all of it or nothing
+        assert machine.applied_end_offset == len(LARGE)
+
+
+async def test_the_loop_runs_on_while_many_topics_are_removed(store: MetadataStore) -> None:
+    count = REMOVALS_ON_LOOP_MAX + 1
+    store.apply([batch(0, [record for n in range(count) for record in (topic(f"t{n}", n), partition(n))])])
+    async with running(store) as machine:
+        turns = 0
+        delivering = asyncio.create_task(deliver(machine, batch(2 * count, [remove_topic(n) for n in range(count)])))
+        while not delivering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 1
+        assert machine.applied_end_offset == 3 * count
+        assert store.reader.execute("SELECT count(*) FROM partitions").fetchone()[0] == 0
+
+
+async def test_the_loop_runs_on_while_the_remote_data_of_a_partition_is_removed(store: MetadataStore) -> None:
+    segments = [added(segment(number, number * 10, number * 10 + 9)) for number in range(20)]
+    store.apply([batch(0, [topic("tiered", 1), partition(1), *segments, deleting(MARKED), deleting(STARTED)])])
+    end_offset = store.applied_end_offset
+    async with running(store) as machine:
+        turns = 0
+        delivering = asyncio.create_task(deliver(machine, batch(end_offset, [deleting(FINISHED)])))
+        while not delivering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 1
+        assert machine.applied_end_offset == end_offset + 1
+        assert store.reader.execute("SELECT count(*) FROM remote_segments").fetchone()[0] == 0
+
+
+def with_epochs(number: int, epochs: int, *, at: int = 0) -> RemoteLogSegmentMetadataRecord:
+    """A remote segment of so many leader epochs, an offset each."""
+    return segment(number, at, at + epochs - 1, {epoch: at + epoch for epoch in range(epochs)})
+
+
+MANY = 200
+"""Leader epochs: few bytes, and many rows."""
+
+
+@pytest.mark.parametrize(
+    ("present", "coming"),
+    [
+        ([], [added(with_epochs(number, MANY)) for number in range(10)]),
+        (
+            [added(with_epochs(number, MANY)) for number in range(10)],
+            [updated(number, COPY_FINISHED) for number in range(10)],
+        ),
+        # One takes the place of another in every epoch.
+        ([*copied(with_epochs(1, MANY)), added(with_epochs(2, MANY))], [updated(2, COPY_FINISHED)]),
+        # One comes before many others and covers them.
+        (
+            [record for number in range(ROWS_ON_LOOP_MAX) for record in copied(segment(number, 9 + number, 9 + number))]
+            + [added(segment(5_000, 0, 9 + ROWS_ON_LOOP_MAX))],
+            [updated(5_000, COPY_FINISHED)],
+        ),
+        (
+            [record for number in range(5) for record in copied(with_epochs(number, MANY, at=MANY * number))]
+            + [updated(number, DELETE_STARTED) for number in range(5)],
+            [updated(number, DELETE_FINISHED) for number in range(5)],
+        ),
+    ],
+    ids=["added", "finished", "replaced", "covered", "deleted"],
+)
+async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
+    store: MetadataStore, present: list[MetadataRecord], coming: list[MetadataRecord]
+) -> None:
+    """What remote segments come to is in no relation to their bytes: each has a row for each of its leader epochs."""
+    store.apply([batch(0, [topic("tiered", 1), partition(1), *present])])
+    end_offset = store.applied_end_offset
+    small = batch(end_offset, coming)
+    assert small.size_bytes < APPLY_ON_LOOP_BYTES_MAX
+    async with running(store) as machine:
+        turns = 0
+        delivering = asyncio.create_task(deliver(machine, small))
+        while not delivering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 1
+        assert machine.applied_end_offset == small.end_offset
+
+
+async def test_the_loop_runs_on_while_a_transaction_ends_that_waited(store: MetadataStore) -> None:
+    """The batch in which it ends says nothing of how much comes of it, or went with it when it is aborted."""
+    begun, aborted = log_of([[BEGIN, *[no_op()] * 10 * ROWS_ON_LOOP_MAX], [ABORT]])
+    async with running(store) as machine:
+        await deliver(machine, begun)
+        delivering = asyncio.create_task(deliver(machine, aborted))
+        await asyncio.sleep(0)
+        assert not delivering.done()
+        await delivering
+        assert machine.applied_end_offset == aborted.end_offset
+
+
+async def test_few_rows_are_applied_at_once(store: MetadataStore) -> None:
+    """In no more than one turn of the loop: another thread would cost more than the rows."""
+    few = [added(with_epochs(number, 20)) for number in range(10)]
+    async with running(store) as machine:
+        delivering = asyncio.create_task(deliver(machine, batch(0, [topic("tiered", 1), partition(1), *few])))
+        await asyncio.sleep(0)
+        assert delivering.done()
+
+
+async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        waiting = [asyncio.create_task(machine.wait_applied(Offset(offset), 20_000)) for offset in (3, 1, 2)]
+        await machine.wait_applied(Offset(0), 0)
+        await asyncio.sleep(0)
+        await deliver(machine, batch(0, [no_op(), no_op()]))
+        await asyncio.gather(waiting[1], waiting[2])
+        assert not waiting[0].done()
+        await deliver(machine, batch(2, [no_op()]))
+        await waiting[0]
+
+
+async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        await deliver(machine, batch(0, [no_op()]))
+        with pytest.raises(ProtocolError, match="applied offsets below 1") as refusal:
+            await machine.wait_applied(Offset(2), 1)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await deliver(machine, batch(1, [no_op()]))  # nobody is left to be told
+
+
+async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statemachine.apply.machine.WAITERS_MAX", 2)
+    async with running(store) as machine:
+        waiting = [asyncio.create_task(machine.wait_applied(Offset(1), 20_000)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ProtocolError) as refusal:
+            await machine.wait_applied(Offset(1), 20_000)
+        assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        waiting[0].cancel()
+        await asyncio.gather(waiting[0], return_exceptions=True)
+        again = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+        await asyncio.sleep(0)
+        await deliver(machine, batch(0, [no_op()]))
+        await asyncio.gather(waiting[1], again)
+
+
+async def test_ct18_a_record_that_cannot_be_applied_is_raised_and_the_reader_stays_open(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        reader = BatchReader((batch(0, [partition(1)])._batch,), lambda: None)
+        with pytest.raises(ReplayError):
+            await machine.handle_commit(reader)
+        assert not reader.closed
+        assert machine.applied_end_offset == 0
+
+
+async def test_a_lock_that_somebody_holds_is_waited_out(
+    store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    async with running(store) as machine:
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
+            await until(lambda: machine.obstacle is not None)
+            assert not delivering.done()
+            assert "locked" in (machine.obstacle or "")
+            other.execute("ROLLBACK")
+        assert await delivering
+        assert machine.applied_end_offset == 1
+        assert machine.obstacle is None
+
+
+async def test_leaders_are_passed_on(store: MetadataStore) -> None:
+    async with running(store) as machine:
+        told = Told(store)
+        machine.subscribe(told)
+        leader = LeaderAndEpoch(NodeId(3), Epoch(7))
+        await machine.handle_leader_change(leader)
+        assert told.leaders == [leader]
+
+
+async def test_a_shutdown_turns_away_who_waits_and_tells_subscribers(store: MetadataStore) -> None:
+    machine = MetadataMachine(store)
+    told = Told(store)
+    machine.subscribe(told)
+    waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+    await asyncio.sleep(0)
+    await machine.begin_shutdown()
+    await machine.begin_shutdown()
+    with pytest.raises(ProtocolError, match="shuts down"):
+        await waiting
+    assert told.is_shut_down
+
+
+async def test_who_comes_after_the_shutdown_began_does_not_wait_but_reads_what_is_applied(store: MetadataStore) -> None:
+    machine = MetadataMachine(store)
+    await deliver(machine, batch(0, [no_op()]))
+    await machine.begin_shutdown()
+    await machine.wait_applied(Offset(1), 1)
+    with pytest.raises(ProtocolError, match="shuts down") as refusal:
+        await machine.wait_applied(Offset(2), 1)
+    assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_shutdown_lets_a_running_transaction_finish(store: MetadataStore) -> None:
+    machine = MetadataMachine(store)
+    delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
+    await asyncio.sleep(0)
+    delivering.cancel()
+    await asyncio.gather(delivering, return_exceptions=True)
+    await machine.begin_shutdown()
+    assert store.applied_end_offset in (0, len(LARGE))
+    store.apply([batch(0, LARGE)])
+    assert store.applied_end_offset == len(LARGE)

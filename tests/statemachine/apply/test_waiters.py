@@ -1,0 +1,95 @@
+"""Who waits for an offset: woken when it is reached, however many others come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from raft.core.types import Offset
+from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.waiters import GONE_MIN, OffsetWaiters
+from statemachine.store.store import MetadataStore
+from tests.statemachine.counted import Comparisons
+
+MANY = 1_000
+COMPARISONS_EACH = 200
+"""Several for each of the few steps in a heap. To look through all who wait once for each is a thousand."""
+
+LONG = 20.0
+
+
+async def test_who_gives_up_does_not_look_through_all_who_wait(store: MetadataStore) -> None:
+    machine, comparisons = MetadataMachine(store), Comparisons()
+    waits = (machine.wait_applied(Offset(comparisons.number(MANY - number)), 0) for number in range(MANY))
+    outcomes = await asyncio.gather(*waits, return_exceptions=True)
+    assert {isinstance(one, ProtocolError) and one.code for one in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert 0 < comparisons.count <= MANY * COMPARISONS_EACH
+    await machine.begin_shutdown()
+
+
+async def test_those_who_gave_up_do_not_pile_up_behind_one_who_waits() -> None:
+    waiters = OffsetWaiters()
+    first = asyncio.create_task(waiters.wait(Offset(1), LONG))
+    for _ in range(3 * GONE_MIN):
+        with pytest.raises(TimeoutError):
+            await waiters.wait(Offset(2), 0)
+    assert len(waiters) == 1
+    assert len(waiters._places) <= GONE_MIN + 2
+    waiters.reach(Offset(1))
+    await first
+    assert len(waiters) == 0
+
+
+async def test_one_whose_task_was_cancelled_and_who_has_not_noticed_is_passed_over() -> None:
+    waiters = OffsetWaiters()
+    for end in (lambda: waiters.reach(Offset(1)), lambda: waiters.fail(ValueError("it is over"))):
+        waiting = [asyncio.create_task(waiters.wait(Offset(1), LONG)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        end()
+        cancelled, other = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(cancelled, asyncio.CancelledError)
+        assert other is None or str(other) == "it is over"
+        assert len(waiters) == 0
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("come"), st.integers(1, 9)),
+        st.tuples(st.just("give up"), st.integers(0, 9)),
+        st.tuples(st.just("reach"), st.integers(0, 9)),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_all_are_woken_whose_offset_is_reached_and_no_others(steps: list[tuple[str, int]]) -> None:
+    asyncio.run(carry_out(steps))
+
+
+async def carry_out(steps: list[tuple[str, int]]) -> None:
+    waiters, waiting = OffsetWaiters(), list[tuple[int, asyncio.Task[None]]]()
+    for step, number in steps:
+        if step == "come":
+            waiting.append((number, asyncio.create_task(waiters.wait(Offset(number), LONG))))
+        elif step == "give up" and waiting:
+            _, task = waiting.pop(number % len(waiting))
+            task.cancel()
+            await asyncio.wait([task])
+        elif step == "reach":
+            waiters.reach(Offset(number))
+            woken = [task for offset, task in waiting if offset <= number]
+            await asyncio.wait_for(asyncio.gather(*woken), LONG)
+            waiting = [(offset, task) for offset, task in waiting if offset > number]
+        await asyncio.sleep(0)
+        assert len(waiters) == len(waiting)
+        assert not any(task.done() for _, task in waiting)
+    waiters.fail(ValueError("it is over"))
+    outcomes = await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
+    assert [str(outcome) for outcome in outcomes] == ["it is over"] * len(waiting)
+    assert len(waiters) == 0

@@ -1,0 +1,143 @@
+"""A crash while committed batches are written, flushed and applied, with all that it may leave of log and database.
+
+The database is written without waiting for the disk, so that a crash may bring back any commit that it has seen.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+
+from kraftbase.files.memory import MemoryFileSystem
+from raft.core.types import Offset
+from raft.listener import CommittedBatch
+from raft.storage.segmented_log import LogConfig
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.tables.database import create_in
+from tests.raft.lone_node import CLUSTER_ID, LoneNode
+from tests.raft.storage.builders import all_batches
+from tests.raft.storage.images import crash_everywhere
+from tests.statemachine.builders import config, partition, remove_topic, topic
+
+LOG = LogConfig(segment_bytes=400, preallocate_bytes=1, reserve_bytes=0, tail_cache_bytes=0)
+
+
+def _new_database() -> bytes:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("PRAGMA page_size = 512")
+    create_in(connection, CLUSTER_ID)
+    image = connection.serialize()
+    connection.close()
+    return image
+
+
+NEW_DATABASE = _new_database()
+
+
+def _tables(image: bytes) -> MetadataTables:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(image)
+    return MetadataTables(connection)
+
+
+@dataclass
+class Told:
+    """Every image that the database had after a commit, and what was said to be committed, by append."""
+
+    images: list[bytes] = field(default_factory=lambda: [NEW_DATABASE])
+    records: dict[int, bytes] = field(default_factory=dict)
+    acknowledged: set[bytes] = field(default_factory=set)
+
+    def start(self, files: MemoryFileSystem) -> LoneNode:
+        tables = _tables(self.images[-1])
+
+        def apply(batches: list[CommittedBatch]) -> None:
+            tables.apply(batches)
+            self.images.append(tables.connection.serialize())
+
+        return LoneNode(files, LOG, tables.applied.end_offset, apply)
+
+    def append(self, node: LoneNode, *records: bytes) -> None:
+        append_id = node.append(*records)
+        node.run()
+        assert node.settled.pop(append_id) is None
+        self.acknowledged.update(records)
+
+
+RUNS = [
+    [topic("a", 1).SerializeToString(), partition(1).SerializeToString()],
+    [config("a", "retention.ms", "1").SerializeToString()],
+    [remove_topic(1).SerializeToString(), topic("b", 2).SerializeToString()],
+]
+
+
+def _commits(files: MemoryFileSystem, told: Told) -> None:
+    node = told.start(files)
+    for records in RUNS:
+        told.append(node, *records)
+
+
+def _commits_and_starts_again(files: MemoryFileSystem, told: Told) -> None:
+    told.append(told.start(files), *RUNS[0])
+    told.append(told.start(files), *RUNS[1])
+
+
+def _verify(files: MemoryFileSystem, told: Told) -> None:
+    """Whatever commit the database goes back to, the log has it, and what the log has is applied once."""
+    for image in dict.fromkeys(told.images):
+        disk = _copy(files)
+        tables = _tables(image)
+        applied = tables.applied.end_offset  # a log that ends before this is refused when it is opened
+
+        def apply(batches: list[CommittedBatch], tables: MetadataTables = tables) -> None:
+            tables.apply(batches)
+
+        node = LoneNode(disk, LOG, applied, apply)
+        assert applied <= node.log.flushed_end_offset
+        assert tables.applied.end_offset == node.log.log_end_offset
+        batches = [CommittedBatch(batch) for batch in all_batches(node.log)]
+        replayed = _tables(NEW_DATABASE)
+        replayed.apply(batches)
+        assert tables.applied == replayed.applied
+        assert _rows(tables) == _rows(replayed)
+        assert told.acknowledged <= {record for batch in batches for record in batch.records}
+
+
+def _copy(files: MemoryFileSystem) -> MemoryFileSystem:
+    copies = MemoryFileSystem()
+    for directory in ("data", "data/log"):
+        if not files.exists(directory):
+            continue
+        copies.make_directories(directory)
+        for name, file in files.durable_files(directory).items():
+            copy = copies.open(f"{directory}/{name}", create=True)
+            copy.write_at(0, bytes(file.data))
+            copy.fsync()
+        copies.fsync_directory(directory)
+    return copies
+
+
+def _rows(tables: MetadataTables) -> list[object]:
+    names = ("topics", "partitions", "brokers", "configs")
+    return [tables.connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in names]
+
+
+def test_whatever_a_crash_leaves_log_and_database_come_to_the_same() -> None:
+    coverage = crash_everywhere(lambda _: Told(), _commits, _verify)
+    assert coverage.images >= 60
+    assert coverage.sampled == 0
+
+
+def test_whatever_a_crash_of_a_second_life_leaves_log_and_database_come_to_the_same() -> None:
+    coverage = crash_everywhere(lambda _: Told(), _commits_and_starts_again, _verify)
+    assert coverage.images >= 60
+    assert coverage.sampled == 0
+
+
+def test_the_applied_offset_of_each_image_is_what_its_log_had_flushed() -> None:
+    """Applied after the flush, never before: what is in the database is on the disk."""
+    files, told = MemoryFileSystem(), Told()
+    _commits(files, told)
+    ends = [_tables(image).applied.end_offset for image in told.images]
+    assert ends == sorted(ends)
+    assert ends[-1] == Offset(1 + sum(len(records) for records in RUNS))
