@@ -25,7 +25,7 @@ test: $(INSTALLED)  ## every test, on all processors
 
 slow: $(INSTALLED)  ## the cases that `make test` leaves out, and every bug that the simulator must catch
 	$(BIN)/pytest -q -m slow --numprocesses auto
-	$(BIN)/python -m sim zoo
+	$(BIN)/kraftlog sim zoo
 
 check: $(INSTALLED)  ## style, types, import rules; that the generated code matches the schemas is a test
 	$(BIN)/ruff check --no-cache .
@@ -55,18 +55,18 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench metadata
 
 sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
-	$(BIN)/python -m sim --minutes 10 --at-least 2000 --json sim.json
+	$(BIN)/kraftlog sim --minutes 10 --at-least 2000 --json sim.json
 
 chaos: $(INSTALLED)  ## ten minutes of faults on real processes; as root with namespaces for partitions and a full disk
-	$(BIN)/python -m chaos --minutes 10 --json chaos.json
+	$(BIN)/kraftlog chaos --minutes 10 --json chaos.json
 
 soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
-	$(BIN)/python -m chaos soak --minutes 10 --json soak.json --plot soak.svg
-	$(BIN)/python -m chaos full-disks --json full-disks.json
+	$(BIN)/kraftlog chaos soak --minutes 10 --json soak.json --plot soak.svg
+	$(BIN)/kraftlog chaos full-disks --json full-disks.json
 
 soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slow or busy
-	$(BIN)/python -m chaos soak --minutes 3 --rate 300
-	$(BIN)/python -m chaos full-disks
+	$(BIN)/kraftlog chaos soak --minutes 3 --rate 300
+	$(BIN)/kraftlog chaos full-disks
 
 clean:  ## everything that was generated or installed
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

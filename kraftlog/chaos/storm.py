@@ -1,4 +1,4 @@
-"""`python -m chaos --minutes 10 --seed 1 --json FILE`: exit code 0 if nothing was violated, 1 if something was."""
+"""`kraftlog chaos --minutes 10 --seed 1 --json FILE`: exit code 0 if nothing was violated, 1 if something was."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def main(words: Sequence[str], console: Console) -> int:
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m chaos",
+        prog="kraftlog chaos",
         description="Faults on a cluster of real processes.",
-        epilog="Other runs: python -m chaos soak, python -m chaos full-disks; each has --help.",
+        epilog="Other runs: kraftlog chaos soak, kraftlog chaos full-disks; each has --help.",
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made")
     parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")

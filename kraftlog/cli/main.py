@@ -26,6 +26,7 @@ from kraftlog.cli import (
     configs,
     dump_log,
     elect,
+    faults,
     features,
     log,
     node,
@@ -97,6 +98,7 @@ app.add_typer(quotas.app, name="quotas")
 app.add_typer(acls.app, name="acls")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
+faults.add_to(app)
 
 
 @app.callback()

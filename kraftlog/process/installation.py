@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-OWN_MODULES: Final = {"raft": "node", "snapshot": "store", "statemachine": "store", "broker": "lifecycle"}
+OWN_MODULES: Final = {"raft": "node.py", "snapshot": "store.py", "statemachine": "store/store.py"}
 """A module of each package whose name others use too, by which ours is known."""
 
 
@@ -14,6 +14,6 @@ def overwritten_package() -> str | None:
     """The name of a package that is not ours, None if all of them are."""
     for package, module in OWN_MODULES.items():
         found = find_spec(package)
-        if found is None or found.origin is None or not Path(found.origin).with_name(f"{module}.py").exists():
+        if found is None or found.origin is None or not (Path(found.origin).parent / module).exists():
             return package
     return None

@@ -21,7 +21,7 @@ MARKS_SHOWN_MAX: Final = 40
 
 def replay_command(seed: int, overrides: Overrides | None = None) -> str:
     """The command that runs a seed again, with every step printed."""
-    command = f"python -m sim --seed {seed} --trace"
+    command = f"kraftlog sim --seed {seed} --trace"
     if overrides is None:
         return command
     if overrides.safety_seconds is not None:

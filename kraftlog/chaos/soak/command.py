@@ -1,4 +1,4 @@
-"""`python -m chaos soak --minutes 10 --json FILE --plot FILE.svg`: exit code 0 if every bound held, else 1."""
+"""`kraftlog chaos soak --minutes 10 --json FILE --plot FILE.svg`: exit code 0 if every bound held, else 1."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def main(words: Sequence[str], console: Console) -> int:
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m chaos soak",
+        prog="kraftlog chaos soak",
         description="Steady load, then faults as well; what each node takes is held against bounds.",
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long in all")

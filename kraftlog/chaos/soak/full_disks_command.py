@@ -1,4 +1,4 @@
-"""`python -m chaos full-disks --json FILE`: exit code 0 if the disks fill with data only and the cluster goes on."""
+"""`kraftlog chaos full-disks --json FILE`: exit code 0 if the disks fill with data only and the cluster goes on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _print(run: FullDisks, console: Console) -> None:
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m chaos full-disks",
+        prog="kraftlog chaos full-disks",
         description=f"{VOTERS} voters fill disks of {DISK_MEGABYTES} MB, which then grow. Needs root, for tmpfs.",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")

@@ -47,5 +47,5 @@ def test_a_package_that_another_distribution_has_overwritten_is_named(tmp_path: 
 def test_the_license_and_what_is_typed_are_in_the_tree() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     assert "kraftlog" in (ROOT / "NOTICE").read_text()
-    for package in ("kraftlog", "raft", "snapshot", "statemachine"):
+    for package in ("kraftbase", "kraftlog", "raft", "snapshot", "statemachine"):
         assert (ROOT / package / "py.typed").exists()

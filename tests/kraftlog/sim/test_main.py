@@ -1,4 +1,4 @@
-"""`python -m sim` as a person uses it."""
+"""`kraftlog sim` as a person uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kraftlog.sim.__main__ import app
+from kraftlog.sim.command import app
 from kraftlog.sim.parameters import Overrides
 from kraftlog.sim.shrink import shrink
 from kraftlog.sim.zoo.mutation import MUTATIONS
@@ -39,7 +39,7 @@ def test_a_failure_tells_the_seed_the_nodes_the_last_lines_and_how_to_see_it_aga
     with MUTATIONS[BUG].put_in():
         result = RUNNER.invoke(app, ["--seed", "1", "--safety-seconds", "20"])
     assert result.exit_code == 1
-    for words in ("python -m sim --seed 1 --trace --safety-seconds 20", "configuration:", "nodes at the end:", "(6)"):
+    for words in ("kraftlog sim --seed 1 --trace --safety-seconds 20", "configuration:", "nodes at the end:", "(6)"):
         assert words in result.output
 
 

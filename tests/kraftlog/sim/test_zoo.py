@@ -1,4 +1,4 @@
-"""Known bugs are caught: a few here, all of them by `python -m sim zoo`."""
+"""Known bugs are caught: a few here, all of them by `kraftlog sim zoo`."""
 
 from __future__ import annotations
 

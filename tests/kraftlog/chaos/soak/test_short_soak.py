@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from kraftlog.chaos.__main__ import main
+from kraftlog.chaos.command import main
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.nemesis import KillLeader
 from kraftlog.chaos.schedule import Kind

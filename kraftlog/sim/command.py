@@ -1,4 +1,4 @@
-"""`python -m sim`: many seeds, one seed, or the zoo of known bugs."""
+"""`kraftlog sim`: many seeds, one seed, or the zoo of known bugs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,3 @@ def _conclude(total: Total, json_file: Path | None, *, at_least: int, must_cover
         console.print(f"only {total.seeds} seeds; {at_least} were wanted", style="bold red")
     if total.failures or is_uncovered or total.seeds < at_least:
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    app()

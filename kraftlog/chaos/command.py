@@ -1,4 +1,4 @@
-"""`python -m chaos`: faults for some minutes. `python -m chaos soak`, `full-disks`: what nodes take is bounded."""
+"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos soak`, `full-disks`: what nodes take is bounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,3 @@ def main(words: Sequence[str]) -> int:
     except DirectoryNotEmpty as error:
         console.print(f"error: {error}", markup=False)
         return FAILED
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
