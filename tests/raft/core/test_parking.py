@@ -1,4 +1,4 @@
-"""Which fetches a leader answers at once and which it parks, and what completes a parked one (PK-01 to PK-11)."""
+"""Which fetches a leader answers at once and which it parks, and what completes a parked one (PK-01 to PK-12)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def saved(*epochs: int) -> MemoryFileSystem:
 
 
 @given(states, st.integers(1, 2**63))
-def test_rf97_a_copy_holds_epoch_leader_and_vote_together(saved_state: ElectionState, sequence: int) -> None:
+def test_rf95_rf97_a_copy_holds_epoch_leader_and_vote_together(saved_state: ElectionState, sequence: int) -> None:
     assert decode_copy(encode_copy(sequence, saved_state), "path") == (sequence, saved_state)
 
 
