@@ -1,4 +1,4 @@
-"""What is known as committed is never cut, whoever says so: a leader that lacks it is refused.
+"""What is known as committed is never cut, whoever says so: a leader that lacks it is refused (RF-111).
 
 A correct leader holds everything that is committed, so none of this happens to one. It happens when disks forget.
 Consider voters A, B and C with record 9 committed on A and B, and applied by them. A's directory is replaced by a copy

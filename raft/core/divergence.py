@@ -1,4 +1,4 @@
-"""State machines that came to something else than the quorum's: who finds it, who is told, who is fenced.
+"""State machines that came to something else than the quorum's: who finds it, who is told, who is fenced (RF-113).
 
 A state machine takes a digest every so many offsets (KAFKA-14275 is a case of what it finds). Each fetch carries the
 last one; the leader compares those of the same end offset. A replica whose state machine differs is fenced: its log is

@@ -180,7 +180,7 @@ def drive(context: Context) -> None:
 
 
 def _check_recovered(context: Context) -> None:
-    """Take part again once everything is back that this replica may have acknowledged.
+    """Take part again once everything is back that this replica may have acknowledged (RF-110).
 
     That is so when the log reaches as far as it once did; or as far as a leader's own, which holds whatever this
     replica had from it or may have helped to commit before; or as far as anything is committed by a leader of a later

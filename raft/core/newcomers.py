@@ -1,4 +1,4 @@
-"""A voter whose directory is new, and that cannot know whether it voted and acknowledged in another one before.
+"""A voter whose directory is new: it cannot know whether it voted and acknowledged in another one before (RF-112).
 
 Consider six voters, known by node ids alone. Voters 1 to 4 hold a record that was acknowledged; 5 and 6 lag. Now the
 disks of 2, 3 and 4 are replaced by empty ones, and 1 is down. By Raft's rule 2, 3 and 4 may vote for 5, whose log is
