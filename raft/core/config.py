@@ -65,6 +65,8 @@ class QuorumConfig:
     @property
     def check_quorum_timeout_ms(self) -> int:
         """A leader that a majority has not fetched from for this long resigns (RF-32)."""
+        # Half a fetch timeout more than a follower waits: a fetch that is a little late, behind a slow flush or on a
+        # slow network, must not depose a leader that its followers have not given up.
         return self.fetch_timeout_ms * 3 // 2
 
     @property

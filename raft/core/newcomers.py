@@ -69,6 +69,9 @@ def note_answer(context: Context, pending: Pending, response: Response) -> None:
 
 def has_heard_enough(context: Context) -> bool:
     """Whether among those who answered is one of every majority that this voter may have been part of."""
+    #     3 voters: a majority with this one has 1 of the 2 others; 2 were heard, so it is among them
+    #     4 voters: a majority with this one has 2 of the 3 others; 2 were heard, so one of it is among them
+    #     5 voters: a majority with this one has 2 of the 4 others; 3 were heard, so one of it is among them
     return len(context.heard) > len(context.voters) - context.voters.majority
 
 
@@ -84,6 +87,9 @@ def ask_for_epochs(context: Context) -> None:
             continue
         if voter.endpoint == context.state.leader_endpoint or not context.connections.is_ready(voter.endpoint):
             continue
+        # A pre-vote: every voter answers it in every state, with the epoch that it is in, and it leaves no trace but
+        # the epoch that it names (RF-15, RF-16). A real vote would open an epoch, and a fetch would be answered by its
+        # leader alone.
         request = VoteRequest(
             cluster_id=context.cluster_id,
             voter_key=voter.key,
