@@ -186,9 +186,9 @@ def _lead(
     # the snapshot at 3000 for the want of a hundred records that it would have had a moment later (SN-50). Soon it is
     # at 1200, and the log start goes to 1000; the next step is 2000, which 3 holds until it is there.
     #
-    # At 2000 it ends, though everybody is past 3000: with the log start at 3000 there would be one snapshot, and a
-    # replica at 2990 would need it. With two, the one at the start and a newer one, whoever is behind the newest still
-    # goes on from the log, and if the newest turns out damaged the one at the start and the log have all (SN-53).
+    # At 2000 it ends, though all are past 3000: with the log start at 3000 there would be one snapshot, and a replica
+    # at 2990 would need it. With two, the one at the start and a newer one, a replica behind the newest still goes on
+    # from the log, and if the newest turns out damaged the one at the start and the log have all (SN-53).
     candidate = next((found for found in stored[:-1] if _is_a_step(view, found)), None)
     if candidate is None or not _retention_wants(config, view, stored):
         return _STAY

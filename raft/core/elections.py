@@ -256,7 +256,7 @@ def _grants_vote(context: Context, request: VoteRequest) -> bool:
     if not newcomers.may_vote_for(context, request):
         return False  # its log may be shorter than what it has acknowledged
     voted = state.voted_key
-    # A replica that knows who leads the epoch has no vote to give in it: somebody else has won it already.
+    # A replica that knows the leader of the epoch has no vote to give in it: another candidate has won it already.
     if voted is None:
         return state.leader_id is None
     return voted.node_id == request.replica_key.node_id and (

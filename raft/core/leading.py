@@ -211,8 +211,8 @@ def _begin_quorum_epoch(context: Context, leader: Leader) -> None:
         voter = context.voters.get(voter_id)
         last_fetch_ms = progress.last_fetch_ms
         # Consider voter 3, which was cut off while 1 was elected in epoch 6. Back again it fetches from the leader of
-        # epoch 5, or asks for votes. Within a second, half a fetch timeout, it hears of epoch 6 from 1, and not by
-        # chance from somebody else. A voter that fetches from 1 knows that it leads.
+        # epoch 5, or asks for votes. Within a second, half a fetch timeout, it learns of epoch 6 from 1 itself, and
+        # need not come upon it by chance. A voter that fetches from 1 knows that it leads.
         fetches = last_fetch_ms is not None and context.now_ms - last_fetch_ms < context.config.begin_quorum_interval_ms
         if voter is None or fetches or not context.connections.is_ready(voter.endpoint):
             continue

@@ -457,9 +457,9 @@ class Replica:
                 context.is_shutdown_complete = not context.state.unacknowledged
             case Unattached() | Prospective() | Candidate():
                 # Consider voters 1 and 2 of three, and 3 is gone. 1 led, resigns to shut down, and goes. 2 has no
-                # leader and is asked to shut down, too: it waits for an election, because 1 may be back at once and
-                # would need its vote. A leader that hands over does not wait for the election that follows: the next
-                # epoch, whoever opens it, ends its part.
+                # leader and is to shut down, too: it waits for an election, because 1 may be back at once and would
+                # need its vote. A leader that hands over does not wait for the election that follows: the next epoch,
+                # by whichever candidate it is opened, ends its part.
                 is_needed = context.is_voter and not context.is_only_voter and not context.is_handing_over
                 context.is_shutdown_complete = not is_needed
             case _:
