@@ -34,9 +34,6 @@ class StateDigests:
 
     def note(self, digest: StateDigest) -> None:
         """Remember a checkpoint. One that is not past the last: the state machine was made anew, from there on."""
-        # Consider checkpoints at 1000, 2000 and 3000, and one at 2000 that comes now: the state machine was made again
-        # from a snapshot, and its former digests at 2000 and 3000 are of no use. The one at 1000 stays: nothing new is
-        # known of it.
         for known in list(reversed(self)):
             if known.end_offset < digest.end_offset:
                 break
@@ -63,10 +60,6 @@ def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offse
     That is what a majority of the voters came to. None while it cannot be told: without a majority nobody is fenced,
     the leader least of all believed (see `is_undecided`). A sole voter is a majority.
     """
-    # Consider three voters that have applied everything below 2000. The leader and 2 have digest b there, 3 has x: b is
-    # right, and 3 is fenced. Or the leader has x, 2 and 3 have b: b is right again, and the leader is fenced, and
-    # resigns. Or each has a different one: none is right, and all go on, with an alarm for people. Or 3 is slow and not
-    # there yet, and the leader and 2 differ: one against one, of three, and they wait for 3.
     known = Counter(digest for digest in _reported(leader, others, end_offset) if digest is not None)
     for digest, count in known.most_common(1):
         if count > (len(others) + 1) // 2:
@@ -87,9 +80,6 @@ def _reported(leader: StateDigests, others: Sequence[StateDigests], end_offset: 
 
 def _digest_at(voter: StateDigests, leader: StateDigests, end_offset: Offset) -> bytes | None:
     digest = voter.at(end_offset)
-    # Consider a voter that was restarted and has its first checkpoint at 3000, with the same digest as the leader. It
-    # has none at 2000, but a digest covers all before it, so at 2000 the two were the same, too. A difference at 3000
-    # proves nothing about 2000: it may have come in between.
     if digest is None and voter.agrees_after(end_offset, leader):
         return leader.at(end_offset)
     return digest
