@@ -77,7 +77,7 @@ class Accumulator:
         self._prepared.append(Append(append_id, body, record_count, self.next_offset))
 
     def schedule(self) -> None:
-        """Allow everything that is prepared to be drained."""
+        """Allow everything that is prepared by now to be drained (LI-25)."""
         self._scheduled_count = len(self._prepared)
 
     def drain(self, batch_bytes_max: int) -> Iterator[DrainedBatch]:

@@ -41,7 +41,7 @@ class AppendRecords:
 
 @dataclass(frozen=True, slots=True)
 class AppendLeaderChange:
-    """The leader's first append in its epoch: one control batch with one record (RF-40)."""
+    """The leader's first append in its epoch: one control batch with one record (RF-40, LI-24)."""
 
     base_offset: Offset
     epoch: Epoch
@@ -132,7 +132,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class CompleteAppend:
-    """The append is committed: the high watermark is past its last record."""
+    """The append is committed: the high watermark is past its last record (LI-28)."""
 
     append_id: int
 

@@ -112,9 +112,10 @@ def candidate_again(context: Context) -> Candidate:
 
 
 def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
-    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then it is judged in that (RF-15).
+    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then it is judged in that (RF-15, RF-105).
 
-    The epoch of whoever cannot be a voter is not entered, and it gets no vote: see `may_be_voter`.
+    The epoch of whoever cannot be a voter is not entered, and it gets no vote: see `may_be_voter`. A vote that is not
+    granted is no error; a request of an older epoch is answered with one (RF-22).
     """
     # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
@@ -128,7 +129,8 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
         context.order(ReportUnbelieved(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter"))
     elif error is ErrorCode.NONE:
         # Consider a follower of 1 in epoch 5 that is asked by 2 in epoch 6, because 1 is gone. In epoch 5 it has a
-        # leader, and perhaps a vote given, and would refuse. In epoch 6 it has neither: its log alone decides.
+        # leader, and perhaps a vote given, and would refuse. In epoch 6 it has neither: its log alone decides. So it is
+        # with a leader that shuts down (RF-19).
         if request.replica_epoch > context.epoch:
             become_unattached(context, request.replica_epoch)
         if request.pre_vote:
@@ -183,7 +185,7 @@ def drive(context: Context) -> None:
         case Prospective() if state.election_deadline_ms <= now_ms:
             _leave_prospective(context, state)
         case Candidate() if state.election_deadline_ms <= now_ms:
-            become_prospective(context)
+            become_prospective(context)  # RF-31: also when it has long been refused by a majority
         case Prospective() | Candidate():
             _ask_for_votes(context, state)
         case Resigned() if state.election_deadline_ms <= now_ms:

@@ -137,8 +137,8 @@ def order_flush(context: Context) -> None:
 def advance_high_watermark(context: Context) -> bool:
     """Move the high watermark to what a majority has, if that is past the epoch's start (RF-41 to RF-43).
 
-    The leader's own part is what it has flushed, so nothing is committed that it could forget. Completes appends;
-    parked fetches and listeners are the caller's (PK-08). True if it moved.
+    The leader's own part is what it has flushed, so nothing is committed that it could forget (RF-45). Observers have
+    no part (RF-44). Completes appends; parked fetches and listeners are the caller's (PK-08). True if it moved.
     """
     leader = context.state
     if not isinstance(leader, Leader):

@@ -1,4 +1,4 @@
-"""Fetches that the leader has parked (PK-02), until there is something to say or their wait is over."""
+"""Fetches that the leader has parked, until there is something new for them or their wait is over (PK-02, PK-12)."""
 
 from __future__ import annotations
 

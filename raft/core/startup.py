@@ -9,7 +9,7 @@ from raft.core.states import Follower, Resigned, State, Unattached
 
 
 def initial_state(context: Context, found: ElectionState | None) -> State:
-    """The first state; `context.epoch` is the larger of the epoch found and the last one in the log.
+    """The first state (RF-104); `context.epoch` is the larger of the epoch found and the last one in the log.
 
     A leader starts as Resigned in its epoch, never as its leader: it might use offsets again that it has used.
     """

@@ -195,7 +195,7 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """Led this epoch and no longer does; tells the other voters and waits for an election."""
+    """Led this epoch and no longer does; notifies the other voters and waits for an election (RF-103)."""
 
     epoch: Epoch
     voted_key: ReplicaKey | None

@@ -1,4 +1,4 @@
-"""Checks that several requests share. Each gives the error to answer with, NONE if there is none."""
+"""Checks that several requests share (RF-106). Each gives the error to answer with, NONE if there is none."""
 
 from __future__ import annotations
 

@@ -124,6 +124,18 @@ def test_a_rule_is_named_by_a_test_or_marked_open_and_not_both(family: str) -> N
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_grep_for_an_id_finds_code_and_a_test(family: str) -> None:
+    """As it is written on its page: names of tests, with `rf15` for RF-15, do not count here."""
+    missing = {}
+    for rule in rules(family):
+        found = [source for source in sources() if rule.rule_id in source.text]
+        has_code = any(not source.is_a_test and not source.path.endswith(".md") for source in found)
+        if not rule.is_open and not (has_code and any(source.is_a_test for source in found)):
+            missing[rule.rule_id] = [source.path for source in found]
+    assert missing == {}, "cite it where the code follows it, and in the docstring of a module of tests"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_rule_says_what_it_is_and_where_it_is_from(family: str) -> None:
     wrong = [rule.rule_id for rule in rules(family) if not WRITTEN_SO.fullmatch(rule.text)]
     assert wrong == [], "docs/rules/README.md shows how a rule is written"

@@ -1,4 +1,7 @@
-"""Who is granted a vote or a pre-vote: the receiver's side (RF-14 to RF-22, RF-105)."""
+"""Who is granted a vote or a pre-vote: the receiver's side (RF-14 to RF-22, RF-105).
+
+Rules that tests here are named after: RF-16, RF-18, RF-19, RF-20.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The quorum state: what save promised is loaded, whatever a crash or one rotten copy does; two refuse the start."""
+"""The quorum state: what save promised is loaded, whatever a crash or one rotten copy does; two refuse the start.
+
+Rules that tests here are named after: RF-06, RF-95, RF-96.
+"""
 
 from __future__ import annotations
 
