@@ -8,8 +8,8 @@ from typing import Final
 from raft.core.errors import ConfigurationError
 
 FETCH_VERSIONS: Final = (17, 18)
-"""The versions of Fetch that there are. From 18 on it has the replica's high watermark (KIP-1166, PK-05). A leader counts
-them all the same (RF-74)."""
+"""The versions of Fetch that there are. From 18 on it has the replica's high watermark (KIP-1166, PK-05). A leader
+counts both in the same way (RF-74)."""
 
 FETCH_VERSION_LATEST: Final = max(FETCH_VERSIONS)
 

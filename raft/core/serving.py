@@ -209,7 +209,10 @@ def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgr
 
 
 def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
-    """The answer as things are now, whatever high watermark the fetch has (PK-04). Uncommitted records are read (PK-09)."""
+    """The answer as things are now. Uncommitted records are read, at least one batch (PK-09).
+
+    What it holds does not depend on the high watermark in the fetch (PK-04).
+    """
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     snapshot_id = context.log.snapshot_for(offset, epoch)
     if snapshot_id is None and context.log.is_before_start(offset, epoch):
