@@ -192,10 +192,10 @@ class RebuildStateMachine:
     """The local state machine is fenced, and may be made anew now: no other voter's is, as far as is known."""
 
 
-# Why the one is a barrier and the other not. Consider voter 2, which grants its vote in epoch 5 to voter 1: the actions
-# are PersistElectionState and Reply. If the answer left first and 2 crashed, it would start again in epoch 4 and could
-# grant voter 3 a vote in epoch 5: two leaders of one epoch. So nothing that follows leaves, and elections are rare
-# enough for that.
+# Why PersistElectionState is a barrier, and FlushLog is not. Consider voter 2, which grants its vote in epoch 5 to
+# voter 1: the actions are PersistElectionState and Reply. If the answer left first and 2 crashed, it would start again
+# in epoch 4 and could grant voter 3 a vote in epoch 5: two leaders of one epoch. So nothing that follows leaves, and
+# elections are rare enough for that.
 #
 # Consider leader 1, which appends record 100: the actions are AppendRecords, Reply to the parked fetches, and FlushLog.
 # Followers may have the record before it is flushed here, and are flushing it meanwhile. The core counts its own log

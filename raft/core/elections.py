@@ -25,10 +25,10 @@ def become_unattached(
     deadline_ms = None
     if context.may_be_elected and not context.is_shutting_down:
         deadline_ms = context.now_ms + context.election_timeout_ms()
-        # Consider voters 1, 2 and 3 without a leader, and 3 has the shortest log, so it cannot win. If each higher
-        # epoch that 3 opens gave 1 and 2 new timers, and the timer of 3 were the shortest again and again, nobody who
-        # can win would ever ask. With what is left of their timers, 1 or 2 asks when the first of them is over. A vote
-        # that is granted is another matter: the candidate that got it needs time to win.
+        # Consider voter 3 of five, which knows no leader, and 1 and 2, which open one epoch after the other and win
+        # none, each time before the timer of 3 is over. With a new timer for each epoch 3 would never ask, though it
+        # may be the one that can win. With what is left of its timer it does. A vote that is granted is another matter:
+        # the candidate that got it needs time to win.
         if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
             deadline_ms = state.election_deadline_ms or deadline_ms
             if deadline_ms <= context.now_ms:  # it is over: the next wait is a new one

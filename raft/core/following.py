@@ -203,10 +203,12 @@ def _check_recovered(context: Context) -> None:
         return
     if recovering.has_forgotten and not newcomers.has_heard_enough(context):
         return
+    if flushed < context.applied.offset or not context.log.holds(context.applied):
+        return  # it has not even what it applied
     # Consider voters 1, 2 and 3. Voter 1 had records up to 8, and damage leaves it those up to 4: it recovers until 9,
     # and the damage was found in epoch 4. While it recovers it grants no vote and counts for no commit. It may take
-    # part again when its vote can elect nobody who lacks what its acknowledgments have committed, or may yet commit.
-    # What it fetches meanwhile comes from leaders of epoch 4 or later, since it follows no lower one.
+    # part again when its vote can elect no leader that lacks what its acknowledgments have committed, or may yet
+    # commit. What it fetches meanwhile comes from leaders of epoch 4 or later, since it follows no lower one.
     #
     # It has 9 again: enough. It never acknowledged more, and all of it that was committed is in the logs of those
     # leaders.
@@ -224,8 +226,6 @@ def _check_recovered(context: Context) -> None:
     # and a high watermark of 8, and let a fetch of 1 from 9, sent before the damage, still be on its way. 1 fetches up
     # to 8, takes itself for whole, and in epoch 5 votes for 3, whose log ends at 8. Then the old fetch reaches 2, which
     # commits record 8 with it. The leader of epoch 5 does not have that record.
-    if flushed < context.applied.offset or not context.log.holds(context.applied):
-        return  # it has not even what it applied
     is_past = flushed >= recovering.until_offset
     if isinstance(state, Follower):
         is_past = is_past or 0 <= state.leader_end_offset <= flushed
