@@ -1,4 +1,4 @@
-"""Which brokers are alive, as the active controller remembers it, and what a heartbeat makes of a broker (5.3, CT-30).
+"""Which brokers are alive, as the active controller remembers it (CT-30), and what heartbeats make of them (CT-35).
 
 Nothing of this is in the log: a controller that becomes active begins anew, with every unfenced broker's whole session
 before it. Times are arguments: monotonic, in milliseconds, and never lower than one before.
@@ -47,7 +47,7 @@ def next_state(
     controlled_shutdown_offset: int | None,
     lowest_active_offset: int | None,
 ) -> BrokerState:
-    """What a heartbeat makes of a broker in the state `current`: the table of 5.3.
+    """What a heartbeat makes of a broker in the state `current`: the table of CT-35.
 
     `controlled_shutdown_offset` is where its controlled shutdown began, None: not remembered yet; the broker goes only
     when every active one knows of that. `lowest_active_offset` is the end offset of the metadata that the slowest

@@ -1,4 +1,4 @@
-"""Brokers that come, fall silent and go: the decisions that concern their partitions too (5.3, CT-30, CT-31).
+"""Brokers that come, fall silent and go: the decisions that concern their partitions too (CT-30, CT-31, CT-33, CT-36).
 
 First comes the record that says what the broker is now, so that nothing decided from then on counts on it or passes it
 over; then, page by page, what becomes of its partitions: first those that it leads, because they stand still. A

@@ -1,4 +1,4 @@
-"""How a partition changes: who is in sync, who leads, and when a reassignment is complete (5.6).
+"""How a partition changes: who is in sync, who leads, and when a reassignment is complete (CT-50 to CT-58).
 
 `change_partition` decides from one partition and what it shall become, as Kafka's PartitionChangeBuilder does. What the
 latest metadata say of brokers, configs and features comes from `statemachine.partition_context`. Nothing changes here.

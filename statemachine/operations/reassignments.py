@@ -1,4 +1,6 @@
-"""AlterPartitionReassignments: from a request and the latest metadata to records and an answer. Nothing changes here.
+"""AlterPartitionReassignments (CT-25): from a request and the latest metadata to records and an answer.
+
+Nothing changes here.
 
 A reassignment has two steps. First a partition gets its new replicas beside the old ones; when the new ones are in
 sync, an AlterPartition of its leader lets those go that are not in the target (CT-54). If all that shall stay are in
@@ -147,7 +149,7 @@ def _invalid_assignment(reason: str) -> ProtocolError:
 
 
 def list_reassignments(state: MetadataState) -> list[OngoingReassignment]:
-    """The reassignments that are under way, by topic name and partition id."""
+    """The reassignments that are under way, by topic name and partition id (CT-26)."""
     found: list[OngoingReassignment] = []
     after: Key | None = None
     while True:

@@ -1,4 +1,4 @@
-"""Brokers come, fall silent and go, and their partitions with them: through the controller (5.3, CT-30, CT-31)."""
+"""Brokers come, fall silent and go, and their partitions with them: through the controller (CT-30, CT-31, CT-35)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics (table 5.4): what is written, and every error."""
+"""CreateTopics (CT-21): what is written, and every error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a partition changes (5.6, CT-50 to CT-58): every rule, and what holds of every change."""
+"""How a partition changes (CT-50 to CT-58): every rule, and what holds of every change."""
 
 from __future__ import annotations
 
