@@ -224,7 +224,7 @@ CATALOGUE: Final = (ENGINE, BROKERS, TOPICS, PARTITIONS, CONFIGS, TIERING, BEYON
 
 NO_ANSWERS: Final[Mapping[str, str]] = {
     "CT-02, CT-18: what cannot be replayed": "a fault of the replica, which ends the process",
-    "CT-17: the active controller loads a snapshot": (
+    "the active controller loads a snapshot": (
         "its log begins no later than its own snapshot does, which its state machine is past"
     ),
     "CT-14: a bootstrap left half-done by an old version": "found when a controller becomes active, by no operation",
