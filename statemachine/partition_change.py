@@ -223,6 +223,10 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
     plan.leader_recovery_state = RECOVERING
 
 
+# Consider a reassignment from brokers 1 and 2 to 3 and 4: the replicas are 3, 4, 1, 2, and broker 1 leads and is alone
+# in sync. It stops, and the topic allows unclean elections. Brokers 2 and 3 are active. Broker 2 lacks the last
+# records; broker 3 may have begun to fetch a second ago and have nothing. Broker 2 is elected here. Kafka takes the
+# first active one in the order of replicas, which is 3, as the target of a reassignment comes first in that order.
 def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
     """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica.
 

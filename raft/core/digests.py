@@ -34,6 +34,9 @@ class StateDigests:
 
     def note(self, digest: StateDigest) -> None:
         """Remember a checkpoint. One that is not past the last: the state machine was made anew, from there on."""
+        # Consider 1000: a, 2000: x, 3000: y of a voter whose database was wrong from 1500 on. It is made again from a
+        # snapshot that ends at 2000, where its digest is b: x and y are of a database that is gone. What remains is
+        # 1000: a, 2000: b.
         for known in list(reversed(self)):
             if known.end_offset < digest.end_offset:
                 break
@@ -54,6 +57,20 @@ class StateDigests:
         )
 
 
+# Consider voters 1, which leads, 2 and 3. Each takes a digest at the same end offsets. A row of voter 3's database has
+# been wrong since offset 1500, and voter 2 applies more slowly than the others:
+#
+#     end offset   1000   2000   3000
+#     voter 1      a      b      c
+#     voter 2      a      b      not yet
+#     voter 3      a      x      y
+#
+# At 2000 two of three voters have b. That is a majority, so b is right and voter 3 is fenced. At 3000 c and y have one
+# voter each, so nothing is decided there until voter 2 has applied as far.
+#
+# The leader's digest has no more weight than another's. Had voter 1 the x and voters 2 and 3 the b, voter 1 would fence
+# itself. With two voters, one with b and one with x, there is no majority: nobody is fenced, as nothing tells which of
+# the two is wrong. `is_undecided` is true then, and `quorum describe` shows an alarm.
 def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bytes | None:
     """What a state machine comes to at `end_offset`, by the leader's checkpoints and those of the other voters.
 
@@ -78,6 +95,11 @@ def _reported(leader: StateDigests, others: Sequence[StateDigests], end_offset: 
     return [leader.at(end_offset), *(_digest_at(voter, leader, end_offset) for voter in others)]
 
 
+# The leader may have missed a digest: a fetch carries only the sender's last one, and each replica remembers only a
+# few. Consider voter 2 of the example above, which reports a at 1000 with one fetch and c at 3000 with the next. Its
+# digest at 3000 covers everything before, and it is the leader's. So it had the leader's digest at 2000 as well, and
+# counts there for b. Had it reported z at 3000 instead, it would not count at 2000: its state may have gone wrong
+# before that offset or after it.
 def _digest_at(voter: StateDigests, leader: StateDigests, end_offset: Offset) -> bytes | None:
     digest = voter.at(end_offset)
     if digest is None and voter.agrees_after(end_offset, leader):
