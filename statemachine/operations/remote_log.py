@@ -1,5 +1,5 @@
 """What a remote log metadata manager writes (KIP-405, TS-56 to TS-58): from a record that it hands over and the latest
-state to the records to append. Nothing changes here; what is refused comes to no record.
+state to the records to append. Nothing changes here; what is refused comes to no record (TS-59).
 
 A retried one, which changes nothing, comes to no record either. Which broker hands a record over is not checked, nor
 whether it is registered: one that has lost the leadership finishes its copy (TS-30).
