@@ -65,6 +65,9 @@ def next_state(
         case BrokerState.CONTROLLED_SHUTDOWN:
             if leads_any or controlled_shutdown_offset is None:
                 return BrokerState.CONTROLLED_SHUTDOWN
+            # Consider broker 1, whose leaderships were moved by records up to offset 799: its controlled shutdown is at
+            # 800. Broker 2 has applied the metadata below 820, broker 3 below 750. Broker 3 may still send fetches, and
+            # clients, to broker 1. So broker 1 goes on, and may go once broker 3 has reported 800 or more.
             is_known = lowest_active_offset is None or controlled_shutdown_offset <= lowest_active_offset
             return BrokerState.SHUTDOWN_NOW if is_known else BrokerState.CONTROLLED_SHUTDOWN
         case BrokerState.SHUTDOWN_NOW:

@@ -246,6 +246,10 @@ def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
         # Nothing else would say who has the data when they come back (CT-52).
         plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
         return
+    # After the election, not before it. Consider min.insync.replicas=2, an empty ISR, and brokers 1 and 2 eligible, of
+    # which none is active. The value is lowered to 1, and broker 2 returns. It is elected, and its ISR is 2 alone:
+    # enough to commit. Before the election the ISR was empty, which is too few even for 1. Had that been the measure,
+    # broker 1 would stay eligible while broker 2 commits what broker 1 lacks.
     if len(plan.isr) >= conditions.min_isr:
         plan.eligible_leader_replicas = []
     if plan.leader != NO_LEADER:

@@ -55,6 +55,10 @@ def alter_partition(
     return records, response
 
 
+# Consider a partition that has leader epoch 5 and partition epoch 9 here, and a request with partition epoch 10.
+# Brokers read epochs from the committed log, and an active controller has all of that. So another controller is active,
+# which has committed a change that this one does not know: the broker is to look for it. FENCED_LEADER_EPOCH or
+# INVALID_UPDATE_VERSION would be wrong, as the broker would wait for metadata that is newer than what it has.
 def _check_epochs(name: str, partition: PartitionRecord, altered: AlteredPartition, broker_id: int) -> None:
     """Steps 3 to 6 of CT-42: whether the sender leads the partition, and knows its latest state."""
     for kind, given, known in (
