@@ -34,9 +34,6 @@ class StateDigests:
 
     def note(self, digest: StateDigest) -> None:
         """Remember a checkpoint. One that is not past the last: the state machine was made anew, from there on."""
-        # Consider 1000: a, 2000: x, 3000: y of a voter whose database was wrong from 1500 on. It is made again from a
-        # snapshot that ends at 2000, where its digest is b: x and y are of a database that is gone. What remains is
-        # 1000: a, 2000: b.
         for known in list(reversed(self)):
             if known.end_offset < digest.end_offset:
                 break
@@ -95,11 +92,6 @@ def _reported(leader: StateDigests, others: Sequence[StateDigests], end_offset: 
     return [leader.at(end_offset), *(_digest_at(voter, leader, end_offset) for voter in others)]
 
 
-# The leader may have missed a digest: a fetch carries only the sender's last one, and each replica remembers only a
-# few. Consider voter 2 of the example above, which reports a at 1000 with one fetch and c at 3000 with the next. Its
-# digest at 3000 covers everything before, and it is the leader's. So it had the leader's digest at 2000 as well, and
-# counts there for b. Had it reported z at 3000 instead, it would not count at 2000: its state may have gone wrong
-# before that offset or after it.
 def _digest_at(voter: StateDigests, leader: StateDigests, end_offset: Offset) -> bytes | None:
     digest = voter.at(end_offset)
     if digest is None and voter.agrees_after(end_offset, leader):
