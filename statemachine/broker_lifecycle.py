@@ -139,7 +139,7 @@ def fence_silent(state: MetadataState, broker_id: int, context: Context) -> Deci
 #
 # Kafka appends the fence last, in the same step, so nothing can come in between. Here something can. After the first
 # page broker 2, which has just received a late fetch of broker 1, may ask for the ISR 1, 2, 3 again. With broker 1
-# fenced that is INELIGIBLE_REPLICA. If it were not fenced yet, the ISR would be granted behind the page, and broker 1
+# fenced that is INELIGIBLE_REPLICA. If it were not fenced yet, the ISR would be granted after the page, and broker 1
 # would stay in the ISR of a partition that no page comes back to. Topics that are created in between do not get broker
 # 1 as leader.
 #

@@ -141,7 +141,7 @@ class PageWork:
 
     # Consider a broker that leads 10,000 partitions and falls silent: 50 pages of 200. Ten are appended, in slices of 5
     # ms between which the loop serves followers and clients. Then ten are in flight, and the eleventh is appended when
-    # the first is committed. A CreateTopics that arrives meanwhile is decided between two pages and appended behind
+    # the first is committed. A CreateTopics that arrives meanwhile is decided between two pages and appended after
     # those ten; it does not wait for the other forty. A client that has asked for the broker to be fenced is answered
     # when the last page is committed.
     #

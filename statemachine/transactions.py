@@ -73,7 +73,7 @@ class AppliedTogether(NamedTuple):
 #
 # Consider that the controller is lost when only the first batch is committed. Every node stays at 10, a node that
 # starts again reads on from 10, and snapshots end at 10. Nothing ends the transaction but the next controller: the
-# first record that it appends, behind its LeaderChange, is the abort (`activation_records`). If it appended anything
+# first record that it appends, after its LeaderChange, is the abort (`activation_records`). If it appended anything
 # else first, that would be part of the transaction and be undone with it.
 def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction | None = None) -> AppliedTogether:
     """Sort out `batches`, which follow on what waits since `before`. Raises ReplayError.
