@@ -1,4 +1,4 @@
-"""The bootstrap checkpoint: who votes, by node ids and directory ids (KIP-853; rule RF-84).
+"""The bootstrap checkpoint: who votes, by node ids and directory ids (KIP-853; rules RF-84 and SN-08).
 
 A file beside the snapshots, with the name and the form of a snapshot that ends at offset 0: header, voters, footer. The
 same bytes on every node.

@@ -161,6 +161,8 @@ def surplus(ids: Sequence[OffsetAndEpoch], start_offset: Offset) -> tuple[Offset
     newest is damaged, and a replica that is fetching the one before goes on.
     """
     below = tuple(found for found in ids if found.offset < start_offset)
+    # With a log start at 2000 and snapshots at 1000, 2000, 2500, 3000, 3500, 4000 and 4500: 1000 goes, as do 3000 and
+    # 3500; 2000 and 2500, 4000 and 4500 stay.
     others = [found for found in ids if found.offset >= start_offset]
     return below + tuple(others[SNAPSHOTS_KEPT_MAX - 2 : -2])
 
@@ -177,6 +179,16 @@ def _lead(
     config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...], leading_since_ms: int
 ) -> LogStartDecision:
     """To the oldest snapshot above that is not the newest, when all who are live are past it, or in time (SN-51)."""
+    # Consider a leader whose log goes from 0 to 3200, with snapshots at 1000, 2000 and 3000, and more than retention
+    # wants. Follower 2 is at 3200, follower 3 at 900, and the leader's own listener at 3100.
+    #
+    # The next step is 1000. 3 holds it: from a log that starts at 1000, a replica that ends at 900 would have to fetch
+    # the snapshot at 3000 for the want of a hundred records that it would have had a moment later (SN-50). Soon it is
+    # at 1200, and the log start goes to 1000; the next step is 2000, which 3 holds until it is there.
+    #
+    # At 2000 it ends, though all are past 3000: with the log start at 3000 there would be one snapshot, and a replica
+    # at 2990 would need it. With two, the one at the start and a newer one, a replica behind the newest still goes on
+    # from the log, and if the newest turns out damaged the one at the start and the log have all (SN-53).
     candidate = next((found for found in stored[:-1] if _is_a_step(view, found)), None)
     if candidate is None or not _retention_wants(config, view, stored):
         return _STAY
@@ -188,7 +200,11 @@ def _lead(
         seen_ms = leading_since_ms if reader.last_seen_ms is None else reader.last_seen_ms
         return reader.kind is ReaderKind.LISTENER or view.now_ms - seen_ms < live_ms
 
+    # Consider follower 3 at 900 that was last heard of ten minutes ago. It is not waited for: when it comes back it
+    # fetches a snapshot, which is what snapshots are for. One that restarts is back within the minute of its grace.
     holders = _behind(candidate, [reader for reader in view.readers if is_live(reader)])
+    # A new leader knows of no fetch yet. Before they had time to come, an observer at 900 that the leader before it
+    # waited for would not even be among its readers.
     if is_new and any(reader.kind is ReaderKind.REPLICA for reader in view.readers):
         return LogStartDecision(None, holders)  # a replica that it does not know of may come yet
     if holders and not _is_overdue(config, view, candidate):
@@ -202,6 +218,11 @@ def _follow(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnap
     SN-52 knows no limit for a follower. Consider a listener that never closes a reader: without one the follower's log
     would grow until its disk is full.
     """
+    # Consider a leader whose log starts at 2000, and a follower with snapshots at 1000, 1900 and 2500, since it takes
+    # its own. It goes to 1900, the last that is not ahead of its leader. At 2500 it would have to send a snapshot to a
+    # replica at 2200 if it were elected, though that one goes on from the present leader's log. Without the snapshot at
+    # 2500 it would stay at 0, because only one snapshot would be left, the one at its start. With a listener at 1500 it
+    # goes to 1000, and 1900 waits for that listener.
     reached = [
         found
         for found in stored

@@ -1,4 +1,4 @@
-"""The snapshots of one node: a directory of files, and nothing remembered beside it.
+"""The snapshots of one node: a directory of files, and nothing remembered beside it (SN-01).
 
 Whoever has a snapshot open may go on reading it when it is deleted: it is given another name first, and its bytes go
 later (SN-42).

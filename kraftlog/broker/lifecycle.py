@@ -1,4 +1,4 @@
-"""A broker's life with the controller: it registers, sends heartbeats, is fenced and unfenced, and shuts down (5.3).
+"""A broker's life with the controller: it registers (CT-33), sends heartbeats, is fenced, unfenced, shut down (CT-35).
 
     async with BrokerLifecycle(client, broker_id=1, listeners=[("PLAINTEXT", "localhost", 9092)]) as life:
         await life.unfenced()

@@ -1,4 +1,4 @@
-"""`kraftlog dump-log`: what is in a segment, frame by frame."""
+"""`kraftlog dump-log`: what is in a segment, frame by frame (OT-20)."""
 
 from __future__ import annotations
 

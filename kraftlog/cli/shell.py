@@ -1,4 +1,4 @@
-"""`kraftlog shell`: the metadata as a tree of directories and files, to look around in."""
+"""`kraftlog shell`: the metadata as a tree of directories and files, to look around in (OT-10)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class NodeConfig:
     log_level: str = "info"
 
     def __post_init__(self) -> None:
-        VoterSet(Voter(ReplicaKey(node_id), endpoint) for node_id, endpoint in self.voters)
+        VoterSet(Voter(ReplicaKey(node_id), endpoint) for node_id, endpoint in self.voters)  # none is refused (RF-05)
         voter_at: dict[Endpoint, NodeId] = {}
         for node_id, endpoint in self.voters:
             if endpoint in voter_at:

@@ -1,4 +1,4 @@
-"""Makes a node's data directory ready for its first start, and says who votes (KIP-853)."""
+"""Makes a node's data directory ready for its first start, and says who votes (KIP-853, OT-31, OT-32)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that come, fall silent and go: the decisions that concern their partitions too (5.3, CT-30, CT-31).
+"""Brokers that come, fall silent and go: the decisions that concern their partitions too (CT-30, CT-31, CT-33, CT-36).
 
 First comes the record that says what the broker is now, so that nothing decided from then on counts on it or passes it
 over; then, page by page, what becomes of its partitions: first those that it leads, because they stand still. A
@@ -130,6 +130,26 @@ def fence_silent(state: MetadataState, broker_id: int, context: Context) -> Deci
     return decision._replace(on_appended=on_appended)
 
 
+# Why the fence comes first. Consider brokers 1, 2 and 3 and 1,000 partitions that all three have in sync and broker 1
+# leads. Broker 1 falls silent, and the controller appends:
+#
+#     offset 500       broker 1 is fenced
+#     offsets 501 on   the first 200 partitions: ISR 2 and 3, leader 2
+#     ...              four more such pages, with other operations in between
+#
+# Kafka appends the fence last, in the same step, so nothing can come in between. Here something can. After the first
+# page broker 2, which has just received a late fetch of broker 1, may ask for the ISR 1, 2, 3 again. With broker 1
+# fenced that is INELIGIBLE_REPLICA. If it were not fenced yet, the ISR would be granted after the page, and broker 1
+# would stay in the ISR of a partition that no page comes back to. Topics that are created in between do not get broker
+# 1 as leader.
+#
+# Nor is broker 1 unfenced in between, although it may return and have read the whole log: `departing` counts its
+# departures, and it has to wait until the last page of the last one is appended. Otherwise the pages to come would take
+# it out of partitions that it is in by right.
+#
+# If the controller is lost when the third page is committed, so is offset 500. The next controller finds broker 1
+# fenced, looks through all partitions for those that still count on it (`left_behind`), and finishes. If not even
+# offset 500 is committed, nothing has happened: broker 1 gets a new session there, and is fenced when that is over.
 def _leaving(
     broker_ids: Sequence[int], records: list[MetadataRecord], result: OperationResult, pages: Pages, context: Context
 ) -> Decision:

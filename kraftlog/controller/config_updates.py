@@ -23,6 +23,21 @@ from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 
+# Consider a topic with min.insync.replicas=2 and replicas 1, 2, 3, all in sync. Broker 3 falls behind: the ISR is 1, 2.
+# Broker 2 falls behind, too: the ISR is 1, which is too small, so broker 2 becomes eligible to lead (CT-56). That is
+# safe because broker 1 commits nothing alone: its high watermark stands at, say, 100 (DB-22), and broker 2 has all
+# below 100. If broker 1 stops, broker 2 is elected, and nothing is lost.
+#
+# Now the value is set to 1. As soon as broker 1 reads that, it commits alone: 100 to 109. If broker 2 were eligible
+# still and broker 1 stopped, broker 2 would be elected as if it had everything, and those ten records would be gone. So
+# first comes a record that makes nobody eligible, and then the config, in one append where they fit. From then on only
+# broker 1 may lead, and if it stops, it is waited for.
+#
+# Where the ISR is empty, nobody leads and nobody commits, so the eligible replicas stay eligible.
+#
+# If more partitions than fit have eligible replicas, the records before come page by page, and the config with the last
+# page. While the second page is on its way, a partition of the first one may lose a member of its ISR and have an
+# eligible replica again. `Written.about_eligible` counts such appends, and the pages begin again with the first.
 def alter(state: MetadataState, request: AlterConfigsRequest, context: Context) -> Decision:
     """The configs that change, and before them what must come before."""
     records, response = alter_configs(state, request)

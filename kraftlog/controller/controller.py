@@ -305,6 +305,22 @@ class Controller:
             self.renounce()
             self._log.resign(epoch)
 
+    # Consider nodes 1, 2 and 3. Node 1 leads epoch 5 and has applied everything below 100. These are in flight:
+    #
+    #     A   offsets 100 and 101, committed, not applied here yet
+    #     B   CreateTopics, offsets 102 and 103, on the disk of node 1 only, as far as it knows
+    #     C   the same CreateTopics again: refused because of B, nothing written
+    #     D   a job whose first page has offsets 104 to 303, and whose others are still to come
+    #
+    # Node 2 is elected in epoch 6, and node 1 hears of it. A is answered with success when node 1 has it in hand, as if
+    # nothing had happened. B is answered with NOT_CONTROLLER and the end offset 104: it may or may not be carried out.
+    # Node 2 may have fetched 102 and 103 before it was elected; then it commits them. If not, node 1 cuts them off when
+    # it follows node 2. The client cannot know which, so it must look before it tries again. C is answered with
+    # NOT_CONTROLLER and the end offset -1: it wrote nothing and may be tried again. D is answered as B is. What is left
+    # of its pages is for node 2 to find.
+    #
+    # The overlay goes at once. If node 1 is elected again, its store has applied all that node 2 committed before it
+    # decides anything (LI-05), whether B is among it or not.
     def renounce(self) -> None:
         """Stop deciding, drop the overlay, fail who waits; but what is committed is only waiting to be applied."""
         if self._epoch is None:

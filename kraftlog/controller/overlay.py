@@ -174,6 +174,21 @@ class Overlay:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
+    # Consider partition 0 of topic a, which broker 1 leads in leader epoch 0, and a store that has applied everything
+    # below offset 100. Three operations are appended, and none of them is committed yet:
+    #
+    #     end offset 101   a-0 is led by broker 2
+    #     end offset 104   topic b is created, with partitions 0 and 1
+    #     end offset 105   a-0 is led by broker 3
+    #
+    # A change of a partition is replayed over what this view has: the first one makes leader epoch 1 of SQLite's 0, the
+    # second one 2 of the overlay's 1. The stores get the same when they replay the same records in the same order, so
+    # the leader epoch in an answer is the one that every node will have.
+    #
+    # The overlay now has a-0 as of 105 and topic b as of 104. The store applies the first append. SQLite has broker 2,
+    # and `drain(101)` leaves a-0 in the overlay, since a later append has set it: reads still find broker 3. When the
+    # store has applied everything below 105, but `drain(105)` has not been called, both have broker 3 in leader epoch
+    # 2, and it does not matter which of them is read.
     def replay(self, records: Iterable[MetadataRecord], end_offset: Offset) -> None:
         """Take in the records of one prepared append, which ends at `end_offset`. Raises ReplayError."""
         check(end_offset > self.last_end_offset, "appends enter the overlay in order", end_offset=end_offset)

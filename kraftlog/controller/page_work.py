@@ -139,6 +139,16 @@ class PageWork:
         """Whether a page is to come, and not too many are on their way: then it comes when one of those is settled."""
         return bool(self) and self._controller.is_active and self._in_flight < PAGES_IN_FLIGHT_MAX
 
+    # Consider a broker that leads 10,000 partitions and falls silent: 50 pages of 200. Ten are appended, in slices of 5
+    # ms between which the loop serves followers and clients. Then ten are in flight, and the eleventh is appended when
+    # the first is committed. A CreateTopics that arrives meanwhile is decided between two pages and appended after
+    # those ten; it does not wait for the other forty. A client that has asked for the broker to be fenced is answered
+    # when the last page is committed.
+    #
+    # A job may become impossible on its way. Consider UnregisterBroker of broker 1, epoch 500. While its pages are
+    # appended, broker 1 registers again, with epoch 900. The record that would remove the registration names epoch 500,
+    # so it is not written. The answer is DUPLICATE_BROKER_REGISTRATION with the end offset of the last page: the pages
+    # took effect.
     def next_page(self) -> float:
         """Append the next page of the first job; returns how long to wait before it is tried again, in milliseconds."""
         if self._controller.obstacle is not None:

@@ -1,4 +1,4 @@
-"""The commands of `kraftlog shell`: a walk through the tree of the metadata (kraftlog/offline/metadata_tree.py).
+"""The commands of `kraftlog shell`: a walk through the tree of the metadata (kraftlog/offline/metadata_tree.py; OT-11).
 
 A line is split into words as a POSIX shell does it, with quotes and backslashes. In a path `{a,b}` stands for each of
 its alternatives, and then `*`, `?`, `[...]` and `[!...]` for whatever in the tree they match, quoted or not: no name in

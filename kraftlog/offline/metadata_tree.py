@@ -1,4 +1,4 @@
-"""The metadata as a tree of directories and files, over a read-only connection to a metadata database.
+"""The metadata as a tree of directories and files (OT-12), over a read-only connection to a metadata database.
 
     /applied/{endOffset,epoch,timestamp,digest}     what is applied; also, if there are, stateDigestEndOffset,
                                                     stateDigest and diverged (docs/formats/metadata.md)

@@ -1,7 +1,7 @@
 """What the committed log says, in plain dictionaries: what nodes have in SQLite is compared with this.
 
-It is written from the rules (kafka-facts 5.1, CT-01 to CT-16, TS-60) and uses nothing of `statemachine.replay.replay`
-and the tables. A record that cannot be true raises Contradiction.
+It is written from the rules (CT-01 to CT-04, CT-16, TS-60) and uses nothing of `statemachine.replay` and the
+tables. A record that cannot be true raises Contradiction.
 """
 
 from __future__ import annotations

@@ -43,6 +43,17 @@ class DrainedBatch:
 class Accumulator:
     """Appends in the order of their offsets: prepared but not drained, then drained but not committed."""
 
+    # Consider a leader whose log ends at 100:
+    #
+    #     prepare A, 3 records   A has offsets 100 to 102, and nothing is written
+    #     prepare B, 2 records   B has 103 and 104
+    #     schedule               A and B may be written
+    #     prepare C, 1 record    C has 105, and waits for the next schedule
+    #     drain                  one batch of 5 records at 100; C stays, also while that batch is flushed
+    #     high watermark 105     A and B are complete, in that order
+    #
+    # Offsets are given before anything is written, so that a controller can put them into its answers. Drained in
+    # another order, or with one left out, they would be wrong: so there is one queue, and only its front is drained.
     __slots__ = ("_prepared", "_scheduled_count", "_uncommitted", "next_offset", "pending_bytes")
 
     def __init__(self, next_offset: Offset) -> None:
@@ -66,7 +77,7 @@ class Accumulator:
         self._prepared.append(Append(append_id, body, record_count, self.next_offset))
 
     def schedule(self) -> None:
-        """Allow everything that is prepared to be drained."""
+        """Allow everything that is prepared by now to be drained (LI-25)."""
         self._scheduled_count = len(self._prepared)
 
     def drain(self, batch_bytes_max: int) -> Iterator[DrainedBatch]:

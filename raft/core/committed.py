@@ -1,4 +1,4 @@
-"""What is known as committed is never cut, whoever says so: a leader that lacks it is refused.
+"""What is known as committed is never cut, whoever says so: a leader that lacks it is refused (RF-111).
 
 A correct leader holds everything that is committed, so none of this happens to one. It happens when disks forget.
 Consider voters A, B and C with record 9 committed on A and B, and applied by them. A's directory is replaced by a copy
@@ -54,6 +54,14 @@ def _agreed_offset(context: Context, response: FetchResponse) -> Offset | None:
 def _agreed_while_recovering(context: Context, response: FetchResponse) -> Offset | None:
     """The leader's log goes on with this one, which lacks what was applied here: it must bring just that."""
     log, applied = context.log, context.applied
+    # Consider a replica that applied everything below 20, the last record of epoch 4, and whose log was replaced by a
+    # copy that ends at 12. It fetches from 12. What the leader must bring is a batch that ends at 20 in epoch 4:
+    #
+    #     batches that end before 20            more has to come: nothing is known yet
+    #     a batch that ends at 20 in epoch 4    this is what was applied
+    #     a batch that ends at 25               20 is not where a batch ends, as it was when it was applied: a gap
+    #     a batch that ends at 20 in epoch 5    another record 19: a gap
+    #     no records at all                     the leader ends at 12 and lacks 12 to 19: a gap
     if log.end_offset >= applied.offset:
         return Offset(applied.offset - 1)  # it agrees with a log that has other records there
     batches = () if isinstance(response.records, LogRange) else response.records
@@ -69,6 +77,9 @@ def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
     kept_offset = context.kept_offset
     if kept_offset <= 0:
         return True
+    # Consider a replica that knows 120 as committed, with record 119 of epoch 4. A snapshot that ends at 100 lacks
+    # records. One at 120 must be of epoch 4, since it ends with the same record. One at 150 may be of epoch 4 or
+    # higher; in epoch 3 it holds another record 119, since epochs do not fall along a log.
     epoch = context.log.epochs.epoch_before(kept_offset)
     if snapshot_id.offset == kept_offset:
         return snapshot_id.epoch == epoch
@@ -77,6 +88,10 @@ def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
 
 def candidate_lacks_committed(context: Context, request: VoteRequest) -> bool:
     """Whether the log of who asks for a vote certainly lacks what is known here as committed."""
+    # Consider voters 1, 2 and 3, and leader 1 in epoch 5 whose log lacks record 9, which 2 has applied. A candidate
+    # whose log ends at 9 or below is refused by its length. If 3 has fetched from 1, its log may end at 12, with a
+    # record of epoch 5 at the end: such a log is that of 1, gap and all, and 2 refuses it, too, once 1 has shown the
+    # gap twice.
     refused = context.refused_leader
     goes_on_with_refused = refused is not None and refused.answers > 1 and request.last_epoch == refused.leader.epoch
     return request.last_offset < context.committed_offset or goes_on_with_refused

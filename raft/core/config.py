@@ -8,7 +8,8 @@ from typing import Final
 from kraftbase.errors import ConfigurationError
 
 FETCH_VERSIONS: Final = (17, 18)
-"""The versions of Fetch that there are. From 18 on it says the replica's high watermark (KIP-1166, PK-05)."""
+"""The versions of Fetch that there are. From 18 on it has the replica's high watermark (KIP-1166, PK-05). A leader
+counts both in the same way (RF-74)."""
 
 FETCH_VERSION_LATEST: Final = max(FETCH_VERSIONS)
 
@@ -65,6 +66,8 @@ class QuorumConfig:
     @property
     def check_quorum_timeout_ms(self) -> int:
         """A leader that a majority has not fetched from for this long resigns (RF-32)."""
+        # Half a fetch timeout more than a follower waits: a fetch that is a little late, behind a slow flush or on a
+        # slow network, must not depose a leader that its followers have not given up.
         return self.fetch_timeout_ms * 3 // 2
 
     @property

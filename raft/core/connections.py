@@ -59,6 +59,8 @@ class Connections:
     @property
     def has_fetch_under_way(self) -> bool:
         """Whether a fetch is unanswered, of records or a snapshot: there is one at a time in all (RF-63, SN-12)."""
+        # Two fetches from the same log end would bring the same records twice, and an answer that is late could be
+        # taken for that of a later fetch, from another end. So there is one, whichever peer it went to.
         return any(
             isinstance(pending.request, FetchRequest | FetchSnapshotRequest) for pending in self._by_endpoint.values()
         )
@@ -88,6 +90,7 @@ class Connections:
 
     def back_off(self, endpoint: Endpoint, now_ms: int) -> None:
         """Leave `endpoint` alone for the retry back-off."""
+        # Dropping one only means that this peer may be asked a little earlier.
         if len(self._backing_off) >= CONNECTIONS_MAX:
             del self._backing_off[next(iter(self._backing_off))]
         self._backing_off[endpoint] = now_ms + self._retry_backoff_ms

@@ -110,6 +110,9 @@ class Context:
         A replica that recovers has lost some of what it applied. What is in its place may be an older tail that was
         never committed, so only the high watermark counts.
         """
+        # Consider a log that ended at 20, all of it applied. Its disk is replaced by a copy from yesterday, which ends
+        # at 12; its records 10 and 11 are of a leader that was deposed before they were committed, and were cut since.
+        # What was applied, 20, would forbid to cut them, and no leader's log could ever go on with this one.
         return self.committed_offset if self.recovering is None else self.high_watermark
 
     @property
@@ -139,6 +142,8 @@ class Context:
     @property
     def leader_of_epoch(self) -> NodeId | None:
         """Who leads the epoch, or led it: unlike `leader` it is this replica itself when it has resigned."""
+        # Consider a leader of epoch 5 that has resigned and is asked to follow voter 2 as the leader of epoch 5. It
+        # names nobody in its answers, but it knows better: nobody but itself has led that epoch.
         return self.own_id if isinstance(self.state, Resigned) else self.leader.leader_id
 
     @property

@@ -54,6 +54,20 @@ class StateDigests:
         )
 
 
+# Consider voters 1, which leads, 2 and 3. Each takes a digest at the same end offsets. A row of voter 3's database has
+# been wrong since offset 1500, and voter 2 applies more slowly than the others:
+#
+#     end offset   1000   2000   3000
+#     voter 1      a      b      c
+#     voter 2      a      b      not yet
+#     voter 3      a      x      y
+#
+# At 2000 two of three voters have b. That is a majority, so b is right and voter 3 is fenced. At 3000 c and y have one
+# voter each, so nothing is decided there until voter 2 has applied as far.
+#
+# The leader's digest has no more weight than another's. Had voter 1 the x and voters 2 and 3 the b, voter 1 would fence
+# itself. With two voters, one with b and one with x, there is no majority: nobody is fenced, as nothing tells which of
+# the two is wrong. `is_undecided` is true then, and `quorum describe` shows an alarm.
 def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bytes | None:
     """What a state machine comes to at `end_offset`, by the leader's checkpoints and those of the other voters.
 

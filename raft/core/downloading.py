@@ -27,6 +27,9 @@ def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
         abandon(context)
         _take(context, snapshot_id)
         return True
+    # Consider a snapshot of 40 MB, of which 30 are here when the leader dies. Its successor takes its own snapshots;
+    # those with one id are the same bytes on every node. If it offers this one, the transfer goes on at byte
+    # 30,000,000.
     if context.download is not None and context.download.snapshot_id == snapshot_id:
         context.download.offered_in = context.epoch
         return True
@@ -39,6 +42,8 @@ def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
 def next_request(context: Context) -> FetchSnapshotRequest | None:
     """What to ask the leader for, None if no snapshot of its is being fetched."""
     download = context.download
+    # A new leader is asked for records first: its log may start further back, and have all that this replica lacks.
+    # Then it answers with records, and the transfer is abandoned. Else it offers a snapshot, this one or a newer one.
     if download is None or download.offered_in != context.epoch:
         return None
     return FetchSnapshotRequest(
@@ -78,6 +83,9 @@ def on_fetch_snapshot_response(
 
 def _follows(download: SnapshotDownload, response: FetchSnapshotResponse) -> bool:
     """Whether these are the next bytes of that snapshot, as long as it was said to be before."""
+    # Consider an answer with the bytes from 2,000,000 on to a request for those from 4,000,000 on. Written all the same
+    # they would make a file that is damaged in the middle, and only its digest would show that, at the end. A size that
+    # changes within a transfer is another file under the same name, which no correct leader has.
     return (
         response.snapshot_id == download.snapshot_id
         and response.position == download.position
@@ -126,6 +134,9 @@ def abandon(context: Context) -> None:
 
 def _take(context: Context, snapshot_id: OffsetAndEpoch) -> None:
     check(not isinstance(context.state, Leader), "a leader is not given a snapshot (SN-15)", snapshot_id=snapshot_id)
+    # Consider a log that starts at 300 and ends at 900, and a snapshot (1500, epoch 6): the log is empty afterwards,
+    # starts and ends at 1500 behind epoch 6, and the next fetch is from 1500 in epoch 6. What was in it from 300 on is
+    # in the snapshot, if it was committed.
     context.log.start_anew(snapshot_id)
     context.order(StartLogAnew(snapshot_id))
     context.high_watermark = snapshot_id.offset  # it was below: a snapshot that ends there takes no log's place

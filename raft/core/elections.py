@@ -26,6 +26,10 @@ def become_unattached(
     deadline_ms = None
     if context.may_be_elected and not context.is_shutting_down:
         deadline_ms = context.now_ms + context.election_timeout_ms()
+        # Consider voter 3 of five, which knows no leader, and 1 and 2, which open one epoch after the other and win
+        # none, each time before the timer of 3 is over. With a new timer for each epoch 3 would never ask, though it
+        # may be the one that can win. With what is left of its timer it does. A vote that is granted is another matter:
+        # the candidate that got it needs time to win.
         if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
             deadline_ms = state.election_deadline_ms or deadline_ms
             if deadline_ms <= context.now_ms:  # it is over: the next wait is a new one
@@ -57,6 +61,10 @@ def become_prospective(context: Context) -> None:
     """Ask for pre-votes in the present epoch; a sole voter needs to ask nobody (RF-04)."""
     state = context.state
     leader_id = state.leader_id if isinstance(state, Follower | Unattached) else None
+    # The pre-vote is there for a voter that has lost touch. Consider voters 1, 2 and 3 in epoch 5, and 3 is cut off
+    # from the leader, 1, but not from 2. Without a pre-vote it would open epoch 6, 7, 8 and so on, and each of them
+    # would depose 1 by way of 2. Now it asks in epoch 5 whether it would win: 2 has fetched from 1 and refuses, and
+    # nothing has happened.
     votes = _new_tally(context, allows_change=True)
     transition(
         context,
@@ -92,6 +100,9 @@ def become_candidate(context: Context) -> None:
 
 def candidate_again(context: Context) -> Candidate:
     """The state of a replica that stopped while it was a candidate: the same epoch, its own vote, no others' yet."""
+    # It has not led this epoch: a leader's id is durable before its first record (RF-11), and none was found. So
+    # nothing was written in this epoch, it may go on to ask for votes in it, and a voter that has granted its vote
+    # grants it again.
     newcomers.end(context)
     return Candidate(
         epoch=context.epoch,
@@ -102,9 +113,10 @@ def candidate_again(context: Context) -> Candidate:
 
 
 def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
-    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then it is judged in that (RF-15).
+    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then it is judged in that (RF-15, RF-105).
 
-    The epoch of whoever cannot be a voter is not entered, and it gets no vote: see `may_be_voter`.
+    The epoch of whoever cannot be a voter is not entered, and it gets no vote: see `may_be_voter`. A vote that is not
+    granted is no error; a request of an older epoch is answered with one (RF-22).
     """
     # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
@@ -117,6 +129,9 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
     if error is ErrorCode.NONE and not may_be_voter(context, sender):
         context.order(ReportUnbelieved(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter"))
     elif error is ErrorCode.NONE:
+        # Consider a follower of 1 in epoch 5 that is asked by 2 in epoch 6, because 1 is gone. In epoch 5 it has a
+        # leader, and perhaps a vote given, and would refuse. In epoch 6 it has neither: its log alone decides. So it is
+        # with a leader that shuts down (RF-19).
         if request.replica_epoch > context.epoch:
             become_unattached(context, request.replica_epoch)
         if request.pre_vote:
@@ -171,7 +186,7 @@ def drive(context: Context) -> None:
         case Prospective() if state.election_deadline_ms <= now_ms:
             _leave_prospective(context, state)
         case Candidate() if state.election_deadline_ms <= now_ms:
-            become_prospective(context)
+            become_prospective(context)  # RF-31: also when it has long been refused by a majority
         case Prospective() | Candidate():
             _ask_for_votes(context, state)
         case Resigned() if state.election_deadline_ms <= now_ms:
@@ -201,6 +216,9 @@ def _ask_for_votes(context: Context, state: Prospective | Candidate) -> None:
 
 def _leave_prospective(context: Context, state: Prospective) -> None:
     """Nobody would vote for it, or not in time: back to the leader it had, if that one is known."""
+    # Consider voter 3, which alone has lost its leader for a while: 1 and 2 refuse its pre-vote, it follows again, and
+    # fetches. If the leader is gone, it has a fetch timeout to wait before it asks once more; so have the others, and
+    # the first of them that asks is granted.
     if state.leader_id is not None and state.leader_endpoint is not None:
         become_follower(context, state.epoch, state.leader_id, state.leader_endpoint)
     else:
@@ -220,6 +238,9 @@ def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
     match context.state:
         case Leader():
             return False
+        # A voter that may not be elected, since it is fenced or recovers, stays a follower when its leader falls
+        # silent: it has no other state to go to. Consider voters 1, 2 and 3: 1 led and is down, 2 is fenced. If 2
+        # refused 3 for the sake of a leader that it once fetched from, 3 would never win.
         case Follower(has_fetched=True, fetch_deadline_ms=deadline_ms) if deadline_ms > context.now_ms:
             return False  # its leader is there; one that is not elected stays with a leader that is silent
         case _:
@@ -229,11 +250,16 @@ def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
 def _grants_vote(context: Context, request: VoteRequest) -> bool:
     state = context.state
     # Also a vote that was granted before asks for the log again: the candidate may have crashed and lost its end.
+    # Consider voter 1 with records up to 19, of which 15 to 19 are not flushed. It opens epoch 5 with a log that ends
+    # at 20, and 2, whose log ends at 18, votes for it. 1 crashes, comes back with a log that ends at 15, and asks again
+    # in epoch 5. The vote was for a log that is gone: to repeat it could elect a leader without records 15 to 17, which
+    # 2 and another voter may have committed.
     if not isinstance(state, Unattached | Prospective) or not _is_log_up_to_date(context, request):
         return False
     if not newcomers.may_vote_for(context, request):
         return False  # its log may be shorter than what it has acknowledged
     voted = state.voted_key
+    # A replica that knows the leader of the epoch has no vote to give in it: another candidate has won it already.
     if voted is None:
         return state.leader_id is None
     return voted.node_id == request.replica_key.node_id and (

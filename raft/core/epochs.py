@@ -19,6 +19,18 @@ class EpochCache:
     Derived from the log: it is rebuilt when the log is opened and kept in step by whatever changes the log.
     """
 
+    # Consider a log with records 500 to 549 of epoch 3, 550 to 599 of epoch 5 and 600 of epoch 6, which starts at 500;
+    # the record at 499 was of epoch 3, too. `start` is (epoch 3, offset 500), and the entries are (5, 550) and (6,
+    # 600). Where epochs end in it, as `end_offset_for_epoch` has it:
+    #
+    #     asked for 2 -> (0, 500)   before the start: nothing is known of it
+    #     asked for 3 -> (3, 550)
+    #     asked for 4 -> (3, 550)   there is no epoch 4: the one below, and its end
+    #     asked for 5 -> (5, 600)
+    #     asked for 9 -> (6, 601)   the last one ends with the log
+    #
+    # When the start moves to 600, the entry (5, 550) goes, and `start` is (5, 600): the epoch of record 599 must stay
+    # known, to answer a replica that ends there.
     __slots__ = ("_epochs", "_start_offsets", "start")
 
     def __init__(self, entries: Iterable[tuple[Epoch, Offset]] = (), *, start: OffsetAndEpoch = LOG_BEGINNING) -> None:
@@ -87,6 +99,8 @@ class EpochCache:
         `point.epoch` is that of the last of them; logs that agree on one record agree on all before it.
         """
         if point.offset <= self.start.offset:
+            # The record is gone, so it cannot be looked at. It is one of this log's if its epoch may have been there,
+            # below the start; with a higher epoch than the record before the start it was not.
             return point.epoch <= self.start.epoch
         return point.offset <= log_end_offset and self.epoch_before(point.offset) == point.epoch
 

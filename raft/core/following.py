@@ -62,6 +62,9 @@ def learn_of_leader(context: Context, leader: LeaderAndEpoch) -> bool:
     if leader.epoch == context.epoch:
         if isinstance(state, Leader | Resigned):
             return False
+        # A prospective replica has given this leader up, and hears its name again from one that still follows it. That
+        # is nothing new: it goes on to ask, and returns only when the pre-vote is lost, or when the leader announces
+        # itself (`on_begin_quorum_epoch`).
         if isinstance(state, Follower | Prospective) and state.leader_endpoint == voter.endpoint:
             return False
     become_follower(context, leader.epoch, leader.leader_id, voter.endpoint)
@@ -122,6 +125,8 @@ def _wait_for_election_ms(context: Context, preferred: Sequence[ReplicaKey]) -> 
         if is_for_this_replica(context, key):
             if position == 0:
                 return 0
+            # Four candidates and a maximum of 1,000 ms wait 0, 125, 250 and 500 ms: each has asked for votes before the
+            # next one does, and a voter that is not listed, at 1,000, comes after them all.
             return min(maximum, (maximum >> (len(preferred) - 1)) << (position - 1))
     return maximum
 
@@ -137,6 +142,9 @@ def on_common_response(context: Context, response: Response) -> bool | None:
     if not is_plausible_epoch(context, response.leader.epoch):
         return False
     if isinstance(response, VoteResponse) and response.leader.epoch < context.epoch:
+        # Consider a candidate in epoch 6 with another directory id than the voter set of 2 has of it: 2 stays in epoch
+        # 5, and refuses there. If that were ignored, as other answers of an older epoch are, the candidate would ask 2
+        # again and again until its timer is over.
         return None  # a no of who did not enter the epoch
     if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         # Ignored. But who looks for a leader ahead of the others would ask them as fast as they answer.
@@ -167,6 +175,9 @@ def drive(context: Context) -> None:
         return
     if not isinstance(state, Follower | Unattached) or context.connections.has_fetch_under_way:
         return
+    # Consider voters 1, 2 and 3, and 1 leads. 2 appends records 10 to 14, and its fetch from 15 commits them on 1 and
+    # 2. If that fetch left before the flush, 2 lost its power then, and 1 were gone, 2 and 3 would go on without
+    # records that were acknowledged.
     if context.is_voter and context.log.flushed_end_offset < context.log.end_offset:
         return  # the fetch says what this voter has for good, so the flush comes first (RF-54)
     if context.download is not None and context.download.is_writing:
@@ -180,7 +191,7 @@ def drive(context: Context) -> None:
 
 
 def _check_recovered(context: Context) -> None:
-    """Take part again once everything is back that this replica may have acknowledged.
+    """Take part again once everything is back that this replica may have acknowledged (RF-110).
 
     That is so when the log reaches as far as it once did; or as far as a leader's own, which holds whatever this
     replica had from it or may have helped to commit before; or as far as anything is committed by a leader of a later
@@ -194,6 +205,27 @@ def _check_recovered(context: Context) -> None:
         return
     if flushed < context.applied.offset or not context.log.holds(context.applied):
         return  # it has not even what it applied
+    # Consider voters 1, 2 and 3. Voter 1 had records up to 8, and damage leaves it those up to 4: it recovers until 9,
+    # and the damage was found in epoch 4. While it recovers it grants no vote and counts for no commit. It may take
+    # part again when its vote can elect no leader that lacks what its acknowledgments have committed, or may yet
+    # commit. What it fetches meanwhile comes from leaders of epoch 4 or later, since it follows no lower one.
+    #
+    # It has 9 again: enough. It never acknowledged more, and all of it that was committed is in the logs of those
+    # leaders.
+    #
+    # It is level with a leader's log: enough. Say the leader of epoch 4 had no record for it when it fetched from 7. A
+    # leader's log only grows, so whatever 1 acknowledged to this leader is below 7. If it once had 7 and 8 it had them
+    # of an older leader, and as this one lacks them they were not committed. (An answer that is empty because this
+    # replica has no room for its records, `is_without_room`, does not show the leader's end.)
+    #
+    # It has all that a leader of epoch 5 or later knows as committed: enough. Such a leader knows that from its own
+    # epoch, so it covers all that was committed before, by whatever acknowledgment of 1, and in epoch 5 none of 1
+    # counts yet.
+    #
+    # It has all that the leader of epoch 4 knows as committed: not enough. Let 2 lead epoch 4 with a log that ends at 9
+    # and a high watermark of 8, and let a fetch of 1 from 9, sent before the damage, still be on its way. 1 fetches up
+    # to 8, takes itself for whole, and in epoch 5 votes for 3, whose log ends at 8. Then the old fetch reaches 2, which
+    # commits record 8 with it. The leader of epoch 5 does not have that record.
     is_past = flushed >= recovering.until_offset
     if isinstance(state, Follower):
         is_past = is_past or 0 <= state.leader_end_offset <= flushed
@@ -297,8 +329,12 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
         if context.is_voter or response.high_watermark <= context.log.end_offset:
             order_flush(context)
     elif not response.is_without_room:
+        # No records, and not for want of room: the leader's log ended where this one does.
         state.leader_end_offset = request.fetch_offset
     _heard(context, state, response)
+    # Consider the second example of `LogState.truncation_point`, with a leader that knows 30 as committed. The follower
+    # has just cut its log at 10, where records 5 to 9 are not the leader's yet. If it took min(30, 10) for committed,
+    # it would hand those records to its listeners.
     if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
         committed.note_no_gap(context)
         _take_high_watermark(context, response.high_watermark)
@@ -352,6 +388,9 @@ def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tupl
     end_offset, epoch = context.log.end_offset, max(context.log.last_epoch, Epoch(1))
     accepted = []
     for batch in records:
+        # With a log that ends at 100 in epoch 4, in epoch 5: batches at 100 of epoch 4 and at 105 of epoch 5 are taken,
+        # one at 110 of epoch 6 is left out, since no leader of epoch 5 has it. With the first one at 101, or of epoch
+        # 3, none is taken: the log would have a hole, or epochs that fall.
         if batch.base_offset != end_offset or batch.last_offset < batch.base_offset or batch.epoch < epoch:
             return ()
         if batch.epoch > context.epoch:
@@ -367,6 +406,9 @@ def _take_high_watermark(context: Context, high_watermark: Offset) -> None:
     A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back. While
     the log lacks what was applied, the leader has not shown that its own holds it, and is not believed.
     """
+    # Consider a replica that has applied everything below 20, whose log is damaged from 10 on, and a leader whose log
+    # is another one from 10 to 19. Its answers look as good as any until 19 comes, so until then its high watermark
+    # moves nothing.
     if context.recovering is not None and not context.log.holds(context.applied):
         return
     known = Offset(min(high_watermark, context.log.end_offset))

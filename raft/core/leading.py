@@ -60,6 +60,8 @@ def become_leader(context: Context) -> None:
         since_ms=context.now_ms,
     )
     transition(context, leader)
+    # In this order: first the epoch and its leader are ordered to disk, by the transition, and only then a record of
+    # it. A crash between the two finds itself as the leader of the epoch, and so resigned (`initial_state`).
     committed.note_no_gap(context)  # what is known here as committed is in this log
     downloading.abandon(context)
     _append_leader_change(context, leader)
@@ -113,6 +115,9 @@ def drain_appends(context: Context) -> bool:
     leader = context.state
     if not isinstance(leader, Leader) or context.is_flushing or not leader.accumulator.has_scheduled:
         return False
+    # Consider appends of one record each, ten of which come while a flush takes 2 ms. Written one by one they would
+    # need ten flushes, 20 ms for the last. As they gather until the present flush is done they leave as one batch: one
+    # frame, one flush, and one round to the followers for all ten.
     for batch in leader.accumulator.drain(context.config.batch_bytes_max):
         base_offset = context.log.append(leader.epoch, batch.record_count)
         context.order(AppendRecords(base_offset, leader.epoch, batch.body, batch.record_count))
@@ -132,8 +137,8 @@ def order_flush(context: Context) -> None:
 def advance_high_watermark(context: Context) -> bool:
     """Move the high watermark to what a majority has, if that is past the epoch's start (RF-41 to RF-43).
 
-    The leader's own part is what it has flushed, so nothing is committed that it could forget. Completes appends;
-    parked fetches and listeners are the caller's (PK-08). True if it moved.
+    The leader's own part is what it has flushed, so nothing is committed that it could forget (RF-45). Observers have
+    no part (RF-44). Completes appends; parked fetches and listeners are the caller's (PK-08). True if it moved.
     """
     leader = context.state
     if not isinstance(leader, Leader):
@@ -142,11 +147,21 @@ def advance_high_watermark(context: Context) -> bool:
         UNKNOWN_OFFSET if progress.is_recovering else progress.end_offset for progress in leader.voters.values()
     ]
     if context.is_voter:
+        # What is written and not flushed does not count, here as little as on a follower. Consider a leader with a log
+        # to 110, flushed to 100, and two followers that fetch from 110 and from 90: committed is 100, with the first
+        # follower. When the second one reaches 110 the two of them commit it, and the leader's own flush may come
+        # later.
         end_offsets.append(context.log.flushed_end_offset)
     reached = min(majority_end_offset(end_offsets), context.log.end_offset)
     if reached <= leader.epoch_start_offset or reached <= leader.high_watermark:
         return False
     check(reached >= context.high_watermark, "the high watermark never decreases", reached=reached)
+    # Why only past the start of the epoch. Consider five voters, and record 10 of epoch 2, which its leader, 1, has
+    # sent to 2 only. 1 crashes; 5 leads epoch 3 by the votes of 3, 4 and 5, writes another record 10, and crashes. 1 is
+    # back, leads epoch 4, and sends its record 10 to 3: now it is on three of five. If that committed it, 5 could still
+    # win epoch 5, since its log ends in epoch 3 and those of 2 and 3 end in epoch 2, and would cut it. With a record of
+    # epoch 4 on the same three, 5 wins nothing any more: their logs end in a later epoch than its own. So the leader
+    # change at 11 commits record 10, and before that nothing does (RF-42).
     leader.high_watermark = context.high_watermark = reached
     for append_id in leader.accumulator.take_committed(reached):
         context.order(CompleteAppend(append_id))
@@ -165,6 +180,10 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
     """A voter fetched: with enough others the leader may go on for another check-quorum timeout (RF-32)."""
     if key.node_id not in leader.voters or not may_be_voter(context, key):
         return
+    # Consider voters 1 to 5 with a fetch timeout of 2 s, and 1 leads. Every 3 s at the latest two of the others must
+    # have fetched: with the leader they are a majority. Cut off with 2 alone, 1 resigns after 3 s at the latest, while
+    # 3, 4 and 5 elect another. Without that it would lead on for those who still reach it: observers, and clients whose
+    # writes never commit.
     if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms:
         return  # it is over, say after a pause: one late fetch must not add up to a majority with those before
     leader.fetched_since_check[key.node_id] = None
@@ -191,6 +210,9 @@ def _begin_quorum_epoch(context: Context, leader: Leader) -> None:
     for voter_id, progress in leader.voters.items():
         voter = context.voters.get(voter_id)
         last_fetch_ms = progress.last_fetch_ms
+        # Consider voter 3, which was cut off while 1 was elected in epoch 6. Back again it fetches from the leader of
+        # epoch 5, or asks for votes. Within a second, half a fetch timeout, it learns of epoch 6 from 1 itself, and
+        # need not come upon it by chance. A voter that fetches from 1 knows that it leads.
         fetches = last_fetch_ms is not None and context.now_ms - last_fetch_ms < context.config.begin_quorum_interval_ms
         if voter is None or fetches or not context.connections.is_ready(voter.endpoint):
             continue
@@ -210,6 +232,9 @@ def resign(context: Context) -> None:
     leader = context.state
     if not isinstance(leader, Leader):
         return
+    # Consider the other voters at 100, 120 and 120, of which the second recovers: the order is the third, the first,
+    # the second. The third starts an election at once, and the others give it time (RF-36). A voter with a shorter log
+    # may ask in vain, and hold up one that can win; one that recovers does not ask at all.
     by_progress = sorted(
         leader.voters.values(),
         key=lambda progress: (

@@ -20,6 +20,18 @@ def is_replaced_by(log_end: OffsetAndEpoch, snapshot_id: OffsetAndEpoch) -> bool
     Kafka asks for a higher epoch, or the same and a higher offset. A log that ends at or below the snapshot's end holds
     nothing committed that the snapshot lacks, whatever its last epoch, so that is enough.
     """
+    # Consider voters 1, 2 and 3, whose logs end at offset 100 in epoch 6, which 1 leads. 1 appends records 100 to 149,
+    # which reach nobody, and is cut off. 3 wins epoch 7 with the vote of 2, appends its leader change at 100, which
+    # reaches nobody either, and crashes: its log ends at 101 in epoch 7. Then 1 wins epoch 8 with the vote of 2 and
+    # commits all it has with its leader change at 150. It takes snapshots at 120 and 150, both of epoch 6, and its log
+    # starts at 120 now.
+    #
+    # 3 comes back, fetches from 101, and is sent the snapshot (150, epoch 6). By Kafka's rule epoch 6 is below 7, so
+    # the log of 3 would stay as it is until the leader has a snapshot of epoch 8. But its record of epoch 7 was never
+    # committed, and what is committed below 150 is in the snapshot: nothing is lost.
+    #
+    # A longer log is replaced, too, if the snapshot's epoch is above its last one. A log that ends at 200 in epoch 6
+    # has no record of epoch 8, so below a snapshot (150, epoch 8) it has gone another way.
     return (
         snapshot_id.offset > log_end.offset
         or snapshot_id.epoch > log_end.epoch
@@ -83,6 +95,8 @@ class LogState:
 
     def flushed(self, end_offset: Offset) -> None:
         """Note a finished flush. Truncated since, or finished out of order: never more than there is, never less."""
+        # Consider a flush up to 90 that is under way when the log is cut at 70 and grows to 75 again. Storage has cut
+        # that flush, too: what comes is 70, and records 70 to 74 wait for a flush of their own.
         self.flushed_end_offset = max(self.flushed_end_offset, min(end_offset, self.end_offset))
 
     def truncate(self, end_offset: Offset) -> None:
@@ -120,6 +134,12 @@ class LogState:
 
     def is_before_start(self, fetch_offset: Offset, last_fetched_epoch: Epoch) -> bool:
         """Whether a replica that ends there cannot go on from this log (SN-20)."""
+        # Consider a log that starts at 500, behind a record of epoch 3.
+        # - A replica that ends at 480 needs records that are gone.
+        # - One that ends at 500 in epoch 2 has another record at 499 than the snapshot at 500 has.
+        # - One that ends at 520 in epoch 2 has gone another way below 500, since all records here from 499 on are of
+        #   epoch 3 or later. Nothing is left down there to compare it with.
+        # One that ends at 500 in epoch 3 goes on with record 500.
         start = self.start
         return (
             fetch_offset < start.offset
@@ -132,6 +152,14 @@ class LogState:
 
         Else the point that it must compare its own log with: the last epoch at or below its own, and its end here.
         """
+        # Two logs that have a record of the same epoch at the same offset are equal up to there: one leader wrote it,
+        # once, behind a log that its followers had compared. So the ends of epochs are all that must be compared:
+        #
+        #     leader:    epoch 1 from 0, epoch 2 from 50, epoch 4 from 80, end 100
+        #     follower:  epoch 1 from 0, epoch 2 from 50, epoch 3 from 70, end 90
+        #
+        # The follower fetches from 90 in epoch 3. The leader has no epoch 3. Its largest one below is 2, which ends at
+        # 80 here: the follower is answered (epoch 2, offset 80). How it goes on is in `truncation_point`.
         if fetch_offset == 0 and self.start_offset == 0:
             return None
         end = self.epochs.end_offset_for_epoch(last_fetched_epoch, self.end_offset)
@@ -141,6 +169,18 @@ class LogState:
         """Where this log must be cut when the leader answers that it diverges there (RF-51)."""
         if diverging.epoch == 0:
             return max(self.start_offset, min(diverging.offset, self.end_offset))
+        # In the example of `divergence` the follower is answered (2, 80). Its own epoch 2 ends at 70, so all from 70 on
+        # is not the leader's, and it cuts there. It fetches from 70 in epoch 2, which the leader's epoch 2 reaches: it
+        # goes on.
+        #
+        # A follower without that epoch cuts more, and may have to be answered again:
+        #
+        #     leader:    epoch 1 from 0, epoch 2 from 5, epoch 5 from 30, end 50
+        #     follower:  epoch 1 from 0, epoch 3 from 10, epoch 4 from 25, end 40
+        #
+        # It fetches from 40 in epoch 4 and is answered (2, 30). It has no epoch 2; its next lower one, 1, ends at 10,
+        # and it cuts there. It fetches from 10 in epoch 1, is answered (1, 5), cuts at 5, and goes on from there. Each
+        # answer passes at least one epoch of the two logs, so there is an end to it.
         own = self.epochs.end_offset_for_epoch(diverging.epoch, self.end_offset)
         if own.epoch == diverging.epoch:
             return max(self.start_offset, min(own.offset, diverging.offset))

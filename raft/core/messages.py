@@ -113,7 +113,7 @@ class FetchRequest:
     max_wait_ms: int
     max_bytes: int
     high_watermark: Offset
-    """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03)."""
+    """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03), as tools do not (PK-06)."""
     recovering: bool = False
     """The sender fetches anew what its disk lost: it neither votes nor counts until it has it."""
     state_digest: StateDigest | None = None

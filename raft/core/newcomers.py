@@ -1,4 +1,4 @@
-"""A voter whose directory is new, and that cannot know whether it voted and acknowledged in another one before.
+"""A voter whose directory is new: it cannot know whether it voted and acknowledged in another one before (RF-112).
 
 Consider six voters, known by node ids alone. Voters 1 to 4 hold a record that was acknowledged; 5 and 6 lag. Now the
 disks of 2, 3 and 4 are replaced by empty ones, and 1 is down. By Raft's rule 2, 3 and 4 may vote for 5, whose log is
@@ -69,6 +69,9 @@ def note_answer(context: Context, pending: Pending, response: Response) -> None:
 
 def has_heard_enough(context: Context) -> bool:
     """Whether among those who answered is one of every majority that this voter may have been part of."""
+    #     3 voters: a majority with this one has 1 of the 2 others; 2 were heard, so it is among them
+    #     4 voters: a majority with this one has 2 of the 3 others; 2 were heard, so one of it is among them
+    #     5 voters: a majority with this one has 2 of the 4 others; 3 were heard, so one of it is among them
     return len(context.heard) > len(context.voters) - context.voters.majority
 
 
@@ -84,6 +87,9 @@ def ask_for_epochs(context: Context) -> None:
             continue
         if voter.endpoint == context.state.leader_endpoint or not context.connections.is_ready(voter.endpoint):
             continue
+        # A pre-vote: every voter answers it in every state, with the epoch that it is in, and it leaves no trace but
+        # the epoch that it names (RF-15, RF-16). A real vote would open an epoch, and a fetch would be answered by its
+        # leader alone.
         request = VoteRequest(
             cluster_id=context.cluster_id,
             voter_key=voter.key,

@@ -1,4 +1,4 @@
-"""Fetches that the leader has parked (PK-02), until there is something to say or their wait is over."""
+"""Fetches that the leader has parked, until there is something new for them or their wait is over (PK-02, PK-12)."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class Purgatory:
     @property
     def next_deadline_ms(self) -> int | None:
         """When the next one's wait is over."""
+        # Fetches that were answered leave their deadlines behind, because a heap gives up only its first entry cheaply.
         while self._deadlines and self._deadlines[0][1] not in self._parked:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

@@ -11,6 +11,9 @@ from raft.core.types import NodeId, Offset
 
 def majority_end_offset(end_offsets: Iterable[Offset]) -> Offset:
     """The largest offset that a majority of voters has reached, given every voter's log end offset (RF-41)."""
+    #     three voters, ends 120, 100, 90       -> 100: two have that
+    #     four voters,  ends 120, 110, 100, 90  -> 100: three have that; 110 is on two, which are no majority of four
+    #     two voters,   ends 120, 90            -> 90: a majority of two is both
     descending = sorted(end_offsets, reverse=True)
     return descending[len(descending) // 2]
 
@@ -49,6 +52,9 @@ class VoteTally:
 
     def set_aside(self, voter_id: NodeId) -> None:
         """Ask that voter no more: another replica listens in its place. That counts neither way (RF-21)."""
+        # Consider five voters, of which one listens where another replica does now. It is not asked again and again;
+        # but its vote is not a rejection, so three grants of the other four still win, and the election is not lost
+        # before three reject it.
         self._set_aside.add(voter_id)
 
     def unrecorded(self) -> list[NodeId]:

@@ -71,6 +71,9 @@ def may_rebuild(context: Context, leader: Leader, request: FetchRequest) -> bool
         return False
     if not may_be_voter(context, key):
         return True
+    # Consider voters 2 and 3 that are both fenced. 2 asks at 0 s and may begin; 3 asks with each of its fetches and may
+    # not, until 2 is back with a digest, say at 8 s. If 2 does not come back, 3 may begin at 60 s. With both away at
+    # once the leader, 1, would have no majority, and nothing would be committed until one of them is back.
     is_over = context.now_ms - leader.rebuilding_since_ms >= REBUILD_LEASE_MS
     if leader.rebuilding is not None and leader.rebuilding != key and not is_over:
         return False

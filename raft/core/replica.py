@@ -87,6 +87,18 @@ if TYPE_CHECKING:
     from random import Random
 
 
+# What a step does, from the event on the left to the actions on the right, and which module decides it:
+#
+#     TimePassed and every event        timers that are over, fetches and votes that are due      elections, following
+#     RequestReceived: Vote             a vote is granted or not                                  elections
+#     RequestReceived: Fetch            the sender is counted, then answered or parked            serving, leading
+#     RequestReceived: Begin, End       the sender is followed, or an election is due             following
+#     ResponseReceived                  what it shows of the leader, then what was asked for      following, downloading
+#     AppendPrepared, AppendsScheduled  appends gather                                            leading
+#     LogFlushed                        the leader's own part counts                              leading
+#
+# All of them go through `_drive` at the end, so that whatever an event made due is ordered in the same step. What is
+# due later has its deadline in `next_deadline_ms`.
 class Replica:
     """A voter if its key is in the voter set, an observer if not (RF-01)."""
 
@@ -133,6 +145,9 @@ class Replica:
             connections=Connections(
                 request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
             ),
+            # A high watermark is not stored. Consider a log from 500 to 900 whose newest snapshot ends at 800: a
+            # snapshot holds only what is committed, so 800 is, and listeners may have that much before there is a
+            # leader.
             high_watermark=log.known_committed_offset or UNKNOWN_HIGH_WATERMARK,
             now_ms=now_ms,
             persisted=election_state,
@@ -310,6 +325,8 @@ class Replica:
             case LogStartAdvanced(start):
                 context.log.advance_start(start)
             case ResignRequested(epoch):
+                # Consider a controller that asks to resign from epoch 5 while this replica is deposed, and elected
+                # again in epoch 7: what was wrong in epoch 5 is no reason to leave epoch 7 (RF-102).
                 if epoch == context.epoch:
                     leading.resign(context)
             case ShutdownRequested():
@@ -384,6 +401,10 @@ class Replica:
         context = self._context
         context.is_flushing = False
         context.log.flushed(end_offset)
+        # The order of PK-08, here and in `serving.on_fetch_request`: appends are completed, parked fetches are
+        # answered, listeners hear of it. Consider a client that waits for record 100, a follower with a parked fetch,
+        # and a listener that takes a second to apply what it is given. The client and the follower, which commits what
+        # comes next, do not wait for the listener.
         if leading.advance_high_watermark(context):
             serving.release_behind(context)
             leading.announce_high_watermark(context)
@@ -402,6 +423,8 @@ class Replica:
         for pending in context.connections.expire(context.now_ms):
             self._on_failure(pending)
         state: State | None = None
+        # A follower whose fetch timeout is over becomes Prospective in `following.drive`. Its pre-votes leave in
+        # `elections.drive`, in the next round of this loop and in the same step.
         while state is not context.state:
             state = context.state
             elections.drive(context)
@@ -412,6 +435,9 @@ class Replica:
         rebuilding.drive(context)
         has_new_data = leading.drain_appends(context)
         if has_new_data:
+            # Consider flushes of 2 ms, and 1 ms each way to a follower. With the leader's flush first, the follower's
+            # next fetch, which commits, is there after 2 + 1 + 2 + 1 = 6 ms. With the answers first both flush at the
+            # same time, and it is there after 4 ms.
             # The shell hands answers to the network in this order: voters get the batch before the leader's own
             # flush begins, others after it, so that they do not compete with the voters for the processor.
             serving.release_voters(context)
@@ -430,6 +456,10 @@ class Replica:
                 context.is_handing_over = True
                 context.is_shutdown_complete = not context.state.unacknowledged
             case Unattached() | Prospective() | Candidate():
+                # Consider voters 1 and 2 of three, and 3 is gone. 1 led, resigns to shut down, and goes. 2 has no
+                # leader and is to shut down, too: it waits for an election, because 1 may be back at once and would
+                # need its vote. A leader that hands over does not wait for the election that follows: the next epoch,
+                # by whichever candidate it is opened, ends its part.
                 is_needed = context.is_voter and not context.is_only_voter and not context.is_handing_over
                 context.is_shutdown_complete = not is_needed
             case _:

@@ -48,6 +48,20 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
         if leading.advance_high_watermark(context):
             release_behind(context)
             leading.announce_high_watermark(context)
+    # Consider voters 1, 2 and 3, all at 100 with a high watermark of 100. 1 leads, and the fetches of 2 and 3 are
+    # parked:
+    #
+    #     record 100 is appended  both are answered with it, before 1 has flushed it
+    #     3 fetches from 101      only 3 has flushed it: nothing is committed, the fetch names 100 and is parked
+    #     1 has flushed           two of three have: 101 is committed, and the fetch of 3 is released with that
+    #     2 fetches from 101      it names 100, and is answered at once with 101
+    #     2 and 3 fetch on        they name 101 and are parked: there is nothing to say
+    #
+    # Each knows of the commit one round trip after it. Before KIP-1166 the fetch of 3 waited for the next record, or
+    # for 500 ms (PK-11).
+    #
+    # A fetch is counted before it is judged, because it may itself be what commits. Had 1 flushed before 3 came, the
+    # fetch of 3 would move the high watermark, and would be answered at once with what it moved.
     response = _response(context, leader, request)
     is_untold = divergence.is_untold(leader, request)
     if is_untold or _is_answered_at_once(request, response) or leader.purgatory.is_full:
@@ -75,6 +89,13 @@ def release_unaware(context: Context) -> None:
     """
     leader = context.state
     if isinstance(leader, Leader):
+        # Consider 3 voters and 20 observers, all level at 100, and one append. If it released the observers, each would
+        # fetch again from 101, be parked, and be released a second time by the commit: 40 answers, 20 of them while the
+        # fetch that commits is on its way. Released by the commit alone, they are 20 answers, with record 100 and a
+        # high watermark of 101.
+        #
+        # No observer waits without end. If record 100 is never committed, the fetch is answered with it when its wait
+        # is over; and a fetch that comes after the append gets it at once (`_is_answered_at_once`).
         fetches = leader.purgatory.take_if(lambda request: request.high_watermark == HIGH_WATERMARK_NOT_SENT)
         _answer(context, leader, fetches)
 
@@ -145,6 +166,8 @@ def _goes_on(context: Context, request: FetchRequest) -> bool:
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     log = context.log
     needs_snapshot = log.snapshot_for(offset, epoch) is not None or log.is_before_start(offset, epoch)
+    # Consider the follower of `LogState.divergence`, which ends at 90 in epoch 3 and shares records up to 69 with this
+    # log. Counted as 90, its fetch would help to commit records 70 to 89 of this leader, which it does not have.
     return not needs_snapshot and log.divergence(offset, epoch) is None
 
 
@@ -162,6 +185,9 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
 
 def _progress(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress | None:
     """What the leader knows of a voter or an observer; None for itself."""
+    # Consider a voter set with voter 2 in directory A, and a replica with id 2 in directory B: another disk, and
+    # another log. It is shown among the observers. Taken for voter 2 it would count for records that the disk A has
+    # never seen.
     progress = leader.voters.get(key.node_id) if may_be_voter(context, key) else None
     if progress is None:
         if key == context.key:
@@ -176,13 +202,17 @@ def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgr
     if len(leader.observers) >= OBSERVERS_MAX:
         leading.forget_observers(context, leader)
     if len(leader.observers) >= OBSERVERS_MAX:
+        # The first of the dictionary fetched longest ago, because each that fetches is put at its end below.
         del leader.observers[next(iter(leader.observers))]
     leader.observers[key] = progress  # the last to fetch comes last
     return progress
 
 
 def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
-    """The answer as things are now. Uncommitted records are read, at least one batch (PK-09)."""
+    """The answer as things are now. Uncommitted records are read, at least one batch (PK-09).
+
+    What it holds does not depend on the high watermark in the fetch (PK-04).
+    """
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     snapshot_id = context.log.snapshot_for(offset, epoch)
     if snapshot_id is None and context.log.is_before_start(offset, epoch):
@@ -213,6 +243,9 @@ def _is_answered_at_once(request: FetchRequest, response: FetchResponse) -> bool
         or response.diverging_epoch is not None
         or response.snapshot_id is not None
         or response.error is not ErrorCode.NONE
+        # A replica that knows no high watermark sends -1, and a leader that knows none answers -1. That is not below,
+        # so a new leader parks the fetch, and its first commit releases it. A fetch of version 17 counts as 2^63-1,
+        # which is below nothing.
         or request.high_watermark < response.high_watermark
     )
 

@@ -124,6 +124,14 @@ class ReplicaProgress:
 
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
+        # Consider a leader that appends ten records between any two fetches of a follower:
+        #
+        #     at   0 ms it fetches from 100, the leader's log ends at 100: it is there, caught up at 0
+        #     at 100 ms it fetches from 100, the leader's log ends at 110: it is at the end of 0 ms, caught up at 0
+        #     at 200 ms it fetches from 110, the leader's log ends at 120: it is at the end of 100 ms, caught up at 100
+        #
+        # It is never level with the leader's present end, and never more than one fetch behind. By the present end
+        # alone it would seem to fall further and further behind (KAFKA-4485).
         self.leader_lacks = None
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
@@ -187,7 +195,7 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """Led this epoch and no longer does; tells the other voters and waits for an election."""
+    """Led this epoch and no longer does; notifies the other voters and waits for an election (RF-103)."""
 
     epoch: Epoch
     voted_key: ReplicaKey | None

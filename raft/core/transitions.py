@@ -32,6 +32,22 @@ HIGHER: Final = "a higher epoch"
 SAME: Final = "the same epoch"
 NEXT: Final = "the next epoch"
 
+# The states of one replica, and what it may do in each:
+#
+#     Unattached   knows no leader to fetch from; may vote, and waits for its election timer
+#     Prospective  asks whether it would win, in the same epoch; may still vote for another
+#     Candidate    asks for votes in an epoch that it opened; has voted for itself
+#     Leader       has a majority of votes; appends, answers fetches, counts them
+#     Follower     fetches from the leader of its epoch
+#     Resigned     led this epoch and does not any more; votes for nobody in it
+#
+# Why an epoch has one leader at most: a leader needs the votes of a majority, two majorities have a voter in common,
+# and no voter votes twice in an epoch. The last is kept by three things: a vote is durable before it is answered, an
+# edge within an epoch keeps it, and what is found at a start is taken as it was.
+#
+# Why few edges leave a state for another in the same epoch: what a replica has promised in an epoch holds until the
+# next one. So within its epoch a leader can only resign, and a candidate that lost follows the winner, or asks again by
+# way of Prospective in the next epoch.
 EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
     Role.UNATTACHED: {
         Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch without a leader; the same: a vote is added
@@ -77,6 +93,7 @@ def transition(context: Context, state: State) -> None:
     left = context.state
     enter(context, state)
     if isinstance(left, Leader):
+        # After the new state is ordered to disk: the answers below name the leader of the new state.
         _let_go(context, left)
 
 
@@ -117,6 +134,8 @@ def _check_edge(context: Context, old: State, new: State) -> None:
             check(context.is_voter, "only a voter takes part in elections", **details)
         case Resigned():
             pass
+    # A voter with others goes from Resigned to Unattached in the next epoch, and from there by way of a pre-vote
+    # (RF-13). A sole voter has nobody to ask.
     if isinstance(new, Candidate) and isinstance(old, Resigned):
         check(context.is_only_voter, "only a sole voter skips the pre-vote after it resigned", **details)
     if isinstance(new, Leader) and isinstance(old, Candidate):
@@ -126,6 +145,8 @@ def _check_edge(context: Context, old: State, new: State) -> None:
 
 
 def _check_same_epoch(context: Context, old: State, new: State, details: Mapping[str, object]) -> None:
+    # Consider voter 1, which has granted 2 its vote in epoch 5, hears nothing of it, and asks for pre-votes. It stays
+    # in epoch 5, and keeps its vote for 2. Its own vote comes with epoch 6: in epoch 5 it would be its second one.
     old_vote, new_vote = old.voted_key, new.voted_key
     check(old_vote is None or old_vote == new_vote, "a vote is kept for the whole epoch (RF-08)", **details)
     voted_for_itself = new_vote is not None and new_vote.node_id == context.own_id and old_vote is None
@@ -137,6 +158,9 @@ def _check_same_epoch(context: Context, old: State, new: State, details: Mapping
 def _let_go(context: Context, left: Leader) -> None:
     """Fail what waited for the leader (LI-26) and send the parked fetches on their way."""
     message = f"leadership of epoch {left.epoch} was lost; the append may still be committed by the next leader"
+    # These appends are neither done nor undone. Consider records 100 to 104 of epoch 5, which one follower has and
+    # which are not committed: if it is elected, epoch 6 commits them; if another one is, they are cut. So the error
+    # does not claim that they are lost, and a client that tries again may do a thing twice.
     for append_id in left.accumulator.take_all():
         context.order(FailAppend(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
     for fetch in left.purgatory.take_all():

@@ -1,4 +1,4 @@
-"""Checks that several requests share. Each gives the error to answer with, NONE if there is none."""
+"""Checks that several requests share (RF-106). Each gives the error to answer with, NONE if there is none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ that is wrong itself. It is not lower, because a replica that was away for longe
 
 def is_plausible_epoch(context: Context, epoch: Epoch) -> bool:
     """Whether a peer may be in `epoch`."""
+    # Consider a voter with a damaged memory that asks for votes in epoch 2,147,483,646. Entered once, it would be on
+    # every disk, and no epoch would be left for the elections that follow.
     return epoch - context.epoch <= EPOCH_JUMP_MAX and epoch < 2**31 - 1
 
 

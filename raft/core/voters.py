@@ -75,6 +75,8 @@ class VoterSet:
         voter = self._voters.get(key.node_id)
         if voter is None:
             return False
+        # With voter 2 in directory A: 2 in A is the voter; 2 in B is not, it has another log; 2 without a directory may
+        # be either, so it is not. With voter 2 known by its id alone, each of the three is.
         return voter.key.directory_id is None or voter.key.directory_id == key.directory_id
 
     def is_only_voter(self, key: ReplicaKey) -> bool:

@@ -73,6 +73,13 @@ class Answers:
                 records = self._log.read(start_offset, max_bytes)
             case DescribeQuorumResponse():
                 response = replace(response, log_start_holders=self._log_start_holders())
+        # Consider record 100, committed by the fetch of follower 2, with follower 3 parked and a client that waits for
+        # its operation. The core orders: the append is complete, 3 is answered, listeners may have 100, 2 is answered.
+        # Nothing is left to commit, so the two answers commit nothing: they leave after the state machine had its turn,
+        # by which the client is answered.
+        #
+        # If record 101 is appended meanwhile, they leave at once, in the core's order: the fetches that follow them are
+        # what commits 101. So it is under load, where there is always something to commit.
         if may_wait and isinstance(response, FetchResponse):
             self._giving_way.append((reply.request_id, response, records))
         else:

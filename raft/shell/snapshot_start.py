@@ -24,6 +24,13 @@ def fit_together(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str, a
     False: the log starts above 0, and nothing that is whole holds what is below. Deletes snapshots that are damaged,
     of another cluster, not of this log or older than its start. Raises StorageError, OutOfSpace, FlushFailed.
     """
+    # Consider a node with a log from 1000 to 1800 and snapshots at 500, 1000 and 1500:
+    # - The one at 500 goes, since it is below the log start.
+    # - There is one at 2500, too: it was fetched, and a crash came before the log was replaced. The log is begun again
+    #   at 2500.
+    # - The one at 1000 is gone: the log starts at 1500 from now on, so that a snapshot ends at its start (SN-43).
+    # - The ones at 1000 and 1500 are gone or damaged. If the state machine holds what is below 1000, the node can go
+    #   on. If not, nobody here knows what was there: False, and the caller lets the log recover.
     snapshots.clean_up()
     _delete_below_start(log, snapshots)
     _begin_behind_newest(log, snapshots, cluster_id)

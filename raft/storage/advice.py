@@ -2,7 +2,7 @@
 
 Whoever reads it follows it to the letter, with the other voters in any state: up, down, or behind. So the advice never
 gives up the only copy of anything, brings back nothing that is older than what was acknowledged, and lets no voter vote
-or count again that has forgotten what it acknowledged. `tests/raft/test_advice.py` follows it.
+or count again that has forgotten what it acknowledged. `tests/kraftlog/offline/test_advice.py` follows it.
 """
 
 from __future__ import annotations

@@ -111,7 +111,10 @@ def encode_copy(sequence: int, state: ElectionState) -> bytes:
 
 
 def decode_copy(data: bytes, path: str) -> tuple[int, ElectionState] | None:
-    """The sequence number and state of a copy; None if it is damaged. Raises StorageError for an unknown version."""
+    """The sequence number and state of a copy; None if it is damaged.
+
+    Raises StorageError for an unknown version (RF-96).
+    """
     if len(data) != COPY.size:
         return None
     crc, magic, version, zero, sequence, epoch, leader_id, voted_id, directory_id = COPY.unpack(data)

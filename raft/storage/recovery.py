@@ -256,6 +256,10 @@ class _Recovery:
             self._judge_damage(segment, data, torn_end)
         if not self.begins_anew and self._durable_offset > max(segment.end_offset, self._start.offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
+        # Consider a follower with records 300 to 899 that fetched the snapshot (1500, epoch 6). The file with the log
+        # start is written first, then the segments go. After a crash in between the log is to start at 1500, and ends
+        # at 900: what the crash kept from being done is done now. A log that ends right at 1500 in epoch 7 is replaced,
+        # too: its last record was never committed.
         if segment.end_offset < self._start.offset or self._higher_at_start is not None:
             self.begins_anew = True
         if not self.begins_anew:
@@ -330,6 +334,22 @@ class _Recovery:
         start has lost what was durable, or is one that a snapshot was to take the place of: such a one has nothing
         behind the start.
         """
+        # Consider a last segment with three frames:
+        #
+        #     A  records 100 to 104, durable before 100
+        #     B  records 105 to 109, durable before 100: written with A, in one burst
+        #     C  records 110 to 114, durable before 110: written after the flush of A and B
+        #
+        # - C does not read back, and nothing follows. Nobody claims that it was flushed: a torn tail, and the log ends
+        #   at 110.
+        # - C does not read back, but the state machine has applied 115, or a marker behind C has durable before 115. C
+        #   was flushed, and may have been acknowledged: damage.
+        # - B does not read back and C does. C vouches for all below 110: damage. Cut at 105 this log would forget what
+        #   was acknowledged.
+        # - A does not read back, B does, and C was never written. B vouches for nothing from 100 on. If some sector of
+        #   A still reads as zeros, the disk wrote the sectors of B before those of A and lost its power in between: a
+        #   torn tail, and both are cut. If A has other bytes everywhere, it was written whole and changed later:
+        #   damage.
         start_offset = self._start.offset
         first_behind: int | None = None
         reaches_past_start = False
@@ -354,6 +374,9 @@ class _Recovery:
         """Cut the torn tail, write once more what is not certainly durable, and flush."""
         if torn_end > segment.end_position:
             segment.trim()
+        # In the example of `_judge_damage`, with all three frames whole: 110 is known to be durable, so C alone is
+        # written again. It may be in the page cache only, since a flush that failed before the crash can leave pages
+        # that count as clean.
         durable_count = bisect_right(self._frame_ends, self._durable_offset, key=itemgetter(0))
         rewritten_from = self._frame_ends[durable_count - 1][1] if durable_count else 0
         if rewritten_from < segment.end_position:

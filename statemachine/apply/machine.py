@@ -299,6 +299,19 @@ class MetadataMachine(Listener):
             return None
         return self._store.prepare(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ON_LOOP_MAX // share)
 
+    # Consider a leader whose store has applied everything below 100. A client creates topic a: offsets 100 and 101.
+    # They are committed, and this listener gets them. First the controller answers the client: the end offset is 102.
+    # Two turns of the loop later the answer is with the network, and only now the rows are written to SQLite.
+    #
+    # A read that arrives in between must see topic a: the client has the answer and may have sent the read. So
+    # `_acknowledged_end_offset` is 102 while 100 is applied, and `wait_applied` makes reads wait for 102 even if they
+    # ask for a lower offset. A client that reads from another node waits there for 102, which its answer has as the end
+    # offset.
+    #
+    # Nothing is lost if the process ends in between: the log has both records, and the store applies them after the
+    # next start. If the database cannot be written, the answer was right all the same, since topic a is committed.
+    # Reads are refused here with KAFKA_STORAGE_ERROR then, rather than answered without topic a, and so are new
+    # operations.
     async def _tell_committed(self, end_offset: Offset) -> None:
         """Let acknowledgements and answers to fetches leave: the transaction would hold them up."""
         if self._on_committed is None or not self._on_committed(end_offset):

@@ -1,4 +1,4 @@
-"""Who watches what changes in the metadata, and how they are told: see `MetadataMachine.watch`.
+"""Who watches what changes in the metadata, and how they are told: see `MetadataMachine.watch` (CT-64).
 
 Each delta is told once, in the order of the log, after the transaction that it tells of. What was not committed, or
 in a metadata transaction that was aborted, is never told. A snapshot that takes the state's place comes without a

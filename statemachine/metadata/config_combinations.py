@@ -27,7 +27,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 _UNLIMITED: Final = -1
 _AS_RETENTION: Final = -2
-"""Of a local retention: the same as the whole one."""
+"""Of a local retention: the same as the whole one (TS-50)."""
 
 
 class InheritedConfigs:

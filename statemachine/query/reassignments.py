@@ -21,7 +21,7 @@ def is_reassigning(partition: PartitionRecord) -> bool:
 
 
 def list_reassignments(state: MetadataState) -> list[OngoingReassignment]:
-    """The reassignments that are under way, by topic name and partition id."""
+    """The reassignments that are under way, by topic name and partition id (CT-26)."""
     found: list[OngoingReassignment] = []
     after: Key | None = None
     while True:

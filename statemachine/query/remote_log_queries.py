@@ -1,7 +1,7 @@
-"""Lookups of remote segments in a metadata database: the reading half of Kafka's RemoteLogMetadataManager (7.5).
+"""Lookups of remote segments in a metadata database: the reading half of Kafka's RemoteLogMetadataManager (TS-56).
 
 Offsets are inclusive. Topic ids must have 16 bytes, else ValueError is raised. A segment whose place in a leader epoch
-another has taken is found by no lookup in that epoch, but listed (TS-60).
+another has taken is found by no lookup in that epoch, but listed (TS-60, TS-63).
 """
 
 from __future__ import annotations

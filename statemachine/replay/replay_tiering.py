@@ -117,6 +117,22 @@ def _in_epoch(record: RemoteLogSegmentMetadataRecord, part: EpochRange, is_refer
     )
 
 
+# Consider leader epochs 3, with offsets 0 to 299, and 4, from 300 on. The leader of epoch 3 has copied A, 0 to 99, and
+# B, 100 to 199. The leader of epoch 4 has longer segments and copies D, 100 to 349; its part of epoch 3 is 100 to 299.
+#
+# When D is finished it takes the place of B in epoch 3: B starts where D does and ends earlier. A starts before D and
+# stays. A look-up of (epoch 3, offset 50) finds A, (3, 150) finds D, (4, 320) finds D, (3, 320) finds nothing. B is
+# still listed, so that it is deleted some day. When D is deleted B does not come back: whoever deletes D has moved the
+# log's start past D before.
+#
+# Now the old leader of epoch 3 finishes a copy late: E, 200 to 279. No copy starts within E, so E takes no place, but
+# it starts later than D. So (3, 250) finds E, and (3, 290) finds nothing, although D has it: only the copy that starts
+# last at or below the offset is asked (TS-61). Kafka's look-ups do the same.
+#
+# Kafka differs where the epoch goes on after the new copy. Consider A, 0 to 9, B, 10 to 19, and C, 20 to 29, and then
+# D, 0 to 19. Here D takes the places of A and B. Kafka takes places only if the new copy reaches the epoch's highest
+# offset, 29: there D takes that of A, which starts at the same offset, and B is found still. Both have the same
+# records.
 def _take_place(view: View, finished: RemoteLogSegmentMetadataRecord, part: EpochRange) -> None:
     """Lookups in that epoch find `finished` from now on, where they found others that it covers (TS-60)."""
     partition = (finished.topic_id, finished.partition_id)

@@ -62,6 +62,19 @@ class AppliedTogether(NamedTuple):
     open_transaction: OpenTransaction | None
 
 
+# Consider a log in which offsets 0 to 9 are applied, and these batches:
+#
+#     10 to 12   topic a, begin, topic b
+#     13 to 14   topic c, end
+#
+# After the first batch nothing more is applied, not even topic a: a batch is applied whole or not at all, so that the
+# applied end offset, 10, is where some batch begins. With the second batch a, b and c take effect at once. Were offset
+# 14 an abort, b and c would be replaced by records that do nothing, and a would stay.
+#
+# Consider that the controller is lost when only the first batch is committed. Every node stays at 10, a node that
+# starts again reads on from 10, and snapshots end at 10. Nothing ends the transaction but the next controller: the
+# first record that it appends, after its LeaderChange, is the abort (`activation_records`). If it appended anything
+# else first, that would be part of the transaction and be undone with it.
 def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction | None = None) -> AppliedTogether:
     """Sort out `batches`, which follow on what waits since `before`. Raises ReplayError.
 

@@ -1,4 +1,4 @@
-"""Kafka's rules for the names of topics, and how messages show any name that somebody gave."""
+"""Kafka's rules for the names of topics (CT-21), and how messages show any name that somebody gave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The versions of the kinds of records: the newest that this program knows, and which one a cluster writes.
 
 A record is written in the version that the cluster's metadata.version allows, so that a node of an older program can
-read it; fields that came later are left out then (5.1, CT-62).
+read it; fields that came later are left out then (CT-04, CT-62).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The states of remote segments and of partitions whose remote data is deleted, and what may follow what (7.6)."""
+"""The states of remote segments (TS-57) and of partitions whose remote data is deleted (TS-58), and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quorum whose voters have no directory ids gets them, one node after the other, without standing still."""
+"""A quorum whose voters have no directory ids gets them, node by node, without standing still (RF-80)."""
 
 from __future__ import annotations
 

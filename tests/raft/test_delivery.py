@@ -1,4 +1,7 @@
-"""Listeners get what the contract in raft.listener promises (LI-01 to LI-08)."""
+"""Listeners get what the contract in raft.listener promises (LI-01 to LI-08).
+
+Rules that tests here are named after: LI-02, LI-03, LI-04, LI-06.
+"""
 
 from __future__ import annotations
 

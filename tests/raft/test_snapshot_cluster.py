@@ -1,4 +1,7 @@
-"""Snapshots between real nodes: taken, fetched, gone on from, and the log's start that follows them (KIP-630)."""
+"""Snapshots between real nodes: taken, fetched, gone on from, and the log's start that follows them (KIP-630).
+
+A rule that tests here are named after: SN-07.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When the log start moves, and whom it waits for (SN-40 to SN-43, SN-50 to SN-55)."""
+"""When the log start moves, and whom it waits for (SN-40 to SN-43, SN-50 to SN-55).
+
+Rules that tests here are named after: SN-41, SN-52.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader's new ISR, from a request and the latest metadata to records and an answer (5.5, KIP-497).
+"""AlterPartition: a leader's new ISR, from a request and the latest metadata to records and an answer (CT-42, KIP-497).
 
 Nothing changes here. Topics are named by id, as from version 2 of Kafka's request on.
 """
@@ -55,8 +55,12 @@ def alter_partition(
     return records, response
 
 
+# Consider a partition that has leader epoch 5 and partition epoch 9 here, and a request with partition epoch 10.
+# Brokers read epochs from the committed log, and an active controller has all of that. So another controller is active,
+# which has committed a change that this one does not know: the broker is to look for it. FENCED_LEADER_EPOCH or
+# INVALID_UPDATE_VERSION would be wrong, as the broker would wait for metadata that is newer than what it has.
 def _check_epochs(name: str, partition: PartitionRecord, altered: AlteredPartition, broker_id: int) -> None:
-    """Steps 3 to 6: whether the sender leads the partition, and knows its latest state."""
+    """Steps 3 to 6 of CT-42: whether the sender leads the partition, and knows its latest state."""
     for kind, given, known in (
         ("leader", altered.leader_epoch, partition.leader_epoch),
         ("partition", altered.partition_epoch, partition.partition_epoch),
@@ -85,7 +89,7 @@ def _check_epochs(name: str, partition: PartitionRecord, altered: AlteredPartiti
 
 
 def _check_isr(name: str, partition: PartitionRecord, altered: AlteredPartition, changes: PartitionChanges) -> None:
-    """Steps 7 to 10: whether the partition may have that ISR."""
+    """Steps 7 to 10 of CT-42: whether the partition may have that ISR."""
     isr = [member.broker_id for member in altered.new_isr]
     for broker_id in repeats(isr):
         raise _invalid(f"the new ISR of {name} has broker {broker_id} more than once")

@@ -69,7 +69,7 @@ class Registration(NamedTuple):
 def register_broker(
     state: MetadataState, request: RegisterBrokerRequest, cluster_id: str, base_offset: Offset, has_session: bool
 ) -> Registration:
-    """The record that registers the broker, which must be the first of its append, at `base_offset` (table 5.3).
+    """The record that registers the broker, which must be the first of its append, at `base_offset` (CT-33).
 
     Its offset is the broker's epoch. The same incarnation keeps its epoch and its state. `has_session` says whether the
     registered one still sends heartbeats. Raises ProtocolError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
@@ -164,7 +164,7 @@ def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[Registe
 def register_controller(
     state: MetadataState, request: RegisterControllerRequest
 ) -> tuple[list[MetadataRecord], RegisterControllerResponse]:
-    """The record that says what a controller supports and where it is; none if that is known already (table 5.3).
+    """The record that says what a controller supports and where it is; none if that is known already (CT-37).
 
     Raises ProtocolError: UNSUPPORTED_VERSION if the cluster's metadata.version is below 3.7-IV0 or the controller does
     not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
@@ -307,7 +307,7 @@ def check_broker_epoch(state: MetadataState, broker_id: int, broker_epoch: int) 
 def unregister_broker(
     state: MetadataState, request: UnregisterBrokerRequest
 ) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
-    """The record that forgets a broker: the last of those that take it out of every ISR.
+    """The record that forgets a broker: the last of those that take it out of every ISR (CT-36).
 
     Raises ProtocolError(BROKER_ID_NOT_REGISTERED).
     """

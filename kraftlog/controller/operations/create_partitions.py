@@ -1,4 +1,4 @@
-"""CreatePartitions: from a request and the latest state to records and an answer. Nothing changes here."""
+"""CreatePartitions (CT-23): from a request and the latest state to records and an answer. Nothing changes here."""
 
 from __future__ import annotations
 

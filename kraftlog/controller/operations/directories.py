@@ -1,6 +1,6 @@
 """AssignReplicasToDirs, and what a failed log directory does: the replicas in it lead nothing and are not in sync.
 
-From a request or a page of partitions and the latest metadata to records (5.4, KIP-858). Nothing changes here.
+From a request or a page of partitions and the latest metadata to records (CT-27, KIP-858). Nothing changes here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ElectLeaders, and the elections that the controller holds by itself (5.4, CT-19).
+"""ElectLeaders, and the elections that the controller holds by itself (CT-24, CT-19).
 
 From a request or a page of partitions and the latest metadata to records. Nothing changes here.
 """

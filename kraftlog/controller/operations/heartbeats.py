@@ -1,4 +1,4 @@
-"""BrokerHeartbeat: from a broker's wish and the latest state to the transition that follows, and the answer (5.3).
+"""BrokerHeartbeat: from a broker's wish and the latest state to the transition and the answer (CT-34, CT-35).
 
 A heartbeat that changes no state makes no record. The records of a transition, many if the broker is in many ISRs, are
 the caller's, who says when the last of them is appended: `carried_out`.
@@ -48,7 +48,7 @@ class Heartbeat(NamedTuple):
 def broker_heartbeat(
     state: MetadataState, heartbeats: BrokerHeartbeats, request: BrokerHeartbeatRequest, now_ms: float
 ) -> Heartbeat:
-    """What the heartbeat makes of the broker, by the table of 5.3.
+    """What the heartbeat makes of the broker, by the table of CT-35.
 
     Notes in `heartbeats` that an unfenced broker is alive, and nothing else: a session begins and ends when the records
     are appended. Raises ProtocolError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, INVALID_REQUEST; then nothing is

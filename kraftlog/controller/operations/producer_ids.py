@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker gets a block of ids that nobody else ever gets (5.4). Nothing changes here."""
+"""AllocateProducerIds: a broker gets a block of ids that nobody else ever gets (CT-28). Nothing changes here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""AlterPartitionReassignments: from a request and the latest metadata to records and an answer. Nothing changes here.
+"""AlterPartitionReassignments (CT-25): from a request and the latest metadata to records and an answer.
+
+Nothing changes here.
 
 A reassignment has two steps. First a partition gets its new replicas beside the old ones; when the new ones are in
 sync, an AlterPartition of its leader lets those go that are not in the target (CT-54). If all that shall stay are in
@@ -81,6 +83,17 @@ def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
     return Target(replicas=[*wanted, *removing], adding=adding, removing=removing)
 
 
+# Consider a partition of brokers 1 and 2 that is reassigned to 3. Its replicas are 3, 1, 2 for now. Broker 1 leads and
+# is alone in sync, and stops. Its topic does not allow unclean elections, so nobody leads. The reassignment is
+# cancelled, and the replicas become 1 and 2 again. Broker 1 has the data and stays, so nobody is elected, even if the
+# topic has been changed to allow unclean elections since. Kafka would elect broker 2 then, if that is active. Whether
+# to give up what only broker 1 has is a question for an election that is about it (CT-19, CT-24), not for a
+# cancellation.
+#
+# Consider on the other hand a reassignment from 1 and 2 to 3 and 4 during which 1 and 2 have stopped, so that broker 3
+# leads and is alone in sync, while 4 is not there yet. To cancel is to drop broker 3, and with it all that was written
+# since. That is INVALID_REPLICA_ASSIGNMENT, unless the topic allows unclean elections and broker 1 or 2 is back: then
+# the first of them that is active leads, alone in the ISR, and recovers.
 def _cancelled(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
     """Back to the replicas that are not being added: only this may drop everybody who is in sync (CT-54)."""
     replicas = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]

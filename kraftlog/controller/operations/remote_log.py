@@ -1,5 +1,5 @@
-"""What a remote log metadata manager writes (KIP-405, 7.5 and 7.6): from a record that it hands over and the latest
-state to the records to append. Nothing changes here; what is refused comes to no record.
+"""What a remote log metadata manager writes (KIP-405, TS-56 to TS-58): from a record that it hands over and the latest
+state to the records to append. Nothing changes here; what is refused comes to no record (TS-59).
 
 A retried one, which changes nothing, comes to no record either. Which broker hands a record over is not checked, nor
 whether it is registered: one that has lost the leadership finishes its copy (TS-30).
@@ -158,7 +158,7 @@ def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMet
     """The record that brings the deletion of a partition's remote data one state further.
 
     A partition is marked when its topic is deleted (TS-71): one that exists cannot be. That a deletion is finished may
-    be said again (7.6); nothing is left of the first time, so it holds of any partition of which nothing is known.
+    be said again (TS-58); nothing is left of the first time, so it holds of any partition of which nothing is known.
     Raises ProtocolError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one
     and for an id that cannot be; RESOURCE_NOT_FOUND if one is to be marked of which nothing is in remote storage.
     """

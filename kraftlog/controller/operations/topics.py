@@ -1,4 +1,7 @@
-"""CreateTopics and DeleteTopics: from a request and the latest state to records and an answer. Nothing changes here."""
+"""CreateTopics (CT-21) and DeleteTopics (CT-22): from a request and the latest state to records and an answer.
+
+Nothing changes here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which brokers are alive, as the active controller remembers it, and what a heartbeat makes of a broker (5.3, CT-30).
+"""Which brokers are alive, as the active controller remembers it (CT-30), and what heartbeats make of them (CT-35).
 
 Nothing of this is in the log: a controller that becomes active begins anew, with every unfenced broker's whole session
 before it. Times are arguments: monotonic, in milliseconds, and never lower than one before.
@@ -47,7 +47,7 @@ def next_state(
     controlled_shutdown_offset: int | None,
     lowest_active_offset: int | None,
 ) -> BrokerState:
-    """What a heartbeat makes of a broker in the state `current`: the table of 5.3.
+    """What a heartbeat makes of a broker in the state `current`: the table of CT-35.
 
     `controlled_shutdown_offset` is where its controlled shutdown began, None: not remembered yet; the broker goes only
     when every active one knows of that. `lowest_active_offset` is the end offset of the metadata that the slowest
@@ -65,6 +65,9 @@ def next_state(
         case BrokerState.CONTROLLED_SHUTDOWN:
             if leads_any or controlled_shutdown_offset is None:
                 return BrokerState.CONTROLLED_SHUTDOWN
+            # Consider broker 1, whose leaderships were moved by records up to offset 799: its controlled shutdown is at
+            # 800. Broker 2 has applied the metadata below 820, broker 3 below 750. Broker 3 may still send fetches, and
+            # clients, to broker 1. So broker 1 goes on, and may go once broker 3 has reported 800 or more.
             is_known = lowest_active_offset is None or controlled_shutdown_offset <= lowest_active_offset
             return BrokerState.SHUTDOWN_NOW if is_known else BrokerState.CONTROLLED_SHUTDOWN
         case BrokerState.SHUTDOWN_NOW:

@@ -60,6 +60,11 @@ class PartitionPages:
             self._go_on()
         return records
 
+    # A page that the log refuses is not kept: it is decided again. Consider a topic with partitions 0 to 449, all of
+    # which a broker leaves. The pages end with 199, 399 and 449. The first is appended; the second is refused, since
+    # too much is pending. Meanwhile partition 250 is given another leader. 100 ms later `take` reads the partitions
+    # above 199 again and decides on 250 as it is by then. Had the refused page been kept, it would carry a change of
+    # what 250 was before.
     def appended(self) -> None:
         """Go on behind the page."""
         if self._sources:

@@ -1,4 +1,4 @@
-"""How a partition changes: who is in sync, who leads, and when a reassignment is complete (5.6).
+"""How a partition changes: who is in sync, who leads, and when a reassignment is complete (CT-50 to CT-58).
 
 `change_partition` decides from one partition and what it shall become, as Kafka's PartitionChangeBuilder does. What the
 latest metadata say of brokers, configs and features comes from `kraftlog.controller.rules.partition_context`. Nothing
@@ -224,6 +224,10 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
     plan.leader_recovery_state = RECOVERING
 
 
+# Consider a reassignment from brokers 1 and 2 to 3 and 4: the replicas are 3, 4, 1, 2, and broker 1 leads and is alone
+# in sync. It stops, and the topic allows unclean elections. Brokers 2 and 3 are active. Broker 2 lacks the last
+# records; broker 3 may have begun to fetch a second ago and have nothing. Broker 2 is elected here. Kafka takes the
+# first active one in the order of replicas, which is 3, as the target of a reassignment comes first in that order.
 def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
     """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica.
 
@@ -243,6 +247,10 @@ def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
         # Nothing else would say who has the data when they come back (CT-52).
         plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
         return
+    # After the election, not before it. Consider min.insync.replicas=2, an empty ISR, and brokers 1 and 2 eligible, of
+    # which none is active. The value is lowered to 1, and broker 2 returns. It is elected, and its ISR is 2 alone:
+    # enough to commit. Before the election the ISR was empty, which is too few even for 1. Had that been the measure,
+    # broker 1 would stay eligible while broker 2 commits what broker 1 lacks.
     if len(plan.isr) >= conditions.min_isr:
         plan.eligible_leader_replicas = []
     if plan.leader != NO_LEADER:

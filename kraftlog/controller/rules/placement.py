@@ -114,6 +114,21 @@ class ReplicaPlacer:
             plan += islice(self._fenced_sources(round_number), num_followers - len(plan))
         return plan
 
+    # Consider racks a with brokers 1 and 2, b with 3 and 4, and c with 5 and 6, in this order after shuffling. The
+    # first 14 partitions with replication factor 3, each with its leader first:
+    #
+    #     round 0   1 3 5   3 5 1   5 1 3   2 4 6   4 6 2   6 2 4
+    #     round 1   1 5 3   3 1 5   5 3 1   2 6 4   4 2 6   6 4 2
+    #     round 2   1 4 6   3 6 2   ...
+    #
+    # In each round every broker leads once, and each partition has a replica in every rack. In round 1 the other racks
+    # come in another order, so that another broker is the next in line after the leader. In round 2 all orders were
+    # used, and broker 1 gets other brokers of the same racks: if it fails, all of 3, 4, 5 and 6 take a part of what it
+    # led.
+    #
+    # Let brokers 5 and 6 be fenced. Then the first partition is 1 3 2: both replicas of rack a are on active brokers,
+    # and rack c has none. Kafka would place it on 1, 3 and 5, to have three racks, and the partition would be one
+    # replica short.
     def _active_sources(self, own: int, round_number: int, limit: int) -> Iterator[Source]:
         """Active followers, of which `limit` are needed: one from each other rack, one from their own, then again.
 

@@ -80,6 +80,8 @@ class MutationQuota:
     def change(self, limit: MutationLimit, now_ms: int) -> None:
         """Go on with another limit; what the bucket owes, in partitions, it owes still. Raises ValueError as above."""
         check_rate(limit.partitions_per_second, limit.burst)
+        # In debt until second 104 at second 100, with 2 partitions per second, is a debt of 8 partitions. With 4 per
+        # second it lasts until second 102.
         ratio = self._limit.partitions_per_second / limit.partitions_per_second
         self._out_of_debt_ms = now_ms + (self._out_of_debt_ms - now_ms) * ratio
         self._limit = limit
@@ -104,6 +106,16 @@ class MutationQuota:
         """Take `mutations` partitions out of the bucket."""
         self._out_of_debt_ms = self._after(now_ms, mutations)
 
+    # Consider a rate of 2 partitions per second and a burst of 22. A partition costs 500 ms, a full bucket is 11 s. The
+    # client has rested, and it is second 100, so the bucket counts as out of debt since second 89.
+    #
+    # A topic with 30 partitions comes. There is no debt, so it is let through, and 89 + 15 = 104: the bucket is in debt
+    # until second 104. At second 101 a topic with one partition is refused: try again in 3 s. At second 104 it is let
+    # through, and the debt lasts until 104.5. At second 130 the bucket is full again and no more than full: out of debt
+    # since second 119.
+    #
+    # Within one request what was let through counts although nothing is charged yet. Topics of 15, 15 and 1 partitions
+    # at second 100: the first two are let through, 89 + 7.5 + 7.5 = 104, and the third is refused.
     def _after(self, now_ms: int, mutations: int) -> float:
         rate, burst, _ = self._limit
         # It fills up to the burst and not more, however long ago that was.

@@ -91,6 +91,7 @@ def test_a_usage_error_is_one_line_and_exit_code_2(run: Run, arguments: list[str
 
 @pytest.mark.parametrize("options", [[], ["--status", "--replication"], ["--status", "--human-readable"]])
 def test_ot04_describe_takes_one_view_and_ages_only_for_replication(run: Run, options: list[str]) -> None:
+    """OT-04."""
     said = run("quorum", "describe", "--bootstrap-server", NOWHERE, *options)
     assert said.code == 2
     assert "--status / --replication" in said.errors or "--human-readable" in said.errors
@@ -103,6 +104,7 @@ def test_random_uuid_prints_an_id_that_format_takes(run: Run) -> None:
 
 
 def test_format_makes_a_directory_once(run: Run, config: Path) -> None:
+    """OT-31: a second time only if it is to be left as it is. OT-32: the cluster is printed and written."""
     said = run("format", "--config", config, "--cluster-id", "random")
     assert said.code == 0
     cluster_id = re.search(r"of cluster (\S{22})\.", said.output)[1]
@@ -166,6 +168,7 @@ def test_demo_refuses_a_directory_that_is_not_empty(run: Run, tmp_path: Path) ->
     ],
 )
 def test_an_address_where_nobody_listens_is_one_line(run: Run, command: list[str]) -> None:
+    """OT-01: exit code 1, the reason on standard error."""
     said = run(*command, "--bootstrap-server", NOWHERE)
     assert said.is_error(ErrorCode.BROKER_NOT_AVAILABLE, NOWHERE)
 

@@ -220,6 +220,7 @@ def test_an_address_where_nobody_listens_is_one_line(run: Run, arguments: list[s
 
 
 async def test_features_are_described_and_change_together(tmp_path: Path) -> None:
+    """OT-40: described, tried without doing, and changed."""
     async with (
         admin_cluster(tmp_path) as cluster,
         AdminClient([cluster.endpoints[1]], timeout_ms=20_000) as client,

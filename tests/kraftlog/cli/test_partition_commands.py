@@ -162,6 +162,7 @@ def test_each_filter_takes_the_partitions_that_it_is_about() -> None:
 
 
 def test_db22_no_more_have_to_be_in_sync_than_there_are_replicas() -> None:
+    """DB-22: of two numbers the smaller one counts."""
     partitions = (a_partition(0, replicas=[1], isr=[1]), a_partition(1, replicas=[1, 2], isr=[1]), a_partition(2))
     assert partition_ids(PartitionFilter(under_min_isr=True), *partitions, min_isr="3") == [1]
     assert partition_ids(PartitionFilter(at_min_isr=True), *partitions, min_isr="3") == [0, 2]

@@ -1,4 +1,4 @@
-"""`kraftlog shell`: where the metadata and the commands come from, and that nothing changes."""
+"""`kraftlog shell` (OT-10): where the metadata and the commands come from, and that nothing changes."""
 
 from __future__ import annotations
 

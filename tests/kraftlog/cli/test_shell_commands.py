@@ -1,4 +1,4 @@
-"""`kraftlog shell`: its commands and paths."""
+"""`kraftlog shell`: its commands and paths (OT-11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A node's configuration file: what it may say, and what each mistake is answered with."""
+"""A node's configuration file: what it may say, and what each mistake is answered with.
+
+A rule that tests here are named after: RF-05.
+"""
 
 from __future__ import annotations
 

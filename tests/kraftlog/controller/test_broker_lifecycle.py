@@ -1,4 +1,4 @@
-"""Brokers come, fall silent and go, and their partitions with them: through the controller (5.3, CT-30, CT-31)."""
+"""Brokers come, fall silent and go, and their partitions with them: through the controller (CT-30, CT-31, CT-35)."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ async def with_topic(bench: Bench, replicas: dict[int, list[int]]) -> None:
 
 
 async def test_ct14_a_new_cluster_begins_with_its_feature_levels(bench: Bench) -> None:
+    """CT-14."""
     levels = {record.name: record.level for _, record in FEATURES.find(bench.store.reader)}
     assert levels == {"metadata.version": 29, "eligible.leader.replicas.version": 1}
 

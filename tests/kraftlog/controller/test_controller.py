@@ -60,6 +60,7 @@ async def answered(bench: Bench, operation: Operation) -> Answered:
 
 
 async def test_ct10_an_operation_is_answered_when_it_is_committed_and_later_reads_see_it(held: Bench) -> None:
+    """CT-10."""
     answer = await answered(held, create("a"))
     assert errors(answer.result) == []
     assert answer.result.end_offset == held.log.log_end_offset
@@ -85,6 +86,7 @@ async def test_operations_that_come_together_are_answered_in_order_with_their_ow
 
 
 async def test_ct11_an_answer_that_rests_on_what_is_not_committed_waits_for_it(held: Bench) -> None:
+    """CT-11: the second creation and the deletion wrote nothing, and looked at the first creation."""
     results = await held.submit(create("a"), create("a"), delete("missing"))
     await turns()
     assert results == []
@@ -313,6 +315,7 @@ async def test_ct15_who_waits_when_leadership_is_lost_is_told_that_the_outcome_i
 
 
 async def test_ct15_losing_leadership_drops_what_was_not_committed(held: Bench) -> None:
+    """CT-15."""
     lost = await held.submit(create("a"), register(9))
     held.log.lose_leadership()
     held.log.lead()

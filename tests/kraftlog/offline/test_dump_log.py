@@ -1,4 +1,4 @@
-"""`kraftlog dump-log`: every frame and every damaged stretch as a line of JSON."""
+"""`kraftlog dump-log` (OT-20): every frame and every damaged stretch as a line of JSON (OT-21)."""
 
 from __future__ import annotations
 

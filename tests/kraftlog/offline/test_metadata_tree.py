@@ -1,4 +1,4 @@
-"""The tree of the metadata: what is where, how names are written, and that nothing is read before it is asked for."""
+"""The metadata's tree (OT-12): what is where, how names are written, that nothing is read before it is asked for."""
 
 from __future__ import annotations
 

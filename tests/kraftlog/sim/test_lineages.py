@@ -16,6 +16,7 @@ def shown(epochs: list[SegmentLeaderEpoch]) -> list[tuple[int, int]]:
 
 
 def test_all_segments_are_of_one_history() -> None:
+    """TS-42: a segment's metadata has the epochs of its own offsets."""
     random, lineages = Random(1), Lineages()
     assert shown(lineages.epochs(KEY, 3, 0, 9, random)) == [(3, 0)]
     for leader_epoch in (4, 7, 9, 12):

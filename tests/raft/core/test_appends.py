@@ -1,4 +1,7 @@
-"""Appends of the local client on their way into the log (LI-20 to LI-28)."""
+"""Appends of the local client on their way into the log (LI-20 to LI-28).
+
+Rules that tests here are named after: LI-21, LI-22, LI-24, LI-25, LI-26.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the leader says of every replica that it knows (RF-47, RF-48)."""
+"""What the leader says of every replica that it knows (RF-47, RF-48).
+
+Rules that tests here are named after: RF-38, RF-73.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State machines that differ: who is right, who is told, and what a fenced replica still does."""
+"""State machines that differ: who is right, who is told, and what a fenced replica still does (RF-113)."""
 
 from __future__ import annotations
 

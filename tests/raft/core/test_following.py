@@ -1,4 +1,7 @@
-"""What a follower fetches, when, and which answers it takes (RF-30, RF-54 to RF-56, RF-61 to RF-64, PK-05)."""
+"""What a follower fetches, when, and which answers it takes (RF-30, RF-54 to RF-56, RF-61 to RF-64, PK-05).
+
+A rule that tests here are named after: RF-55.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When the high watermark moves, on the leader and on its followers (RF-40 to RF-48)."""
+"""When the high watermark moves, on the leader and on its followers (RF-40 to RF-48).
+
+Rules that tests here are named after: RF-41, RF-42, RF-43, RF-44, RF-45, RF-46, RF-74.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voter in a new directory: it founds a quorum with others that have nothing, and else waits until it has all."""
+"""A voter in a new directory: it founds a quorum with others that have nothing, or waits until it has all (RF-112)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which fetches a leader answers at once and which it parks, and what completes a parked one (PK-01 to PK-11)."""
+"""Which fetches a leader answers at once and which it parks, and what completes a parked one (PK-01 to PK-12).
+
+Rules that tests here are named after: PK-02, PK-03, PK-04, PK-06, PK-08, PK-09, PK-11.
+"""
 
 from __future__ import annotations
 

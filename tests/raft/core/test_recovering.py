@@ -1,4 +1,4 @@
-"""A voter that lost durable records to damage neither votes nor counts until it has them back (invariant 25)."""
+"""A voter that lost durable records to damage neither votes nor counts until it has them (RF-110, invariant 25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that lacks what is committed is refused: nothing is cut, and it is not followed (LEADER_LACKS_COMMITTED)."""
+"""A leader that lacks what is committed is refused, and nothing is cut (RF-111, LEADER_LACKS_COMMITTED)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica refuses, that a refusal changes nothing, and that it still says who leads (RF-60)."""
+"""What a replica refuses, that a refusal changes nothing, and that it still says who leads (RF-60, RF-106)."""
 
 from __future__ import annotations
 

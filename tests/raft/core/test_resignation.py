@@ -1,4 +1,7 @@
-"""How a leader hands over, and what the others do then (RF-34 to RF-37, RF-72, RF-102, RF-103)."""
+"""How a leader hands over, and what the others do then (RF-34 to RF-37, RF-72, RF-102, RF-103).
+
+Rules that tests here are named after: RF-35, RF-36.
+"""
 
 from __future__ import annotations
 

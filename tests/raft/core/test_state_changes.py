@@ -1,4 +1,7 @@
-"""What every change of state does beside: votes, timers, the high watermark, the disk, connections (RF-08 to RF-13)."""
+"""What every change of state does beside: votes, timers, the high watermark, the disk, connections (RF-08 to RF-13).
+
+Rules that tests here are named after: RF-09, RF-10, RF-11, RF-97.
+"""
 
 from __future__ import annotations
 

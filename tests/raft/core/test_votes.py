@@ -1,4 +1,7 @@
-"""Who is granted a vote or a pre-vote: the receiver's side (RF-14 to RF-22)."""
+"""Who is granted a vote or a pre-vote: the receiver's side (RF-14 to RF-22, RF-105).
+
+Rules that tests here are named after: RF-16, RF-18, RF-19, RF-20.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +115,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("receiver", "grants_pre_vote", "grants_vote"), TABLE)
-def test_the_table_of_votes(receiver: Callable[[], Harness], grants_pre_vote: bool, grants_vote: bool) -> None:
+def test_rf105_the_table_of_votes(receiver: Callable[[], Harness], grants_pre_vote: bool, grants_vote: bool) -> None:
     for pre_vote, grants in ((True, grants_pre_vote), (False, grants_vote)):
         harness = receiver()
         last_epoch = harness.epoch if pre_vote else harness.epoch - 1

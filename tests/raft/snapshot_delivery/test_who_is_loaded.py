@@ -1,4 +1,7 @@
-"""Listeners are loaded the snapshots that the contract in raft.listener promises, and no others (SN-60 to SN-63)."""
+"""Listeners are loaded the snapshots that the contract in raft.listener promises, and no others (SN-60 to SN-63).
+
+Rules that tests here are named after: SN-61, SN-62.
+"""
 
 from __future__ import annotations
 

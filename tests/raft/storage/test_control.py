@@ -39,6 +39,7 @@ def test_rf40_a_leader_change_is_decoded_as_it_was_encoded(
 
 
 def test_control_records_of_an_unknown_kind_are_skipped() -> None:
+    """FM-12."""
     unknown = bytes.fromhex("0a03" + "9a0600")  # a ControlRecord that holds only field 99
     known = encode_leader_change(LeaderChange(leader_id=NodeId(1), voters=(), granting_voters=()))
     assert [record.leader_id for record in decode_control_records(control_batch(unknown + known, 2))] == [1]

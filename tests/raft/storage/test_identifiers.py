@@ -20,6 +20,7 @@ def test_an_id_survives_its_text(value: int) -> None:
 
 
 def test_the_text_of_an_id_is_kafkas() -> None:
+    """FM-03."""
     assert uuid_to_text(UUID(int=1)) == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 

@@ -283,6 +283,7 @@ def test_damage_that_comes_while_the_log_is_open_is_noticed_when_read() -> None:
 
 
 def test_files_that_are_no_segments_are_left_alone(memory_files: MemoryFileSystem) -> None:
+    """A segment's name is 20 digits and `.log`, nothing else (FM-01)."""
     memory_files.make_directories("data/log")
     for name in ("notes.log", "1.log", "00000000000000000000.log.tmp", "00000000000000000000"):
         memory_files.open(f"data/log/{name}", create=True).write_at(0, b"something")

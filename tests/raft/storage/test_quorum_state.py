@@ -1,4 +1,7 @@
-"""The quorum state: what save promised is loaded, whatever a crash or one rotten copy does; two refuse the start."""
+"""The quorum state: what save promised is loaded, whatever a crash or one rotten copy does; two refuse the start.
+
+Rules that tests here are named after: RF-06, RF-95, RF-96.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def saved(*epochs: int) -> MemoryFileSystem:
 
 
 @given(states, st.integers(1, 2**63))
-def test_rf97_a_copy_holds_epoch_leader_and_vote_together(saved_state: ElectionState, sequence: int) -> None:
+def test_rf95_rf97_a_copy_holds_epoch_leader_and_vote_together(saved_state: ElectionState, sequence: int) -> None:
     assert decode_copy(encode_copy(sequence, saved_state), "path") == (sequence, saved_state)
 
 

@@ -361,6 +361,7 @@ async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: p
 
 
 async def test_ct18_a_record_that_cannot_be_applied_is_raised_and_the_reader_stays_open(store: MetadataStore) -> None:
+    """CT-18: what is raised ends the process."""
     async with running(store) as machine:
         reader = BatchReader((batch(0, [partition(1)])._batch,), lambda: None)
         with pytest.raises(ReplayError):

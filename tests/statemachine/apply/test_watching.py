@@ -1,4 +1,4 @@
-"""Whoever watches the state machine: what it is told, when, and that it holds nobody up."""
+"""Whoever watches the state machine: what it is told, when, and that it holds nobody up (CT-64)."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ def test_kafkas_defaults_go_together() -> None:
     ],
 )
 def test_configs_that_go_together_are_taken(configs: dict[str, str]) -> None:
+    """A local retention of -2 is the whole one (TS-50)."""
     check(configs)
 
 
@@ -76,6 +77,7 @@ def test_configs_that_go_together_are_taken(configs: dict[str, str]) -> None:
     ],
 )
 def test_configs_that_contradict_each_other_are_an_invalid_config(configs: dict[str, str], words: str) -> None:
+    """A local retention of -1 is unlimited, so more than any other (TS-50)."""
     assert words in refusal(configs)
 
 

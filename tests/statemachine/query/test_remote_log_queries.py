@@ -80,6 +80,8 @@ def test_the_highest_offset_is_that_of_the_epoch(connection: sqlite3.Connection)
 
 
 def test_all_that_are_not_gone_are_listed_by_start_offset(connection: sqlite3.Connection) -> None:
+    """TS-62 and TS-63: segment 5 is being deleted, segment 4 not finished."""
+
     def listed(partition_id: int, epoch: int | None = None) -> list[bytes]:
         return [segment.segment_id for segment in list_segments(connection, TOPIC_ID, partition_id, epoch)]
 
@@ -90,6 +92,7 @@ def test_all_that_are_not_gone_are_listed_by_start_offset(connection: sqlite3.Co
 
 
 def test_only_finished_copies_have_a_size(connection: sqlite3.Connection) -> None:
+    """TS-46, as far as remote storage goes."""
     assert size_bytes(connection, TOPIC_ID, 0) == 600
     assert [size_bytes(connection, TOPIC_ID, 0, epoch) for epoch in range(4)] == [200, 0, 400, 400]
     assert size_bytes(connection, TOPIC_ID, 7) == 0

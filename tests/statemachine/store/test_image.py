@@ -1,4 +1,7 @@
-"""The state as a snapshot and back: nothing is lost, and nothing but the state decides about the bytes."""
+"""The state as a snapshot and back: nothing is lost, and nothing but the state decides about the bytes.
+
+A rule that tests here are named after: SN-33.
+"""
 
 from __future__ import annotations
 

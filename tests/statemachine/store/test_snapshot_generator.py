@@ -1,4 +1,7 @@
-"""When snapshots are taken (SN-30 to SN-32), with the process that takes them."""
+"""When snapshots are taken (SN-30 to SN-32), with the process that takes them.
+
+A rule that tests here are named after: SN-31.
+"""
 
 from __future__ import annotations
 

@@ -195,6 +195,7 @@ def producer_ids(next_producer_id: int) -> MetadataRecord:
 def test_ct02_a_record_that_cannot_be_true_is_refused_and_nothing_of_its_run_is_applied(
     store: MetadataStore, rows: Query, records: list[MetadataRecord], reason: str
 ) -> None:
+    """CT-02; a partition's topic, a topic's id and name, a level and a producer id can all be wrong."""
     store.apply([batch(0, [topic("a", 1)])])
     applied = store.applied
     with pytest.raises(ReplayError, match=reason):

@@ -21,6 +21,7 @@ TABLES = PAGE.partition("| Table | Columns")[2]
 
 
 def test_every_kind_of_record_is_documented_with_kafkas_number() -> None:
+    """CT-04: a field's number is one more than the kind's."""
     documented = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE, re.MULTILINE))
     fields = MetadataRecord.DESCRIPTOR.oneofs_by_name["record"].fields
     assert {name: int(number) + 1 for name, number in documented.items()} == {f.name: f.number for f in fields}

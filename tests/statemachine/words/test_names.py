@@ -1,4 +1,4 @@
-"""Kafka's rules for topic names (table 5.4)."""
+"""Kafka's rules for topic names (CT-21)."""
 
 from __future__ import annotations
 

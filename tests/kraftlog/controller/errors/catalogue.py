@@ -1,4 +1,4 @@
-"""Every rule by which the controller refuses something, and the error that it names: 5.2 to 5.7 and 7.5 to 7.7.
+"""Every rule by which the controller refuses something, and the error that it names.
 
 Each pair is provoked through gRPC by a test of this package; test_catalogue.py says if one is not.
 """
@@ -24,7 +24,7 @@ ENGINE: Final[Rules] = frozenset(
         ("CT-20: DeleteTopics", E.THROTTLING_QUOTA_EXCEEDED),
     }
 )
-"""5.2."""
+"""Of the engine."""
 
 BROKERS: Final[Rules] = frozenset(
     {
@@ -43,7 +43,7 @@ BROKERS: Final[Rules] = frozenset(
         ("CT-32: all brokers are fenced", E.INVALID_REPLICATION_FACTOR),
     }
 )
-"""5.3."""
+"""Of brokers and controllers: CT-33, CT-34, CT-36, CT-37."""
 
 TOPICS: Final[Rules] = frozenset(
     {
@@ -90,30 +90,30 @@ TOPICS: Final[Rules] = frozenset(
         ("AllocateProducerIds: epoch", E.STALE_BROKER_EPOCH),
     }
 )
-"""5.4."""
+"""Of topics and partitions: CT-21 to CT-28."""
 
 PARTITIONS: Final[Rules] = frozenset(
     {
-        ("5.5 step 1: broker epoch", E.STALE_BROKER_EPOCH),
-        ("5.5 step 2: topic", E.UNKNOWN_TOPIC_ID),
-        ("5.5 step 2: partition", E.UNKNOWN_TOPIC_OR_PARTITION),
-        ("5.5 step 3: leader epoch", E.NOT_CONTROLLER),
-        ("5.5 step 3: partition epoch", E.NOT_CONTROLLER),
-        ("5.5 step 4: leader epoch", E.FENCED_LEADER_EPOCH),
-        ("5.5 step 5: sender", E.INVALID_REQUEST),
-        ("5.5 step 6: partition epoch", E.INVALID_UPDATE_VERSION),
-        ("5.5 step 7: ISR", E.INVALID_REQUEST),
-        ("5.5 step 8: leader not in ISR", E.INVALID_REQUEST),
-        ("5.5 step 9: recovery", E.INVALID_REQUEST),
-        ("5.5 step 10: unregistered", E.INELIGIBLE_REPLICA),
-        ("5.5 step 10: fenced", E.INELIGIBLE_REPLICA),
-        ("5.5 step 10: shutting down", E.INELIGIBLE_REPLICA),
-        ("5.5 step 10: broker epoch", E.INELIGIBLE_REPLICA),
+        ("CT-42 step 1: broker epoch", E.STALE_BROKER_EPOCH),
+        ("CT-42 step 2: topic", E.UNKNOWN_TOPIC_ID),
+        ("CT-42 step 2: partition", E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("CT-42 step 3: leader epoch", E.NOT_CONTROLLER),
+        ("CT-42 step 3: partition epoch", E.NOT_CONTROLLER),
+        ("CT-42 step 4: leader epoch", E.FENCED_LEADER_EPOCH),
+        ("CT-42 step 5: sender", E.INVALID_REQUEST),
+        ("CT-42 step 6: partition epoch", E.INVALID_UPDATE_VERSION),
+        ("CT-42 step 7: ISR", E.INVALID_REQUEST),
+        ("CT-42 step 8: leader not in ISR", E.INVALID_REQUEST),
+        ("CT-42 step 9: recovery", E.INVALID_REQUEST),
+        ("CT-42 step 10: unregistered", E.INELIGIBLE_REPLICA),
+        ("CT-42 step 10: fenced", E.INELIGIBLE_REPLICA),
+        ("CT-42 step 10: shutting down", E.INELIGIBLE_REPLICA),
+        ("CT-42 step 10: broker epoch", E.INELIGIBLE_REPLICA),
         ("CT-41: reassignment completed, leader moved", E.NEW_LEADER_ELECTED),
         ("CT-54: nobody in sync", E.INVALID_REPLICA_ASSIGNMENT),
     }
 )
-"""5.5 and 5.6."""
+"""Of AlterPartition, and of changes to partitions."""
 
 CONFIGS: Final[Rules] = frozenset(
     {
@@ -139,17 +139,17 @@ CONFIGS: Final[Rules] = frozenset(
         ("CT-63: quota of a bad value", E.INVALID_REQUEST),
     }
 )
-"""5.7."""
+"""Of configs, features, quotas and access control."""
 
 TIERING: Final[Rules] = frozenset(
     {
-        ("7.5: added in another state than COPY_STARTED", E.INVALID_REQUEST),
-        ("7.6: illegal transition of a segment", E.INVALID_REQUEST),
-        ("7.6: illegal transition of a partition's deletion", E.INVALID_REQUEST),
-        ("7.6: update of an unknown segment", E.RESOURCE_NOT_FOUND),
+        ("TS-56: added in another state than COPY_STARTED", E.INVALID_REQUEST),
+        ("TS-57: illegal transition of a segment", E.INVALID_REQUEST),
+        ("TS-58: illegal transition of a partition's deletion", E.INVALID_REQUEST),
+        ("TS-59: update of an unknown segment", E.RESOURCE_NOT_FOUND),
     }
 )
-"""7.5 to 7.7. Where Kafka logs and drops, this controller answers."""
+"""Of remote log metadata. Where Kafka logs and drops, this controller answers."""
 
 BEYOND: Final[Rules] = frozenset(
     {
@@ -206,25 +206,25 @@ BEYOND: Final[Rules] = frozenset(
         ("CT-63: entry with a bad permission type", E.INVALID_REQUEST),
         ("CT-63: bad filter", E.INVALID_REQUEST),
         ("CT-63: too many filters", E.INVALID_REQUEST),
-        ("7.5: ids", E.INVALID_REQUEST),
-        ("7.5: offsets", E.INVALID_REQUEST),
-        ("7.5: size", E.INVALID_REQUEST),
-        ("7.5: leader epochs", E.INVALID_REQUEST),
-        ("7.5: custom metadata", E.INVALID_REQUEST),
-        ("7.5: another segment under the id of one", E.INVALID_REQUEST),
-        ("7.5: unknown topic", E.UNKNOWN_TOPIC_ID),
-        ("7.5: unknown partition", E.UNKNOWN_TOPIC_OR_PARTITION),
-        ("7.6: deletion of a partition without remote data", E.RESOURCE_NOT_FOUND),
-        ("7.7: deletion of a partition in use", E.INVALID_REQUEST),
+        ("TS-56: ids", E.INVALID_REQUEST),
+        ("TS-56: offsets", E.INVALID_REQUEST),
+        ("TS-56: size", E.INVALID_REQUEST),
+        ("TS-56: leader epochs", E.INVALID_REQUEST),
+        ("TS-56: custom metadata", E.INVALID_REQUEST),
+        ("TS-56: another segment under the id of one", E.INVALID_REQUEST),
+        ("TS-56: unknown topic", E.UNKNOWN_TOPIC_ID),
+        ("TS-56: unknown partition", E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("TS-58: deletion of a partition without remote data", E.RESOURCE_NOT_FOUND),
+        ("TS-71: deletion of a partition in use", E.INVALID_REQUEST),
     }
 )
-"""What the tables leave open, and somebody may send all the same."""
+"""What these rules leave open, and a client may send all the same."""
 
 CATALOGUE: Final = (ENGINE, BROKERS, TOPICS, PARTITIONS, CONFIGS, TIERING, BEYOND)
 
 NO_ANSWERS: Final[Mapping[str, str]] = {
     "CT-02, CT-18: what cannot be replayed": "a fault of the replica, which ends the process",
-    "CT-17: the active controller loads a snapshot": (
+    "the active controller loads a snapshot": (
         "its log begins no later than its own snapshot does, which its state machine is past"
     ),
     "CT-14: a bootstrap left half-done by an old version": "found when a controller becomes active, by no operation",
@@ -232,14 +232,14 @@ NO_ANSWERS: Final[Mapping[str, str]] = {
     "CT-53, CT-58: epochs, and changes that are none": "what is written, not what is refused",
     "CT-62: Fetch 18": "a version that brokers and observers do not use before its level",
     "CT-64: the loader": "it publishes what is committed",
-    "5.3 BrokerHeartbeat: STALE_BROKER_EPOCH of an unknown broker": "the table names two; this is the other one",
-    "5.5 up to version 1: UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED, FENCED_LEADER_EPOCH of CT-41": (
+    "CT-34: STALE_BROKER_EPOCH of an unknown broker": "Kafka's answer; here it is BROKER_ID_NOT_REGISTERED",
+    "CT-42 up to version 1: UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED, FENCED_LEADER_EPOCH of CT-41": (
         "topics are named by id, as from version 2 on"
     ),
-    "5.7 CT-60: legacy AlterConfigs": "there is only the incremental one",
-    "7.5: RemoteStorageException, a missing transaction index": "the remote storage manager's, on a broker",
-    "7.7 TS-66 to TS-68: timeouts, ReplicaNotAvailable, wrong partition count": (
+    "CT-60: legacy AlterConfigs": "there is only the incremental one",
+    "a RemoteStorageException, a missing transaction index": "the remote storage manager's, on a broker",
+    "the topic of remote log metadata: timeouts, ReplicaNotAvailable, wrong partition count": (
         "of a topic of metadata, in whose place there is the log"
     ),
 }
-"""Rules of these chapters that are no answers of the controller, and why."""
+"""Rules that are no answers of the controller, and why."""

@@ -1,4 +1,4 @@
-"""What brokers and controllers are refused (table 5.3)."""
+"""What brokers and controllers are refused (CT-33 to CT-37)."""
 
 from __future__ import annotations
 
@@ -241,10 +241,10 @@ OF_OLD_VERSIONS = [
 
 
 @refused([*REGISTRATIONS, *HEARTBEATS, *DEPARTURES, *CONTROLLERS, *PRODUCER_IDS])
-async def test_5_3_what_a_broker_or_controller_may_not_do_is_refused(world: World, case: Case) -> None:
+async def test_what_a_broker_or_controller_may_not_do_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)
 
 
 @refused(OF_OLD_VERSIONS)
-async def test_5_3_what_the_metadata_version_does_not_have_yet_is_refused(old_world: World, case: Case) -> None:
+async def test_what_the_metadata_version_does_not_have_yet_is_refused(old_world: World, case: Case) -> None:
     await old_world.refuses(case)

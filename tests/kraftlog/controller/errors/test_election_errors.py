@@ -1,4 +1,4 @@
-"""What ElectLeaders refuses (table 5.4, CT-51)."""
+"""What ElectLeaders refuses (CT-24, CT-51)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ E = ErrorCode
         Case("ElectLeaders: kind", E.INVALID_REQUEST, electing("fine", kind=7), "7 is no type"),
     ]
 )
-async def test_5_4_an_election_that_cannot_be_is_refused(world: World, case: Case) -> None:
+async def test_an_election_that_cannot_be_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)
 
 
@@ -90,7 +90,7 @@ async def test_5_4_an_election_that_cannot_be_is_refused(world: World, case: Cas
         (UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, {"lost"}),
     ],
 )
-async def test_5_4_of_all_partitions_those_that_need_no_election_are_not_named(
+async def test_of_all_partitions_those_that_need_no_election_are_not_named(
     world: World, kind: Any, error: ErrorCode, topics: set[str]
 ) -> None:
     before = world.log.next_append_offset

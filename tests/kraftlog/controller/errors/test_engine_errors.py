@@ -1,4 +1,4 @@
-"""What any operation may be answered: by a node that does not lead, and by one that stops leading (5.2)."""
+"""What any operation may be answered: by a node that does not lead, and by one that stops leading (CT-12 to CT-19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AlterPartition and AssignReplicasToDirs refuse, and in which order (5.4, 5.5, CT-41)."""
+"""What AlterPartition and AssignReplicasToDirs refuse, and in which order (CT-27, CT-42, CT-41)."""
 
 from __future__ import annotations
 
@@ -102,55 +102,64 @@ LOST = "partition 0 of topic 'lost'"
 E = ErrorCode
 STEPS = [
     Case(
-        "5.5 step 1: broker epoch",
+        "CT-42 step 1: broker epoch",
         E.STALE_BROKER_EPOCH,
         altering(sender=2, broker_epoch=STALE),
         "broker 2",
         str(STALE),
     ),
-    Case("5.5 step 1: broker epoch", E.STALE_BROKER_EPOCH, altering(sender=9), "broker 9", "not registered"),
-    Case("5.5 step 2: topic", E.UNKNOWN_TOPIC_ID, altering(topic_id=an_id(9)), id_to_text(an_id(9))),
-    Case("5.5 step 2: topic", E.UNKNOWN_TOPIC_ID, altering(topic_id=b"short"), b"short".hex()),
-    Case("5.5 step 2: partition", E.UNKNOWN_TOPIC_OR_PARTITION, altering(77), "'clicks'", "no partition 77"),
-    Case("5.5 step 3: leader epoch", E.NOT_CONTROLLER, altering(leader_epoch=1), CLICKS, known_leader_epoch),
-    Case("5.5 step 3: partition epoch", E.NOT_CONTROLLER, altering(partition_epoch=1), CLICKS, known_partition_epoch),
-    Case("5.5 step 4: leader epoch", E.FENCED_LEADER_EPOCH, altering(leader_epoch=-1), CLICKS, known_leader_epoch),
-    Case("5.5 step 5: sender", E.INVALID_REQUEST, altering(sender=3), CLICKS, "led by broker 2", "not by broker 3"),
+    Case("CT-42 step 1: broker epoch", E.STALE_BROKER_EPOCH, altering(sender=9), "broker 9", "not registered"),
+    Case("CT-42 step 2: topic", E.UNKNOWN_TOPIC_ID, altering(topic_id=an_id(9)), id_to_text(an_id(9))),
+    Case("CT-42 step 2: topic", E.UNKNOWN_TOPIC_ID, altering(topic_id=b"short"), b"short".hex()),
+    Case("CT-42 step 2: partition", E.UNKNOWN_TOPIC_OR_PARTITION, altering(77), "'clicks'", "no partition 77"),
+    Case("CT-42 step 3: leader epoch", E.NOT_CONTROLLER, altering(leader_epoch=1), CLICKS, known_leader_epoch),
+    Case("CT-42 step 3: partition epoch", E.NOT_CONTROLLER, altering(partition_epoch=1), CLICKS, known_partition_epoch),
+    Case("CT-42 step 4: leader epoch", E.FENCED_LEADER_EPOCH, altering(leader_epoch=-1), CLICKS, known_leader_epoch),
+    Case("CT-42 step 5: sender", E.INVALID_REQUEST, altering(sender=3), CLICKS, "led by broker 2", "not by broker 3"),
     Case(
-        "5.5 step 5: sender",
+        "CT-42 step 5: sender",
         E.INVALID_REQUEST,
         altering(topic="lost", sender=1, isr=[7]),
         LOST,
         "led by nobody",
         "broker 1",
     ),
-    Case("5.5 step 6: partition epoch", E.INVALID_UPDATE_VERSION, altering(partition_epoch=-1), known_partition_epoch),
-    Case("5.5 step 7: ISR", E.INVALID_REQUEST, altering(isr=[2, 5]), CLICKS, "broker 5", "no replica"),
-    Case("5.5 step 7: ISR", E.INVALID_REQUEST, altering(isr=[2, 3, 3]), CLICKS, "broker 3", "more than once"),
     Case(
-        "5.5 step 8: leader not in ISR", E.INVALID_REQUEST, altering(isr=[1, 3]), CLICKS, "broker 2", "lacks its leader"
+        "CT-42 step 6: partition epoch", E.INVALID_UPDATE_VERSION, altering(partition_epoch=-1), known_partition_epoch
     ),
-    Case("5.5 step 8: leader not in ISR", E.INVALID_REQUEST, altering(isr=[]), CLICKS, "broker 2", "lacks its leader"),
-    Case("5.5 step 9: recovery", E.INVALID_REQUEST, altering(recovery_state=1), CLICKS, "3 brokers", "recovering"),
-    Case("5.5 step 9: recovery", E.INVALID_REQUEST, altering(isr=[2], recovery_state=1), CLICKS, "is recovered"),
-    Case("5.5 step 9: recovery", E.INVALID_REQUEST, altering(recovery_state=7), CLICKS, "7 is no"),
+    Case("CT-42 step 7: ISR", E.INVALID_REQUEST, altering(isr=[2, 5]), CLICKS, "broker 5", "no replica"),
+    Case("CT-42 step 7: ISR", E.INVALID_REQUEST, altering(isr=[2, 3, 3]), CLICKS, "broker 3", "more than once"),
     Case(
-        "5.5 step 10: unregistered",
+        "CT-42 step 8: leader not in ISR",
+        E.INVALID_REQUEST,
+        altering(isr=[1, 3]),
+        CLICKS,
+        "broker 2",
+        "lacks its leader",
+    ),
+    Case(
+        "CT-42 step 8: leader not in ISR", E.INVALID_REQUEST, altering(isr=[]), CLICKS, "broker 2", "lacks its leader"
+    ),
+    Case("CT-42 step 9: recovery", E.INVALID_REQUEST, altering(recovery_state=1), CLICKS, "3 brokers", "recovering"),
+    Case("CT-42 step 9: recovery", E.INVALID_REQUEST, altering(isr=[2], recovery_state=1), CLICKS, "is recovered"),
+    Case("CT-42 step 9: recovery", E.INVALID_REQUEST, altering(recovery_state=7), CLICKS, "7 is no"),
+    Case(
+        "CT-42 step 10: unregistered",
         E.INELIGIBLE_REPLICA,
         altering(topic="wide", isr=[1, 6]),
         WIDE,
         "broker 6 is not registered",
     ),
-    Case("5.5 step 10: fenced", E.INELIGIBLE_REPLICA, altering(topic="wide", isr=[1, 4]), WIDE, "broker 4 is fenced"),
+    Case("CT-42 step 10: fenced", E.INELIGIBLE_REPLICA, altering(topic="wide", isr=[1, 4]), WIDE, "broker 4 is fenced"),
     Case(
-        "5.5 step 10: shutting down",
+        "CT-42 step 10: shutting down",
         E.INELIGIBLE_REPLICA,
         altering(topic="wide", isr=[1, 5]),
         WIDE,
         "broker 5 is shutting down",
     ),
     Case(
-        "5.5 step 10: broker epoch",
+        "CT-42 step 10: broker epoch",
         E.INELIGIBLE_REPLICA,
         altering(isr=[2, 1, (3, STALE)]),
         CLICKS,
@@ -163,7 +172,7 @@ STEPS = [
 
 
 @refused(STEPS)
-async def test_5_5_each_step_refuses_what_it_is_for(world: World, case: Case) -> None:
+async def test_ct42_each_step_refuses_what_it_is_for(world: World, case: Case) -> None:
     await world.refuses(case)
 
 
@@ -173,56 +182,56 @@ WRONG_ISR = (3, 5, 4)
 # Each is wrong by its own step and by those behind it, as far as they can be wrong together.
 ORDER = [
     Case(
-        "5.5 step 1: broker epoch",
+        "CT-42 step 1: broker epoch",
         E.STALE_BROKER_EPOCH,
         altering(77, sender=3, broker_epoch=STALE, topic_id=an_id(9), leader_epoch=1, isr=WRONG_ISR, recovery_state=1),
         str(STALE),
     ),
     Case(
-        "5.5 step 2: topic",
+        "CT-42 step 2: topic",
         E.UNKNOWN_TOPIC_ID,
         altering(77, sender=3, topic_id=an_id(9), leader_epoch=1, isr=WRONG_ISR, recovery_state=1),
         id_to_text(an_id(9)),
     ),
     Case(
-        "5.5 step 2: partition",
+        "CT-42 step 2: partition",
         E.UNKNOWN_TOPIC_OR_PARTITION,
         altering(77, sender=3, leader_epoch=-1, partition_epoch=1, isr=WRONG_ISR, recovery_state=1),
         "no partition 77",
     ),
     Case(
-        "5.5 step 3: partition epoch",
+        "CT-42 step 3: partition epoch",
         E.NOT_CONTROLLER,
         altering(sender=3, leader_epoch=-1, partition_epoch=1, isr=WRONG_ISR, recovery_state=1),
         known_partition_epoch,
     ),
     Case(
-        "5.5 step 4: leader epoch",
+        "CT-42 step 4: leader epoch",
         E.FENCED_LEADER_EPOCH,
         altering(sender=3, leader_epoch=-1, partition_epoch=-1, isr=WRONG_ISR, recovery_state=1),
         known_leader_epoch,
     ),
     Case(
-        "5.5 step 5: sender",
+        "CT-42 step 5: sender",
         E.INVALID_REQUEST,
         altering(sender=3, partition_epoch=-1, isr=WRONG_ISR, recovery_state=1),
         "not by broker 3",
     ),
     Case(
-        "5.5 step 6: partition epoch",
+        "CT-42 step 6: partition epoch",
         E.INVALID_UPDATE_VERSION,
         altering(partition_epoch=-1, isr=WRONG_ISR, recovery_state=1),
         known_partition_epoch,
     ),
-    Case("5.5 step 7: ISR", E.INVALID_REQUEST, altering(isr=WRONG_ISR, recovery_state=1), "broker 5", "no replica"),
+    Case("CT-42 step 7: ISR", E.INVALID_REQUEST, altering(isr=WRONG_ISR, recovery_state=1), "broker 5", "no replica"),
     Case(
-        "5.5 step 8: leader not in ISR",
+        "CT-42 step 8: leader not in ISR",
         E.INVALID_REQUEST,
         altering(isr=[1, (3, STALE)], recovery_state=1),
         "lacks its leader",
     ),
     Case(
-        "5.5 step 9: recovery",
+        "CT-42 step 9: recovery",
         E.INVALID_REQUEST,
         altering(isr=[2, (3, STALE)], recovery_state=1),
         "2 brokers",
@@ -232,7 +241,7 @@ ORDER = [
 
 
 @refused(ORDER)
-async def test_5_5_the_steps_are_taken_in_their_order(world: World, case: Case) -> None:
+async def test_ct42_the_steps_are_taken_in_their_order(world: World, case: Case) -> None:
     await world.refuses(case)
 
 
@@ -277,7 +286,7 @@ A = "AssignReplicasToDirs: "
         Case(A + "repeated", E.INVALID_REQUEST, assigning(repeated=2), CLICKS, "more than once"),
     ]
 )
-async def test_5_4_what_a_broker_may_not_say_of_its_directories_is_refused(world: World, case: Case) -> None:
+async def test_ct27_what_a_broker_may_not_say_of_its_directories_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)
 
 

@@ -1,4 +1,4 @@
-"""What AlterPartitionReassignments refuses (table 5.4, CT-54)."""
+"""What AlterPartitionReassignments refuses (CT-25, CT-54)."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ E = ErrorCode
         ),
     ]
 )
-async def test_5_4_a_reassignment_that_cannot_be_is_refused(world: World, case: Case) -> None:
+async def test_a_reassignment_that_cannot_be_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)

@@ -1,4 +1,4 @@
-"""What a remote log metadata manager is refused (7.5, 7.6): every transition that is none, and impossible segments."""
+"""What a remote log metadata manager is refused (TS-56 to TS-59): illegal transitions, and impossible segments."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ E = ErrorCode
 NEW = 50
 UNKNOWN_STATE = 9
 STATES = {**{int(state): state.name for state in NUMBERS}, UNKNOWN_STATE: "9"}
-LEGAL = {  # the table of 7.6
+LEGAL = {  # the table of TS-57
     COPY_STARTED: (COPY_FINISHED, DELETE_STARTED),
     COPY_FINISHED: (COPY_FINISHED, DELETE_STARTED),
     DELETE_STARTED: (DELETE_STARTED, DELETE_FINISHED),
@@ -142,7 +142,7 @@ LEGAL_DELETIONS = {None: (MARKED, FINISHED), MARKED: (MARKED, STARTED), STARTED:
 TRANSITIONS = [
     *[
         Case(
-            "7.6: illegal transition of a segment",
+            "TS-57: illegal transition of a segment",
             E.INVALID_REQUEST,
             updating(update(NUMBERS[before], after)),
             name_of(NUMBERS[before]),
@@ -156,7 +156,7 @@ TRANSITIONS = [
     ],
     *[
         Case(
-            "7.6: illegal transition of a segment",
+            "TS-57: illegal transition of a segment",
             E.INVALID_REQUEST,
             adding(segment(NUMBERS[before], 100 * NUMBERS[before], 100 * NUMBERS[before] + 9)),
             name_of(NUMBERS[before]),
@@ -167,7 +167,7 @@ TRANSITIONS = [
     ],
     *[
         Case(
-            "7.6: illegal transition of a partition's deletion",
+            "TS-58: illegal transition of a partition's deletion",
             E.INVALID_REQUEST,
             # Of a deletion that is finished nothing is left.
             putting(after, 2 if before is None else PARTITIONS[before]),
@@ -184,29 +184,31 @@ TRANSITIONS = [
 
 UNKNOWN = [
     *[
-        Case("7.6: update of an unknown segment", E.RESOURCE_NOT_FOUND, updating(update(number, COPY_FINISHED)), *words)
+        Case(
+            "TS-59: update of an unknown segment", E.RESOURCE_NOT_FOUND, updating(update(number, COPY_FINISHED)), *words
+        )
         for number, *words in (
             (NEW, "RemoteResourceNotFound", name_of(NEW)),
             (NUMBERS[DELETE_FINISHED], "RemoteResourceNotFound", name_of(NUMBERS[DELETE_FINISHED])),
         )
     ],
     Case(
-        "7.6: deletion of a partition without remote data",
+        "TS-58: deletion of a partition without remote data",
         E.RESOURCE_NOT_FOUND,
         putting(MARKED, 2),
         "partition 2",
         the_topic("gone"),
     ),
     Case(
-        "7.7: deletion of a partition in use",
+        "TS-71: deletion of a partition in use",
         E.INVALID_REQUEST,
         putting(MARKED, 0, "tiered"),
         "partition 0",
         "'tiered' exists",
     ),
-    Case("7.5: unknown topic", E.UNKNOWN_TOPIC_ID, adding(segment(NEW, 0, 9), None), id_to_text(an_id(1))),
+    Case("TS-56: unknown topic", E.UNKNOWN_TOPIC_ID, adding(segment(NEW, 0, 9), None), id_to_text(an_id(1))),
     Case(
-        "7.5: unknown partition",
+        "TS-56: unknown partition",
         E.UNKNOWN_TOPIC_OR_PARTITION,
         adding(segment(NEW, 0, 9, partition_id=7)),
         "'tiered'",
@@ -217,7 +219,7 @@ UNKNOWN = [
 ADDED = [
     *[
         Case(
-            "7.5: added in another state than COPY_STARTED",
+            "TS-56: added in another state than COPY_STARTED",
             E.INVALID_REQUEST,
             adding(segment(NEW, 0, 9, state=state)),
             name_of(NEW),
@@ -227,7 +229,7 @@ ADDED = [
         if state != COPY_STARTED
     ],
     *[
-        Case(f"7.5: {what}", E.INVALID_REQUEST, adding(record), name_of(NEW), *words)
+        Case(f"TS-56: {what}", E.INVALID_REQUEST, adding(record), name_of(NEW), *words)
         for what, record, *words in (
             ("offsets", segment(NEW, 9, 8), "from offset 9 to 8"),
             ("offsets", segment(NEW, -1, 8), "from offset -1 to 8"),
@@ -242,24 +244,24 @@ ADDED = [
         )
     ],
     Case(
-        "7.5: another segment under the id of one",
+        "TS-56: another segment under the id of one",
         E.INVALID_REQUEST,
         adding(segment(1, 100, 108)),
         name_of(1),
         "from 100 to 109",
     ),
     Case(
-        "7.5: custom metadata",
+        "TS-56: custom metadata",
         E.INVALID_REQUEST,
         updating(update(1, COPY_FINISHED, custom_metadata=bytes(129))),
         name_of(1),
         "129 bytes",
     ),
-    Case("7.5: ids", E.INVALID_REQUEST, adding(spoilt(segment(NEW, 0, 9), segment_id=b"x")), "segment id", "1 bytes"),
-    Case("7.5: ids", E.INVALID_REQUEST, adding(spoilt(segment(NEW, 0, 9), topic_id=b"x"), None), "topic id", "'78'"),
+    Case("TS-56: ids", E.INVALID_REQUEST, adding(spoilt(segment(NEW, 0, 9), segment_id=b"x")), "segment id", "1 bytes"),
+    Case("TS-56: ids", E.INVALID_REQUEST, adding(spoilt(segment(NEW, 0, 9), topic_id=b"x"), None), "topic id", "'78'"),
 ]
 
 
 @refused([*TRANSITIONS, *UNKNOWN, *ADDED])
-async def test_7_6_what_remote_data_cannot_become_is_refused(world: World, case: Case) -> None:
+async def test_ts57_what_remote_data_cannot_become_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)

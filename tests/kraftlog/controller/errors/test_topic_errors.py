@@ -1,4 +1,4 @@
-"""What CreateTopics, CreatePartitions and DeleteTopics refuse (table 5.4, CT-12, CT-20, CT-32)."""
+"""What CreateTopics, CreatePartitions and DeleteTopics refuse (CT-21 to CT-23, CT-12, CT-20, CT-32)."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ GROWTH = [
 
 
 @refused([*CREATIONS, *DELETIONS, *GROWTH])
-async def test_5_4_what_a_topic_may_not_be_is_refused(world: World, case: Case) -> None:
+async def test_what_a_topic_may_not_be_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)
 
 
@@ -248,7 +248,7 @@ def only_validate(operation: Operation) -> None:
 
 
 @refused([*CREATIONS, *GROWTH])
-async def test_5_4_who_only_asks_gets_the_same_answer(world: World, case: Case) -> None:
+async def test_who_only_asks_gets_the_same_answer(world: World, case: Case) -> None:
     await world.refuses(case, spoil=only_validate)
 
 
@@ -278,7 +278,7 @@ async def test_5_4_who_only_asks_gets_the_same_answer(world: World, case: Case) 
         ),
     ]
 )
-async def test_5_4_what_a_cluster_does_not_do_now_is_refused(closed: World, case: Case) -> None:
+async def test_what_a_cluster_does_not_do_now_is_refused(closed: World, case: Case) -> None:
     await closed.refuses(case)
 
 

@@ -1,4 +1,4 @@
-"""AlterPartition (5.5): every step of its validation in order, and what is written (CT-40, CT-41)."""
+"""AlterPartition (CT-42): every step of its validation in order, and what is written (CT-40, CT-41)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics (table 5.4): what is written, and every error."""
+"""CreateTopics (CT-21): what is written, and every error."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ async def test_a_topic_has_its_records_in_kafkas_order_and_one_batch(bench: Benc
 
 
 async def test_ct03_a_new_partition_starts_at_epoch_0_led_by_its_first_replica(bench: Bench) -> None:
+    """CT-03, with all replicas active."""
     await bench.with_brokers(1, 2, 3)
     await bench.done(create(assigned("clicks", {0: [3, 1], 1: [2, 3]})))
     described = queries.describe_topic(bench.store.reader, name="clicks")

@@ -1,4 +1,4 @@
-"""CreateTopics (table 5.4) as a pure function: what it makes of a state, and every row of errors."""
+"""CreateTopics (CT-21) as a pure function: what it makes of a state, and every row of errors."""
 
 from __future__ import annotations
 
@@ -143,6 +143,7 @@ def test_leaders_are_even_over_the_topics_of_a_request() -> None:
 
 @pytest.mark.parametrize(("metadata_version", "version"), [(7, 0), (16, 0), (17, 1), (22, 1), (23, 2), (29, 2)])
 def test_partitions_are_written_in_the_version_of_the_cluster(metadata_version: int, version: int) -> None:
+    """CT-04: the version that the metadata.version allows, without later fields."""
     records, _ = create(cluster(version=metadata_version), creatable("clicks", 1, 2))
     assert records[-1].version == version
     assert len(records[-1].partition.directories) == (2 if version else 0)

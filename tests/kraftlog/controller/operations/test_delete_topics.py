@@ -1,4 +1,4 @@
-"""DeleteTopics (table 5.4): what is written, and every error."""
+"""DeleteTopics (CT-22): what is written, and every error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteTopics as a pure function: the rows of table 5.4, and what becomes of remote data (TS-71)."""
+"""DeleteTopics as a pure function: the rules of CT-22, and what becomes of remote data (TS-71)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def kinds(records: list[MetadataRecord]) -> list[str | None]:
     return [record.WhichOneof("record") for record in records]
 
 
-# --- the rows of 5.4 --------------------------------------------------------------------------------------------------
+# --- CT-22 ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_topic_without_remote_data_is_one_record_by_name_or_id() -> None:

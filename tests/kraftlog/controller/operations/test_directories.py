@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs, and what a failed log directory does (5.4, KIP-858)."""
+"""AssignReplicasToDirs, and what a failed log directory does (CT-27, KIP-858)."""
 
 from __future__ import annotations
 

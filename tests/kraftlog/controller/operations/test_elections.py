@@ -1,4 +1,4 @@
-"""ElectLeaders (5.4), leader balancing and unclean elections (CT-19)."""
+"""ElectLeaders (CT-24), leader balancing and unclean elections (CT-19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log directories that fail, and what heartbeats make of them through the controller (KIP-858, 5.3, 5.4)."""
+"""Log directories that fail, and what heartbeats make of them through the controller (KIP-858, CT-27, CT-35)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (5.3, CT-30): the transition and the answer, what is noted, and every error."""
+"""BrokerHeartbeat (CT-30, CT-34): the transition and the answer, what is noted, and every error."""
 
 from __future__ import annotations
 

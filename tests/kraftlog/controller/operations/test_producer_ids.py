@@ -1,4 +1,4 @@
-"""AllocateProducerIds (5.4): blocks that nobody else gets, until there are none left."""
+"""AllocateProducerIds (CT-28): blocks that nobody else gets, until there are none left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and the list of them (5.4, CT-54, CT-55)."""
+"""AlterPartitionReassignments and the list of them (CT-25, CT-26, CT-54, CT-55)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RegisterBroker (table 5.3): epochs, incarnations, features, log directories, and every error."""
+"""RegisterBroker (CT-33): epochs, incarnations, features, log directories, and every error."""
 
 from __future__ import annotations
 

@@ -113,6 +113,7 @@ def test_a_segment_of_one_offset_may_be_added() -> None:
 
 
 def test_what_else_cannot_be_is_refused() -> None:
+    """Custom metadata above 128 bytes among it (TS-43)."""
     unreferenced, twice, negative, short = (segment(1, 0, 9) for _ in range(4))
     unreferenced.segment_leader_epochs[0].unreferenced = True
     twice.segment_leader_epochs.append(SegmentLeaderEpoch(leader_epoch=0, start_offset=5))

@@ -1,4 +1,4 @@
-"""UnregisterBroker, FenceBroker, and the records by which a broker's state changes (5.3, CT-31)."""
+"""UnregisterBroker, FenceBroker, and the records by which a broker's state changes (CT-36, CT-31)."""
 
 from __future__ import annotations
 

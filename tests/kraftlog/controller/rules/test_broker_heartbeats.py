@@ -1,4 +1,4 @@
-"""The sessions of brokers (CT-30), and the heartbeat table of 5.3, row by row."""
+"""The sessions of brokers (CT-30), and the heartbeat table of CT-35, row by row."""
 
 from __future__ import annotations
 

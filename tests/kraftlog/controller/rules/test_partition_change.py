@@ -1,4 +1,4 @@
-"""How a partition changes (5.6, CT-50 to CT-58): every rule, and what holds of every change."""
+"""How a partition changes (CT-50 to CT-58): every rule, and what holds of every change."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ def test_ct51_unclean_prefers_who_is_in_sync() -> None:
 
 
 def test_ct51_unclean_takes_the_first_active_replica_alone_and_recovering() -> None:
+    """From leader epoch 5 and partition epoch 7: each rises by one (CT-01)."""
     partition = a_partition((1, 2, 3), (1,), leader=1, elr=(3,))
     after = changed(partition, active=(2, 4), min_isr=2, election=Election.UNCLEAN)
     assert (after.leader, list(after.isr), after.leader_recovery_state) == (2, [2], RECOVERING)

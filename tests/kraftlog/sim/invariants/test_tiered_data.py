@@ -93,6 +93,7 @@ def test_a_gap_and_an_overlap_are_found() -> None:
 
 
 def test_a_finished_segment_without_its_object_is_found() -> None:
+    """TS-42: the object is there before COPY_FINISHED is announced."""
     story = Story()
     story.begin(1, 0, 9)
     story.storage.objects.clear()
@@ -101,6 +102,7 @@ def test_a_finished_segment_without_its_object_is_found() -> None:
 
 
 def test_an_object_that_goes_before_the_record_is_found() -> None:
+    """TS-49: DELETE_STARTED is announced first."""
     story = Story()
     story.begin(1, 0, 9)
     story.update(1, FINISHED)
@@ -122,6 +124,7 @@ def test_with_its_topic_everything_may_go() -> None:
 
 
 def test_a_log_that_begins_behind_what_is_copied_is_found() -> None:
+    """TS-42: what is not copied is not deleted locally."""
     story = Story()
     story.begin(1, 0, 9)
     story.storage.local_starts[1, KEY] = 10

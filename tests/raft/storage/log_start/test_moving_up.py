@@ -1,4 +1,4 @@
-"""A log's start moves up to where a snapshot ends (KIP-630; SN-42, SN-43)."""
+"""A log's start moves up to where a snapshot ends (KIP-630; SN-42, SN-43, SN-54)."""
 
 from __future__ import annotations
 
