@@ -23,7 +23,15 @@ from kraftlog.process.server import running_node
 from raft.core.types import NodeId
 from raft.listener import CommittedBatch
 from raft.storage.directory import DataDirectory
+<<<<<<< HEAD:tests/kraftlog/offline/test_divergence.py
 from statemachine.store.metadata_tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun
+=======
+from raft.storage.identifiers import random_cluster_id
+from raft.storage.posix import PosixFileSystem
+from statemachine.client import AdminClient
+from kraftlog.admin.client.operation_stream import OutcomeUnknown
+from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun
+>>>>>>> main:tests/kraftlog/test_divergence.py
 from tests.raft.nodes import QUICK, free_port
 from tests.statemachine.builders import WithoutRecords, creatable
 from tests.statemachine.builders import create as create_topics
@@ -125,7 +133,9 @@ async def pass_over_a_topic(nodes: Nodes, client: AdminClient, careless: int) ->
     for node_id in NODE_IDS:
         await nodes.topics(node_id, end_offset)  # all have applied it, each in its way
     nodes.careless.clear()
-    await create(client, "large", STATE_DIGEST_INTERVAL_OFFSETS)
+    # A leader that finds out by its own transaction has resigned before it answers.
+    with contextlib.suppress(OutcomeUnknown):
+        await create(client, "large", STATE_DIGEST_INTERVAL_OFFSETS)
 
 
 async def create(client: AdminClient, name: str, partitions: int) -> int:

@@ -12,7 +12,7 @@ def seal(connection: sqlite3.Connection) -> None:
     """Let the sums of rows, and their seal, be those of what the database holds now."""
     sums = RowSums()
     for table in TABLES:
-        sums.add(table, connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}"))
+        sums.add(table, connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}").fetchall())
     columns = "cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
     applied = connection.execute(f"SELECT {columns} FROM applied").fetchone()
     connection.execute("UPDATE applied SET row_sums = ?", (sums.encoded(applied),))
