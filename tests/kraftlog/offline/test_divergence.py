@@ -16,6 +16,7 @@ from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_cluster_id
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import describe_quorum
+from kraftlog.admin.client.operation_stream import OutcomeUnknown
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.commands.quorum import replication
 from kraftlog.config.config import NodeConfig
@@ -23,15 +24,7 @@ from kraftlog.process.server import running_node
 from raft.core.types import NodeId
 from raft.listener import CommittedBatch
 from raft.storage.directory import DataDirectory
-<<<<<<< HEAD:tests/kraftlog/offline/test_divergence.py
 from statemachine.store.metadata_tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun
-=======
-from raft.storage.identifiers import random_cluster_id
-from raft.storage.posix import PosixFileSystem
-from statemachine.client import AdminClient
-from kraftlog.admin.client.operation_stream import OutcomeUnknown
-from statemachine.tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun
->>>>>>> main:tests/kraftlog/test_divergence.py
 from tests.raft.nodes import QUICK, free_port
 from tests.statemachine.builders import WithoutRecords, creatable
 from tests.statemachine.builders import create as create_topics
