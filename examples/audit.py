@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 
 from google.protobuf import json_format
 
+from kraftlog import BatchReader, LeaderAndEpoch, Listener, observe
 from kraftpb.v1 import metadata_pb2
-from raft.core.types import LeaderAndEpoch
-from raft.listener import BatchReader, Listener
-from raft.observe import observe
 
 
 class AuditListener(Listener):

@@ -13,16 +13,23 @@ import socket
 import tempfile
 from pathlib import Path
 
-from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_cluster_id
-from raft.client import RaftClient
-from raft.core.types import LeaderAndEpoch, NodeId, ReplicaKey
-from raft.core.voters import Voter, VoterSet
-from raft.host import hosted_node
-from raft.listener import BatchReader, Listener
-from raft.storage.directory import DataDirectory
+from kraftlog import (
+    BatchReader,
+    DataDirectory,
+    Endpoint,
+    ErrorCode,
+    LeaderAndEpoch,
+    Listener,
+    NodeId,
+    PosixFileSystem,
+    ProtocolError,
+    RaftClient,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    hosted_node,
+)
 
 
 class Counter(Listener):

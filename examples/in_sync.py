@@ -13,12 +13,9 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.admin.client.client import AdminClient
+from kraftlog import AdminClient, Endpoint, ErrorCode, ProtocolError, parse_endpoint
 from kraftlog.admin.client.partition_client import alter_partition
 from kraftlog.commands.clients import committed_end_offset
-from raft.observe import parse_endpoint
 from statemachine.query.descriptions import BrokerDescription, TopicDescription
 from statemachine.query.partition_descriptions import IsrAlteration, IsrBroker
 

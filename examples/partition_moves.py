@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from kraftlog import Offset, observe, parse_endpoint
 from kraftlog.admin.client.connection import describe_any
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from raft.core.types import Offset
-from raft.observe import observe, parse_endpoint
 from statemachine.apply.machine import MetadataMachine
 from statemachine.apply.watching import Watcher
 from statemachine.replay.deltas import MetadataDelta

@@ -1,3 +1,89 @@
-"""The command line, configuration, local cluster and demo of kraftlog."""
+"""A KRaft-style replicated metadata log: what programs import.
+
+    from kraftlog import AdminClient, Listener, observe
+
+A name is looked up when it is first used, so that `import kraftlog` costs nothing. All else may change between
+releases.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kraftbase.endpoint import Endpoint
+    from kraftbase.errors import ErrorCode, KraftlogError, ProtocolError
+    from kraftbase.files.posix import PosixFileSystem
+    from kraftlog.admin.client.client import AdminClient, NewTopic
+    from kraftlog.config.config import NodeConfig, load_config
+    from kraftlog.process.server import serve
+    from raft.client import RaftClient
+    from raft.core.types import LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+    from raft.core.voters import Voter, VoterSet
+    from raft.host import hosted_node
+    from raft.listener import BatchReader, CommittedBatch, Listener
+    from raft.observe import observe, parse_endpoint
+    from raft.storage.directory import DataDirectory
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AdminClient",
+    "BatchReader",
+    "CommittedBatch",
+    "DataDirectory",
+    "Endpoint",
+    "ErrorCode",
+    "KraftlogError",
+    "LeaderAndEpoch",
+    "Listener",
+    "NewTopic",
+    "NodeConfig",
+    "NodeId",
+    "Offset",
+    "OffsetAndEpoch",
+    "PosixFileSystem",
+    "ProtocolError",
+    "RaftClient",
+    "ReplicaKey",
+    "Voter",
+    "VoterSet",
+    "__version__",
+    "hosted_node",
+    "load_config",
+    "observe",
+    "parse_endpoint",
+    "serve",
+]
+
+_MODULE_OF: Final = {
+    name: module
+    for module, names in {
+        "kraftbase.endpoint": ("Endpoint",),
+        "kraftbase.errors": ("ErrorCode", "KraftlogError", "ProtocolError"),
+        "kraftbase.files.posix": ("PosixFileSystem",),
+        "kraftlog.admin.client.client": ("AdminClient", "NewTopic"),
+        "kraftlog.config.config": ("NodeConfig", "load_config"),
+        "kraftlog.process.server": ("serve",),
+        "raft.client": ("RaftClient",),
+        "raft.core.types": ("LeaderAndEpoch", "NodeId", "Offset", "OffsetAndEpoch", "ReplicaKey"),
+        "raft.core.voters": ("Voter", "VoterSet"),
+        "raft.host": ("hosted_node",),
+        "raft.listener": ("BatchReader", "CommittedBatch", "Listener"),
+        "raft.observe": ("observe", "parse_endpoint"),
+        "raft.storage.directory": ("DataDirectory",),
+    }.items()
+    for name in names
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
