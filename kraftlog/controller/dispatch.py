@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
 from kraftbase.errors import ErrorCode, ProtocolError
 from kraftlog.controller import broker_lifecycle, config_updates, feature_updates
 from kraftlog.controller.decisions import Context, Decision
@@ -19,9 +22,7 @@ from kraftlog.controller.operations.remote_log import add_segment, put_partition
 from kraftlog.controller.operations.topics import create_topics, delete_topics
 from kraftlog.controller.rules.quota import ChargeMutations, no_quota
 from kraftpb.v1.admin_pb2 import (
-    DeleteAclsRequest,
     DeleteAclsResponse,
-    ElectLeadersRequest,
     ElectLeadersResponse,
     Operation,
     OperationResult,
@@ -33,121 +34,206 @@ from statemachine.metadata.state import MetadataState
 from statemachine.words.names import check_name_lengths
 
 
+class Asked(NamedTuple):
+    """An operation, and what is at hand to decide on it."""
+
+    state: MetadataState
+    request: Any
+    """The message of the operation's kind."""
+    context: Context
+    next_offset: Offset
+    """Where its records start."""
+    client_id: str
+
+
 def decide(state: MetadataState, operation: Operation, context: Context, next_offset: Offset) -> Decision:
-    """What `operation` comes to, if its records start at `next_offset`. Raises ProtocolError."""
-    kind = operation.WhichOneof("operation")
-    match kind:
-        case "register_broker":
-            return broker_lifecycle.register(state, operation.register_broker, context, next_offset)
-        case "broker_heartbeat":
-            return broker_lifecycle.heartbeat(state, operation.broker_heartbeat, context)
-        case "fence_broker":
-            return broker_lifecycle.fence(state, operation.fence_broker, context)
-        case "unregister_broker":
-            return broker_lifecycle.unregister(state, operation.unregister_broker, context)
-        case "alter_configs":
-            return config_updates.alter(state, operation.alter_configs, context)
-        case "update_features":
-            return feature_updates.update(state, operation.update_features, context)
-        case "create_topics" | "delete_topics" | "create_partitions":
-            return _on_topics(state, operation, context)
-        case "add_remote_log_segment" | "update_remote_log_segment" | "put_remote_partition_delete":
-            return _on_remote_log(state, operation)
-        case "create_acls":
-            records, created = create_acls(state, operation.create_acls, context.random)
-            return Decision(records, OperationResult(create_acls=created))
-        case "alter_client_quotas":
-            records, limited = alter_client_quotas(state, operation.alter_client_quotas)
-            return Decision(
-                records,
-                OperationResult(alter_client_quotas=limited),
-                on_appended=lambda end_offset: context.mutation_quotas.look_up_again(),
-            )
-    return _on_the_rest(state, operation)
+    """The records of `operation`, if they start at `next_offset`, and its answer. Raises ProtocolError."""
+    kind = operation.WhichOneof("operation") or ""
+    decide_on = DECIDE.get(kind)
+    if decide_on is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
+    return decide_on(Asked(state, getattr(operation, kind), context, next_offset, operation.client_id))
 
 
-def _on_topics(state: MetadataState, operation: Operation, context: Context) -> Decision:
-    check_name_lengths((operation.client_id,))  # it is remembered
-    charge = context.charge_of(state, operation.client_id)
-    records, result = _changed_topics(state, operation, context, charge or no_quota)
+# --- topics: what a client creates and deletes is charged to its quota ------------------------------------------------
+
+
+def _charged(
+    asked: Asked, change: Callable[[ChargeMutations], tuple[list[MetadataRecord], OperationResult]]
+) -> Decision:
+    check_name_lengths((asked.client_id,))  # it is remembered
+    charge = asked.context.charge_of(asked.state, asked.client_id)
+    records, result = change(charge or no_quota)
     return Decision(records, result, on_appended=lambda end_offset: charge.settle() if charge is not None else None)
 
 
-def _changed_topics(
-    state: MetadataState, operation: Operation, context: Context, charge: ChargeMutations
-) -> tuple[list[MetadataRecord], OperationResult]:
-    match operation.WhichOneof("operation"):
-        case "create_topics":
-            records, created = create_topics(
-                state,
-                operation.create_topics,
-                context.random,
-                create_topic_policy=context.config.create_topic_policy,
-                charge=charge,
-            )
-            return records, OperationResult(create_topics=created)
-        case "delete_topics":
-            records, deleted = delete_topics(
-                state,
-                operation.delete_topics,
-                now_ms=context.runtime.wall_clock_ms(),
-                deletion_enabled=context.config.delete_topic_enable,
-                charge=charge,
-            )
-            return records, OperationResult(delete_topics=deleted)
-    records, more = create_partitions(state, operation.create_partitions, context.random, charge=charge)
-    return records, OperationResult(create_partitions=more)
+def _create_topics(asked: Asked) -> Decision:
+    def change(charge: ChargeMutations) -> tuple[list[MetadataRecord], OperationResult]:
+        records, created = create_topics(
+            asked.state,
+            asked.request,
+            asked.context.random,
+            create_topic_policy=asked.context.config.create_topic_policy,
+            charge=charge,
+        )
+        return records, OperationResult(create_topics=created)
+
+    return _charged(asked, change)
 
 
-def _on_remote_log(state: MetadataState, operation: Operation) -> Decision:
-    match operation.WhichOneof("operation"):
-        case "add_remote_log_segment":
-            records = add_segment(state, operation.add_remote_log_segment)
-        case "update_remote_log_segment":
-            records = update_segment(state, operation.update_remote_log_segment)
-        case _:
-            records = put_partition_delete(state, operation.put_remote_partition_delete)
-    return Decision(records, OperationResult(remote_log_metadata=RemoteLogMetadataResponse()))
+def _delete_topics(asked: Asked) -> Decision:
+    def change(charge: ChargeMutations) -> tuple[list[MetadataRecord], OperationResult]:
+        records, deleted = delete_topics(
+            asked.state,
+            asked.request,
+            now_ms=asked.context.runtime.wall_clock_ms(),
+            deletion_enabled=asked.context.config.delete_topic_enable,
+            charge=charge,
+        )
+        return records, OperationResult(delete_topics=deleted)
+
+    return _charged(asked, change)
 
 
-def _on_the_rest(state: MetadataState, operation: Operation) -> Decision:
-    match operation.WhichOneof("operation"):
-        case "alter_partition":
-            records, altered = alter_partition(state, operation.alter_partition)
-            return Decision(records, OperationResult(alter_partition=altered))
-        case "elect_leaders":
-            return _elect(state, operation.elect_leaders)
-        case "alter_partition_reassignments":
-            records, moved = alter_partition_reassignments(state, operation.alter_partition_reassignments)
-            return Decision(records, OperationResult(alter_partition_reassignments=moved))
-        case "assign_replicas_to_dirs":
-            records, assigned = assign_replicas_to_dirs(state, operation.assign_replicas_to_dirs)
-            return Decision(records, OperationResult(assign_replicas_to_dirs=assigned))
-        case "allocate_producer_ids":
-            records, ids = allocate_producer_ids(state, operation.allocate_producer_ids)
-            return Decision(records, OperationResult(allocate_producer_ids=ids))
-        case "delete_acls":
-            return _delete_acls(state, operation.delete_acls)
-        case "register_controller":
-            records, registered = register_controller(state, operation.register_controller)
-            return Decision(records, OperationResult(register_controller=registered))
-    raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
+def _create_partitions(asked: Asked) -> Decision:
+    def change(charge: ChargeMutations) -> tuple[list[MetadataRecord], OperationResult]:
+        records, created = create_partitions(asked.state, asked.request, asked.context.random, charge=charge)
+        return records, OperationResult(create_partitions=created)
+
+    return _charged(asked, change)
 
 
-def _delete_acls(state: MetadataState, request: DeleteAclsRequest) -> Decision:
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def _alter_partition(asked: Asked) -> Decision:
+    records, altered = alter_partition(asked.state, asked.request)
+    return Decision(records, OperationResult(alter_partition=altered))
+
+
+def _alter_partition_reassignments(asked: Asked) -> Decision:
+    records, moved = alter_partition_reassignments(asked.state, asked.request)
+    return Decision(records, OperationResult(alter_partition_reassignments=moved))
+
+
+def _assign_replicas_to_dirs(asked: Asked) -> Decision:
+    records, assigned = assign_replicas_to_dirs(asked.state, asked.request)
+    return Decision(records, OperationResult(assign_replicas_to_dirs=assigned))
+
+
+def _elect_leaders(asked: Asked) -> Decision:
+    """Elections where they are asked for, or in pages wherever they are needed."""
+    if asked.request.HasField("partitions"):
+        records, elected = elect_leaders(asked.state, asked.request)
+        return Decision(records, OperationResult(elect_leaders=elected))
+    result = OperationResult(elect_leaders=ElectLeadersResponse())
+    return Decision([], result, ElectionPages(asked.state, asked.request, result.elect_leaders), in_background=True)
+
+
+# --- brokers and controllers ------------------------------------------------------------------------------------------
+
+
+def _register_broker(asked: Asked) -> Decision:
+    return broker_lifecycle.register(asked.state, asked.request, asked.context, asked.next_offset)
+
+
+def _broker_heartbeat(asked: Asked) -> Decision:
+    return broker_lifecycle.heartbeat(asked.state, asked.request, asked.context)
+
+
+def _fence_broker(asked: Asked) -> Decision:
+    return broker_lifecycle.fence(asked.state, asked.request, asked.context)
+
+
+def _unregister_broker(asked: Asked) -> Decision:
+    return broker_lifecycle.unregister(asked.state, asked.request, asked.context)
+
+
+def _register_controller(asked: Asked) -> Decision:
+    records, registered = register_controller(asked.state, asked.request)
+    return Decision(records, OperationResult(register_controller=registered))
+
+
+def _allocate_producer_ids(asked: Asked) -> Decision:
+    records, ids = allocate_producer_ids(asked.state, asked.request)
+    return Decision(records, OperationResult(allocate_producer_ids=ids))
+
+
+# --- configs, features, quotas, access control ------------------------------------------------------------------------
+
+
+def _alter_configs(asked: Asked) -> Decision:
+    return config_updates.alter(asked.state, asked.request, asked.context)
+
+
+def _update_features(asked: Asked) -> Decision:
+    return feature_updates.update(asked.state, asked.request, asked.context)
+
+
+def _alter_client_quotas(asked: Asked) -> Decision:
+    records, limited = alter_client_quotas(asked.state, asked.request)
+    return Decision(
+        records,
+        OperationResult(alter_client_quotas=limited),
+        on_appended=lambda end_offset: asked.context.mutation_quotas.look_up_again(),
+    )
+
+
+def _create_acls(asked: Asked) -> Decision:
+    records, created = create_acls(asked.state, asked.request, asked.context.random)
+    return Decision(records, OperationResult(create_acls=created))
+
+
+def _delete_acls(asked: Asked) -> Decision:
     """At once if one turn finds all that there is to delete; else in the background, turn by turn."""
     result = OperationResult(delete_acls=DeleteAclsResponse())
-    deletion = AclDeletion(state, request, result.delete_acls)
+    deletion = AclDeletion(asked.state, asked.request, result.delete_acls)
     records = deletion.take()
     if deletion.is_found:
         return Decision(records or [], result)
     return Decision([], result, deletion, in_background=True)
 
 
-def _elect(state: MetadataState, request: ElectLeadersRequest) -> Decision:
-    """Elections where they are asked for, or in pages wherever they are needed."""
-    if request.HasField("partitions"):
-        records, elected = elect_leaders(state, request)
-        return Decision(records, OperationResult(elect_leaders=elected))
-    result = OperationResult(elect_leaders=ElectLeadersResponse())
-    return Decision([], result, ElectionPages(state, request, result.elect_leaders), in_background=True)
+# --- tiered storage ---------------------------------------------------------------------------------------------------
+
+
+def _add_remote_log_segment(asked: Asked) -> Decision:
+    return _remote_log(add_segment(asked.state, asked.request))
+
+
+def _update_remote_log_segment(asked: Asked) -> Decision:
+    return _remote_log(update_segment(asked.state, asked.request))
+
+
+def _put_remote_partition_delete(asked: Asked) -> Decision:
+    return _remote_log(put_partition_delete(asked.state, asked.request))
+
+
+def _remote_log(records: list[MetadataRecord]) -> Decision:
+    return Decision(records, OperationResult(remote_log_metadata=RemoteLogMetadataResponse()))
+
+
+DECIDE: Final[dict[str, Callable[[Asked], Decision]]] = {
+    "create_topics": _create_topics,
+    "delete_topics": _delete_topics,
+    "create_partitions": _create_partitions,
+    "alter_partition": _alter_partition,
+    "alter_partition_reassignments": _alter_partition_reassignments,
+    "assign_replicas_to_dirs": _assign_replicas_to_dirs,
+    "elect_leaders": _elect_leaders,
+    "register_broker": _register_broker,
+    "broker_heartbeat": _broker_heartbeat,
+    "fence_broker": _fence_broker,
+    "unregister_broker": _unregister_broker,
+    "register_controller": _register_controller,
+    "allocate_producer_ids": _allocate_producer_ids,
+    "alter_configs": _alter_configs,
+    "update_features": _update_features,
+    "alter_client_quotas": _alter_client_quotas,
+    "create_acls": _create_acls,
+    "delete_acls": _delete_acls,
+    "add_remote_log_segment": _add_remote_log_segment,
+    "update_remote_log_segment": _update_remote_log_segment,
+    "put_remote_partition_delete": _put_remote_partition_delete,
+}
+"""By the kinds of `Operation`, each of which is here: a test compares them."""
