@@ -1,5 +1,5 @@
 """Fixtures of the tests of the command line."""
 
-from tests.kraftlog.commands import run
+from tests.kraftlog.command_line import run
 
 __all__ = ["run"]

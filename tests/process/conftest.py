@@ -13,7 +13,7 @@ import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from tests.kraftlog.commands import Finished, Run, run, running_brokers
+from tests.kraftlog.command_line import Finished, Run, run, running_brokers
 
 __all__ = ["run"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kraftlog.commands import kraftlog
+from tests.kraftlog.command_line import kraftlog
 
 pytestmark = pytest.mark.process
 

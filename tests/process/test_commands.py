@@ -12,7 +12,7 @@ from kraftbase.errors import ErrorCode
 from kraftbase.uuids import uuid_from_text
 from kraftlog.commands.quorum import REPLICATION_COLUMNS
 from kraftlog.local.cluster import LocalCluster
-from tests.kraftlog.commands import Run, command, environment
+from tests.kraftlog.command_line import Run, command, environment
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process

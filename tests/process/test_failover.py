@@ -16,7 +16,7 @@ from kraftlog.local.cluster import LocalCluster, NodeDied
 from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process

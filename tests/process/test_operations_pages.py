@@ -14,7 +14,7 @@ from kraftlog.cli.acls import NOT_ENFORCED
 from kraftlog.config.settings import SETTING_BY_KEY
 from snapshot.log_start import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
-from tests.kraftlog.commands import Run, environment
+from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
 from tests.process.test_restore_cluster import write_config
 from tests.process.test_up import up

@@ -40,7 +40,7 @@ from statemachine.words.features import (
 )
 from statemachine.words.ids import id_to_bytes
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
-from tests.kraftlog.commands import Run, environment
+from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
 from tests.process.test_up import up

@@ -13,7 +13,7 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftlog.cli.main import app
-from tests.kraftlog.commands import Run, environment
+from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
 from tests.process.test_restore_cluster import write_config

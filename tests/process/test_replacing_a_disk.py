@@ -17,7 +17,7 @@ from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
 from raft.storage.directory import SNAPSHOTS_NAME
 from snapshot.names import BOOTSTRAP_NAME
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.paths import ROOT
 from tests.process.conftest import addresses
 

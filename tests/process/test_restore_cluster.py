@@ -22,7 +22,7 @@ from kraftlog.offline.restore import EPOCH_JUMP
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2, quorum_pb2_grpc
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from snapshot.names import snapshot_name
-from tests.kraftlog.commands import Run, command, environment, running_brokers
+from tests.kraftlog.command_line import Run, command, environment, running_brokers
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ import pytest
 
 from kraftlog.local.agreement import node_counts
 from kraftlog.local.cluster import LocalCluster
-from tests.kraftlog.commands import kraftlog
+from tests.kraftlog.command_line import kraftlog
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(400)]
 

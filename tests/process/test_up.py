@@ -19,7 +19,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.local.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
 from kraftlog.local.up_brokers import BROKERS_MAX, FIRST_BROKER_ID
-from tests.kraftlog.commands import Run, command, environment, kraftlog
+from tests.kraftlog.command_line import Run, command, environment, kraftlog
 
 pytestmark = pytest.mark.process
 

@@ -9,7 +9,7 @@ import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.process.conftest import addresses
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ from kraftlog.admin.client.client import AdminClient, Alteration
 from kraftlog.local.agreement import node_counts
 from kraftlog.local.cluster import LocalCluster
 from raft.core.types import NodeId
-from tests.kraftlog.commands import Run, run
+from tests.kraftlog.command_line import Run, run
 from tests.paths import ROOT
 from tests.statemachine.builders import TOPIC
 from tests.upgrade.old_version import NODE_IDS, OLD_TOPICS, old_code, old_directory, start_command_of

@@ -19,7 +19,7 @@ from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.controller.controller_config import ControllerConfig
 from raft.storage.directory import META_NAME
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
-from tests.kraftlog.commands import command, environment, kraftlog
+from tests.kraftlog.command_line import command, environment, kraftlog
 from tests.statemachine.waiting import until
 
 LISTENERS = [("PLAINTEXT", "localhost", 9092)]

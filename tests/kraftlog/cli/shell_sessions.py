@@ -15,7 +15,7 @@ from kraftlog.offline.metadata_shell import Shell
 from kraftlog.offline.metadata_tree import root
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import create_in
-from tests.kraftlog.commands import Finished, Run
+from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.offline.test_metadata_tree import everything
 from tests.statemachine.builders import BROKER, CLUSTER_ID, broker, config, log_of, partition, topic
 from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of

@@ -17,7 +17,7 @@ from kraftlog.bench.metadata.run import PARTS
 from kraftlog.bench.workload import BROKER_IDS
 from kraftlog.cli.bench import METADATA_PARTS
 from kraftpb.v1 import admin_pb2
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 
 
 def test_brokers_share_the_leadership_of_topics_evenly_and_hold_all_of_them() -> None:

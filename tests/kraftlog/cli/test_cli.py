@@ -17,7 +17,7 @@ from kraftbase.uuids import random_cluster_id, uuid_from_text
 from kraftlog.config.config import render_config
 from kraftlog.local.cluster_directory import free_endpoints
 from raft.storage.directory import DataDirectory
-from tests.kraftlog.commands import Run, command, environment, kraftlog
+from tests.kraftlog.command_line import Run, command, environment, kraftlog
 
 NOWHERE = "127.0.0.1:1"
 AT_NOWHERE = ("--bootstrap-server", NOWHERE)

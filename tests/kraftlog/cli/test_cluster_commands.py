@@ -30,7 +30,7 @@ from statemachine.query.cluster_descriptions import (
 )
 from statemachine.words.features import METADATA_VERSION
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.statemachine.builders import BROKER, TOPIC
 
 AT = ("--bootstrap-server", "127.0.0.1:1")

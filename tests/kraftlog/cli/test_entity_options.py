@@ -12,7 +12,7 @@ from kraftlog.commands import reassignments
 from kraftlog.commands.config_admin import check_one_each
 from kraftlog.commands.partition_admin import PartitionFilter, partition_rows
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription
-from tests.kraftlog.commands import Run, run
+from tests.kraftlog.command_line import Run, run
 
 __all__ = ["run"]
 

@@ -16,7 +16,7 @@ from kraftlog.cli.log import _watch
 from kraftpb.v1 import common_pb2, log_pb2
 from raft.core.types import NO_LEADER
 from tests.kraftlog.analytics.logs import LogServicer, serving, small_log
-from tests.kraftlog.commands import Finished, Run, kraftlog
+from tests.kraftlog.command_line import Finished, Run, kraftlog
 
 pytestmark = pytest.mark.process
 

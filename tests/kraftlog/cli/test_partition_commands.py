@@ -32,7 +32,7 @@ from statemachine.query.partition_descriptions import (
 )
 from statemachine.words.ids import id_to_bytes, id_to_text
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
-from tests.kraftlog.commands import Finished, Run, kraftlog
+from tests.kraftlog.command_line import Finished, Run, kraftlog
 from tests.kraftlog.partitions import a_partition, an_entry, written
 from tests.statemachine.builders import TOPIC, an_id
 from tests.statemachine.remote_logs import COPY_FINISHED, segment, update

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.commands import command, environment, kraftlog
+from tests.kraftlog.command_line import command, environment, kraftlog
 
 EXIT_READER_GONE = 141
 MANY_ROWS = """WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT 2000)

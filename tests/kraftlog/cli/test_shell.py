@@ -25,7 +25,7 @@ from statemachine.store.store import MetadataStore
 from statemachine.tables.database import install
 from statemachine.words.ids import id_to_text
 from tests.kraftlog.cli.shell_sessions import Session, Type, enter, node, session, snapshot
-from tests.kraftlog.commands import Run, environment
+from tests.kraftlog.command_line import Run, environment
 from tests.kraftlog.node_directories import contents, flip
 from tests.kraftlog.offline.test_metadata_tree import add_topic
 from tests.snapshot.builders import overwrite

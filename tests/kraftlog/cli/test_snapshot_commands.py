@@ -18,7 +18,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from snapshot.names import snapshot_name
-from tests.kraftlog.commands import Finished, Run, command, environment, running_brokers
+from tests.kraftlog.command_line import Finished, Run, command, environment, running_brokers
 from tests.kraftlog.node_directories import contents, flip
 from tests.snapshot.builders import an_id, overwrite
 

@@ -22,7 +22,7 @@ from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.types import OffsetAndEpoch
 from snapshot.names import snapshot_name
 from tests.kraftlog.analytics.logs import LogServicer, small_log
-from tests.kraftlog.commands import command, environment, kraftlog
+from tests.kraftlog.command_line import command, environment, kraftlog
 from tests.kraftlog.node_directories import contents, make_node_with_snapshot, only_snapshot
 from tests.snapshot.builders import an_id
 from tests.statemachine.waiting import until

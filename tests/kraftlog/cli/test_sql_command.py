@@ -14,7 +14,7 @@ from kraftlog.commands import admin
 from statemachine.store.store import MetadataStore
 from statemachine.words.limits import STATEMENT_SECONDS_MAX
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.statemachine.builders import CLUSTER_ID
 
 

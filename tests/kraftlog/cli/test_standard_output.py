@@ -10,7 +10,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.commands import Finished, command, environment
+from tests.kraftlog.command_line import Finished, command, environment
 
 BUFFERED, UNBUFFERED = {"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}
 

@@ -18,7 +18,7 @@ from kraftlog.commands.topic_files import WantedTopic
 from kraftlog.commands.topic_plans import apply_plan, make_plan, plan_on
 from kraftlog.controller.controller_config import ControllerConfig
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.commands import Finished, kraftlog
+from tests.kraftlog.command_line import Finished, kraftlog
 
 
 class Commands:

@@ -16,7 +16,7 @@ from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2
 from raft.client import RaftClient
 from raft.listener import BatchReader, Listener
 from raft.node import log_listener_fault
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.kraftlog.whole_nodes import WholeNodes
 from tests.process.test_up import up
 from tests.raft.nodes import free_port

@@ -15,7 +15,7 @@ from kraftlog.commands.clients import UNCONFIRMED, committed_end_offset
 from kraftlog.commands.notices import notice, notices_to
 from tests.kraftlog.admin.admin_nodes import admin_cluster
 from tests.kraftlog.admin.client.scripted_node import ScriptedNode, scripted_nodes
-from tests.kraftlog.commands import Finished, kraftlog
+from tests.kraftlog.command_line import Finished, kraftlog
 from tests.raft.nodes import free_port
 from tests.statemachine.waiting import until
 

@@ -10,7 +10,7 @@ import pytest
 from kraftbase.errors import ConfigurationError, ErrorCode
 from kraftlog.commands.partition_files import read_election, read_reassignment, read_topics, reassignment_json
 from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.kraftlog.partitions import an_entry, written
 
 NOWHERE = "127.0.0.1:1"

@@ -25,7 +25,7 @@ from kraftlog.commands.topic_plans import (
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription, TopicListing
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.statemachine.builders import TOPIC
 
 STRIMZI = """

@@ -13,7 +13,7 @@ from kraftlog.config.config import load_config, render_config
 from kraftlog.config.endpoints import initial_controllers_text, parse_initial_controllers
 from raft.storage.directory import DataDirectory
 from snapshot.bootstrap import read_bootstrap
-from tests.kraftlog.commands import Run, run
+from tests.kraftlog.command_line import Run, run
 
 __all__ = ["run"]
 

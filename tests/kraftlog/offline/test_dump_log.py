@@ -13,7 +13,7 @@ from raft.core.types import Epoch, Offset
 from raft.storage.batch import encode_batch
 from raft.storage.frame import encode_frames
 from tests.kraftlog.analytics.logs import small_log
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.kraftlog.node_directories import contents, flip, make_node_directory, segments
 
 

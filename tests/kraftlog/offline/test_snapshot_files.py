@@ -14,7 +14,7 @@ from kraftbase.errors import ErrorCode
 from kraftbase.files.posix import PosixFile, PosixFileSystem
 from kraftlog.offline.snapshot_files import timestamp_text
 from snapshot.names import part_name, snapshot_name
-from tests.kraftlog.commands import Finished, Run
+from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.node_directories import contents, flip, make_node_directory, make_node_with_snapshot, only_snapshot
 from tests.snapshot.builders import an_id
 

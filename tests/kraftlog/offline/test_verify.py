@@ -25,7 +25,7 @@ from raft.storage.recovering import RECOVERING_NAME, encode_recovering
 from snapshot.names import part_name, snapshot_name
 from snapshot.store import SnapshotStore
 from statemachine.store.snapshotting import take_snapshot
-from tests.kraftlog.commands import Finished, Run
+from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents, flip, make_node_directory, segments
 from tests.statemachine.store.sealing import seal
 

@@ -12,7 +12,7 @@ import pytest
 from kraftbase.errors import ErrorCode, ProtocolError
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.admin.server import controller_registration
+from kraftlog.process import controller_registration
 from statemachine.query.cluster_descriptions import FeatureChange, UpgradeType
 from statemachine.words import features
 from statemachine.words.features import CONTROLLER_REGISTRATION, METADATA_VERSION, METADATA_VERSION_LATEST, FeatureRange

@@ -9,8 +9,8 @@ import pytest
 
 import kraftlog
 from kraftlog.process.installation import OWN_MODULES
-from tests.kraftlog import commands
-from tests.kraftlog.commands import Run, command, environment, run
+from tests.kraftlog import command_line
+from tests.kraftlog.command_line import Run, command, environment, run
 from tests.paths import ROOT
 
 __all__ = ["run"]
@@ -26,7 +26,7 @@ def test_help_has_a_short_name(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 def test_it_writes_a_completion() -> None:
-    assert "_KRAFTLOG_COMPLETE" in commands.kraftlog("--show-completion", "bash").output
+    assert "_KRAFTLOG_COMPLETE" in command_line.kraftlog("--show-completion", "bash").output
 
 
 @pytest.mark.parametrize("package", OWN_MODULES)

@@ -17,7 +17,7 @@ import structlog
 
 from kraftlog.process.logs import WAITING_LINES_MAX, configure_logging, flush_logging
 from raft.node import EXIT_CANNOT_GO_ON
-from tests.kraftlog.commands import environment
+from tests.kraftlog.command_line import environment
 
 LAST_WORDS = """
 from kraftlog.process.logs import configure_logging

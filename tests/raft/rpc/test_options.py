@@ -15,7 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from kraftlog.admin.client.connection import LOCAL_CHANNEL_OPTIONS
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
-from tests.kraftlog.commands import environment
+from tests.kraftlog.command_line import environment
 
 GREETING_SECONDS: Final = 0.6
 """How late the first bytes come: over a long link, or where a machine gave its processor to others for a moment."""

@@ -18,7 +18,7 @@ from kraftlog.cli.timeout import with_timeout
 from kraftlog.commands.clients import TIMEOUT_MS, allowed_ms
 from tests.kraftlog.admin.client.scripted_node import scripted_nodes
 from tests.kraftlog.cli.test_changes_as_json import asking_commands
-from tests.kraftlog.commands import Run, kraftlog
+from tests.kraftlog.command_line import Run, kraftlog
 
 ASKING = asking_commands(with_timeout(typer.main.get_command(app)))
 

@@ -22,7 +22,7 @@ from raft.storage.log_start import write_log_start
 from raft.storage.quorum_state import QuorumStateStore
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.kraftlog.node_directories import contents, flip
 from tests.kraftlog.offline.restore.builders import FILES, NEW_ID
 from tests.raft.storage.crash_points import stop_everywhere

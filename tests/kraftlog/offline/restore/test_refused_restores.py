@@ -11,7 +11,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.offline.restore import EPOCH_MAX
 from raft.storage.batch import encode_body
 from snapshot.names import snapshot_name
-from tests.kraftlog.commands import Finished, Run
+from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents, flip
 from tests.kraftlog.offline.restore.builders import FILES, NEW_ID, names_below, read, write_snapshot
 from tests.snapshot.builders import an_id, overwrite

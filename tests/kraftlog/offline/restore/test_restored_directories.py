@@ -20,7 +20,7 @@ from snapshot.format import SnapshotHeader
 from snapshot.names import BOOTSTRAP_NAME, snapshot_name
 from snapshot.reader import SnapshotReader
 from statemachine.store.store import MetadataStore
-from tests.kraftlog.commands import Run
+from tests.kraftlog.command_line import Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents
 from tests.kraftlog.offline.restore.builders import FILES, NEW_ID, NODE_DIRECTORY, names_below, read, write_config
 from tests.snapshot.builders import an_id
