@@ -21,7 +21,7 @@ demo: $(INSTALLED)  ## the whole main job in one go
 	$(BIN)/kraftlog demo
 
 test: $(INSTALLED)  ## every test, on all processors
-	$(BIN)/pytest -q --numprocesses auto --dist loadfile
+	$(BIN)/pytest -q --numprocesses 3 --dist worksteal
 
 slow: $(INSTALLED)  ## the cases that `make test` leaves out, and every bug that the simulator must catch
 	$(BIN)/pytest -q -m slow --numprocesses auto

@@ -20,7 +20,7 @@ from typing import Final
 from kraftbase.errors import KraftlogError, StorageError
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import ROTTEN, DamagedDatabase, UnusableDatabase, check_tables, open_reader, read_sums
-from statemachine.tables.row_sums import ALL_SLICES, Slice, missing_of, sum_of
+from statemachine.tables.row_sums import ALL_SLICES, RowSums, Slice, missing_of, sum_of
 
 ROTTEN_EXIT_CODE: Final = 3
 
@@ -60,7 +60,9 @@ def telling_rot(what: str) -> Iterator[None]:
 
 def check_rows(connection: sqlite3.Connection) -> list[int]:
     """Compare all rows that the present transaction sees: see `scrub`."""
-    return [missing for read in _readings(connection) for missing in read()]
+    with telling_rot("what is applied"):
+        kept = read_sums(connection)
+    return [missing for read in _readings(connection, kept) for missing in read()]
 
 
 def scrub(connection: sqlite3.Connection) -> list[int]:
@@ -76,13 +78,16 @@ def scrub(connection: sqlite3.Connection) -> list[int]:
     return missing
 
 
-def _readings(connection: sqlite3.Connection) -> Iterator[Callable[[], list[int]]]:
-    """All there is to be read, in parts; a part of rows says what their sum lacks."""
+def _readings(connection: sqlite3.Connection, kept: RowSums | None = None) -> Iterator[Callable[[], list[int]]]:
+    """All there is to be read, in parts; a part of rows says what their sum lacks.
+
+    `kept` are the sums of the one transaction for all parts; without them each part's transaction has its own.
+    """
     yield lambda: _check_frame(connection)
     for table in TABLES:
         yield lambda name=table.name: _check_structure(connection, name)  # type: ignore[misc]
     for part in ALL_SLICES:
-        yield lambda part=part: [_check_slice(connection, part)]  # type: ignore[misc]
+        yield lambda part=part: [_check_slice(connection, part, kept)]  # type: ignore[misc]
 
 
 @contextmanager
@@ -110,9 +115,10 @@ def _check_structure(connection: sqlite3.Connection, table: str) -> list[int]:
     return []
 
 
-def _check_slice(connection: sqlite3.Connection, part: Slice) -> int:
+def _check_slice(connection: sqlite3.Connection, part: Slice, kept: RowSums | None) -> int:
     with telling_rot(f"table {part.table.name}"):
-        kept = read_sums(connection)
+        if kept is None:
+            kept = read_sums(connection)
         missing = missing_of(part, kept, sum_of(connection.execute(part.select_sql, part.parameters)))
     if missing and kept.is_complete:
         raise RottenDatabase(f"{ROTTEN}: table {part.table.name}: its rows do not add up to what was written")
