@@ -176,6 +176,26 @@ def metadata(
     _run(run(_parts(only), sizes, directory, json, _console()))
 
 
+@app.command()
+def cost(
+    against: Annotated[
+        Path,
+        typer.Option("--against", parser=path_argument, metavar="DIR", help="A checkout of another version."),
+    ],
+    operations: Annotated[int, typer.Option("--ops", min=10, help="Operations of each kind and run.")] = 3_000,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 10,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Compare what an operation costs the leader with another version.
+
+    Processor seconds per 1,000 operations, one at a time and with 64 callers, of both versions in turn.
+    """
+    from kraftlog.bench.cost import run
+
+    _run(run(against.resolve(), operations, pairs, directory, json, _console()))
+
+
 def _parts(only: str | None) -> list[str]:
     parts = METADATA_PARTS if only is None else only.split(",")
     for part in parts:
