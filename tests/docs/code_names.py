@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def is_there(path: str) -> bool:
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """What a module defines or imports: `name`, and `Class.name` for what classes have."""
+    """What a module defines, not what it imports: `name`, and `Class.name` for what classes have."""
     return frozenset(_names_of(ast.parse(path.read_text()).body, ""))
 
 
@@ -38,10 +39,6 @@ def _names_of(body: list[ast.stmt], prefix: str) -> list[str]:
                 names += [prefix + target.id for target in node.targets if isinstance(target, ast.Name)]
             case ast.AnnAssign(target=ast.Name(id=name)):
                 names.append(prefix + name)
-            case ast.Import() | ast.ImportFrom():
-                names += [prefix + (alias.asname or alias.name) for alias in node.names]
-            case ast.If():
-                names += _names_of([*node.body, *node.orelse], prefix)
     return names
 
 
@@ -54,11 +51,15 @@ def _set_on_self(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def has_dotted(name: str) -> bool:
-    """Whether `name`, such as raft.listener.Listener, is a package, a module, or something that a module defines."""
+    """Whether `name`, such as raft.listener.Listener, is a package, a module, or something that a module defines.
+
+    A package may also hand on what it imports.
+    """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         stem, rest = ROOT.joinpath(*parts[:length]), ".".join(parts[length:])
         module = stem.with_suffix(".py") if stem.with_suffix(".py").is_file() else stem / "__init__.py"
         if module.is_file():
-            return not rest or rest in names_in(module)
+            is_handed_on = module.name == "__init__.py" and re.search(rf"\b{re.escape(rest)}\b", module.read_text())
+            return not rest or rest in names_in(module) or bool(is_handed_on)
     return False

@@ -94,14 +94,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
 
-def test_the_drawing_of_the_parts_fits_and_names_what_is_there() -> None:
-    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    drawing = page.partition("## The parts")[2].partition("```\n")[2].partition("```")[0]
-    assert drawing
-    assert max(map(len, drawing.splitlines())) <= 100
-    assert [word for word in PATH.findall(drawing) if not is_there(word)] == []
-
-
 @pytest.mark.parametrize(
     ("find", "text"),
     [
