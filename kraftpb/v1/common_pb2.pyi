@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ReplicaKey(_message.Message):
-    """Error codes travel as int32 with Kafka's numbers; raft/core/errors.py names them.
+    """Error codes travel as int32 with Kafka's numbers; kraftbase/errors.py names them.
 
     A replica: its node id and the 16 bytes of its directory id, empty if not known.
     """

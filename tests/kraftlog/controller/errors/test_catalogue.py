@@ -13,16 +13,17 @@ from kraftpb.v1.admin_pb2 import CreateTopicsResponse, OperationResult
 from tests.kraftlog.controller.errors.cases import PROVOKED, Case
 from tests.kraftlog.controller.errors.catalogue import CATALOGUE
 from tests.kraftlog.controller.errors.world import parts, refusals, running_world
+from tests.paths import ROOT
 from tests.statemachine.builders import create
 
 HERE = Path(__file__).parent
-STATEMACHINE = HERE.parents[2] / "statemachine"
+CONTROLLER = ROOT / "kraftlog" / "controller"
 DECIDING = [
-    *sorted((STATEMACHINE / "operations").glob("*.py")),
-    *(
-        STATEMACHINE / f"{name}.py"
-        for name in ("config_combinations", "config_definitions", "dispatch", "limits", "names", "placement", "quota")
-    ),
+    *sorted((CONTROLLER / "operations").glob("*.py")),
+    *sorted((CONTROLLER / "rules").glob("*.py")),
+    CONTROLLER / "dispatch.py",
+    ROOT / "statemachine" / "metadata" / "config_combinations.py",
+    *(ROOT / "statemachine" / "words" / f"{name}.py" for name in ("config_definitions", "limits", "names")),
 ]
 """The modules that decide on operations."""
 
