@@ -24,14 +24,15 @@ from rich.console import Console
 from rich.table import Table
 
 import kraftlog
-from kraftbase.errors import ConfigurationError, ProtocolError
+from kraftbase.checks import check
+from kraftbase.errors import ConfigurationError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import write_json
 from kraftlog.bench.machine import machine
 from kraftlog.bench.throughput import CALLERS, single_operation
 from kraftlog.bench.workload import VOTERS, execute_once, prepared
 from kraftlog.local.cluster import LocalCluster
-from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
+from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
 
 START_SECONDS: Final = 60.0
@@ -77,32 +78,24 @@ async def run(
 
 
 async def _make_directory(code: Path, path: Path) -> None:
-    """Let `kraftlog up` of that code make a cluster, and end it as soon as one of its nodes leads."""
+    """Let `kraftlog up` of that code make a cluster, and end it as soon as it says that it is up."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "kraftlog", "up", "--dir", str(path), "--voters", str(VOTERS)),
-        env=_environment(code),
-        stdout=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(code)},
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
+    output = process.stdout
+    check(output is not None, "its standard output is a pipe")
     try:
         async with asyncio.timeout(START_SECONDS):
-            while not await _leads(path):
-                if process.returncode is not None:
-                    raise ConfigurationError(f"kraftlog up of {code} ended with exit code {process.returncode}")
-                await asyncio.sleep(0.2)
+            while b" is up." not in (line := await output.readline()):  # type: ignore[union-attr]
+                if not line:
+                    raise ConfigurationError(f"kraftlog up of {code} ended with exit code {await process.wait()}")
     finally:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
-        await process.wait()
-
-
-async def _leads(path: Path) -> bool:
-    try:
-        cluster = LocalCluster(ClusterDirectory(path))
-        nodes = await asyncio.gather(*(cluster.describe(node_id) for node_id in cluster.voter_ids))
-    except (ProtocolError, ConfigurationError, OSError):
-        return False
-    return any(node.role == "leader" and node.high_watermark > 0 for node in nodes)
+        await process.communicate()
 
 
 async def _measure(code: Path, template: Path, path: Path, operations: int) -> Cost:
@@ -152,10 +145,6 @@ def _processor_seconds(pid: int) -> float:
 def _start_command(code: Path, config: Path) -> list[str]:
     program = [sys.executable, "-P", "-m", "kraftlog", "start", "--stop-at-eof", "--config", str(config)]
     return ["env", f"PYTHONPATH={code}", *program]
-
-
-def _environment(code: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(code)}
 
 
 def _ratio(found: Sequence[tuple[Cost, Cost]], field: str) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kraftlog.command_line import kraftlog
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
 
@@ -120,3 +121,21 @@ def test_metadata_measures_only_the_parts_that_are_asked_for(tmp_path: Path) -> 
     assert (finished.code, finished.errors) == (0, "")
     assert "create one topic, p50" in finished.output
     assert json.loads(file.read_text())["parts"].keys() == {"one-by-one"}
+
+
+@pytest.mark.slow
+def test_cost_compares_the_leader_with_another_checkouts(tmp_path: Path) -> None:
+    file = tmp_path / "cost.json"
+    finished = kraftlog(
+        *("bench", "cost", "--against", ROOT, "--pairs", 1, "--ops", 20, "--json", file, "--dir", tmp_path), timeout=110
+    )
+    assert (finished.code, finished.errors) == (0, "")
+    result = json.loads(file.read_text())
+    assert [len(pair) for pair in result["pairs"]] == [2]
+    assert min(result["median_ratio_one_at_a_time"], result["median_ratio_many_callers"]) > 0
+
+
+def test_cost_refuses_what_is_no_checkout(tmp_path: Path) -> None:
+    finished = kraftlog("bench", "cost", "--against", tmp_path, timeout=110)
+    assert finished.code == 1
+    assert "give a checkout of the project" in finished.errors
