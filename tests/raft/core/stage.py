@@ -16,6 +16,7 @@ from raft.core.events import (
     AppendsScheduled,
     Event,
     LogFlushed,
+    RequestCancelled,
     RequestFailed,
     RequestReceived,
     ResponseReceived,
@@ -24,12 +25,14 @@ from raft.core.events import (
     TimePassed,
 )
 from raft.core.messages import FetchSnapshotResponse, Response, SnapshotRange
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import Batch, Offset, OffsetAndEpoch, RecoveringLog
 from tests.raft.core import wording
 from tests.raft.core.cluster import Cluster
 from tests.raft.core.processes import Server, Waiting
+from tests.raft.core.safety import Safety
 
 STEPS_MAX = 2_000
+STEP_MS = 50
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,27 @@ class Pending:
         return self.sender != self.receiver
 
 
+class Broken(Safety):
+    """Of a quorum in which a disk has forgotten what it acknowledged: what Raft promises may not hold."""
+
+    def leads(self, node_id: int, epoch: int, log: Sequence[Batch]) -> None: ...
+
+    def commits(self, node_id: int, high_watermark: int, log: Sequence[Batch]) -> None: ...
+
+    def completes(self, append_id: int, body: bytes) -> None: ...
+
+
 class Stage(Cluster):
     """The commands' hands. `lines` is what was done since the last `take_lines`."""
 
-    def __init__(self, voter_count: int = 3, observer_count: int = 0, **settings: int) -> None:
+    def __init__(
+        self,
+        voter_count: int = 3,
+        observer_count: int = 0,
+        *,
+        new_directory: RecoveringLog | None = None,
+        **settings: int,
+    ) -> None:
         self.lines: list[str] = []
         self.pending: list[Pending] = []
         self._clocks: dict[int, int] = {}
@@ -57,7 +77,8 @@ class Stage(Cluster):
         self._request_id: int | None = None
         self._partial: dict[int, bytes] = {}
         self._done: set[int] = set()
-        super().__init__(voter_count, observer_count, **settings)
+        self._senders: dict[int, int] = {}
+        super().__init__(voter_count, observer_count, new_directory=new_directory, **settings)
 
     def take_lines(self) -> list[str]:
         lines, self.lines = self.lines, []
@@ -80,6 +101,10 @@ class Stage(Cluster):
         disk.log = [batch for batch in disk.log if batch.end_offset <= disk.flushed_end_offset]
         self.pending = [one for one in self.pending if one.is_message or one.sender != node_id]
         super().crash(node_id)
+        for server in self.running():
+            for request_id in [one for one in server.waiting if self._senders[one] == node_id]:
+                del server.waiting[request_id]
+                self._step(server.node_id, RequestCancelled(request_id))
 
     def advance(self, node_id: int, until_ms: int) -> None:
         """Let that replica's clock go on, and wake it at each of its deadlines."""
@@ -90,6 +115,13 @@ class Stage(Cluster):
             self._clocks[node_id] = max(deadline_ms, self._clocks[node_id])
             self._step(node_id, TimePassed())
         self._clocks[node_id] = max(until_ms, self._clocks[node_id])
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let all clocks go on together, and deliver what comes of it."""
+        for _ in range(0, duration_ms, STEP_MS):
+            for server in self.running():
+                self.advance(server.node_id, self._clocks[server.node_id] + STEP_MS)
+            self.deliver()
 
     def clock(self, node_id: int) -> int:
         return self._clocks[node_id]
@@ -134,19 +166,27 @@ class Stage(Cluster):
         super()._step(node_id, event)
 
     def _carry_out(self, server: Server, ordered: Sequence[Action]) -> None:
-        before, after = self._seen[server.node_id], wording.role(self.replica(server.node_id))
-        if before != after:
-            self.say(server.node_id, f"starts: {after}" if before == "starts" else f"{before} -> {after}")
-        self._seen[server.node_id] = after
+        # A change of state orders what must be durable of it, and tells who leads now. One that does neither comes
+        # before all that is ordered.
+        if not any(isinstance(action, actions.PersistElectionState | actions.AnnounceLeader) for action in ordered):
+            self._say_role(server)
         super()._carry_out(server, ordered)
         if self.replica(server.node_id).is_shutdown_complete and server.node_id not in self._done:
             self._done.add(server.node_id)
             self.say(server.node_id, "may stop: its shutdown is complete")
 
+    def _say_role(self, server: Server) -> None:
+        before, after = self._seen[server.node_id], wording.role(self.replica(server.node_id))
+        if before != after:
+            self.say(server.node_id, f"starts: {after}" if before == "starts" else f"{before} -> {after}")
+        self._seen[server.node_id] = after
+
     def _wake_at_deadline(self, server: Server, replica: object) -> None:
         """Nothing: `advance` does it."""
 
     def _do(self, server: Server, action: Action) -> None:
+        if isinstance(action, actions.PersistElectionState | actions.AnnounceLeader):
+            self._say_role(server)
         text = wording.action(action)
         if text is not None:
             self.say(server.node_id, text)
@@ -238,6 +278,7 @@ class Stage(Cluster):
             if receiver.replica is None:
                 fail()
                 return
+            self._senders[request_id] = sender.node_id
             receiver.waiting[request_id] = Waiting(send.request, respond, fail)
             self._request_id = request_id
             self._step(receiver.node_id, RequestReceived(request_id, send.request))

@@ -1,10 +1,12 @@
 """The commands of the core's transcripts (how to write one: `tests.transcripts`).
 
-    cluster voters=3 observers=1 leader=1     start them; with `leader`, elect that one and commit its leader change
+    cluster voters=3 observers=1 leader=1     start them; with `leader`, elect that one and commit its leader change;
+                                              with `new=1`, all directories are new and empty
     status [2]                                what each running replica is and has
     log 2                                     the batches of its log
     advance 2 to election timeout             let its clock go on; also fetch, check quorum, begin quorum, parked fetch
     advance 2 by 500 ms
+    pass 500 ms                               let all clocks go on together, and deliver what comes of it
     deliver                                   carry messages and flushes until there are none
     deliver 1->3                              only what is under way there now
     deliver messages                          no flushes
@@ -13,7 +15,8 @@
     cut 1 3, isolate 1, heal                  lose it from now on, until healed
     append 1 "a" "b"                          a client's append of two records
     crash 2, restart 2                        what was not flushed is lost
-    damage 2 from 5                           at the next start its log ends there, and it knows that it lost records
+    damage 2 from 5                           at the next start its log ends there, and it knows that it lost records;
+                                              with `, end unknown` it does not know how many
     replace 2 with log to 5                   the same with an older copy of its directory, which knows nothing
     wipe 2                                    an empty, new directory
     resign 1, shut down 1
@@ -38,7 +41,10 @@ from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned,
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog, StateDigest
 from tests.raft.core import wording
 from tests.raft.core.keeping import LogStarts
-from tests.raft.core.stage import Stage, link
+from tests.raft.core.stage import Broken, Stage, link
+
+
+NEW_DIRECTORY = RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(0), "new", has_forgotten=True, may_found=True)
 
 
 class Commands:
@@ -53,6 +59,7 @@ class Commands:
             (r"log (\d+)", self._log),
             (r"advance (\d+) to (.+) timeout", self._advance_to),
             (r"advance (\d+) by (\d+) ms", self._advance_by),
+            (r"pass (\d+) ms", lambda duration_ms: self._stage.pass_time(int(duration_ms))),
             (r"deliver", lambda: self._stage.deliver()),
             (r"deliver messages", lambda: self._stage.deliver(lambda one: one.is_message)),
             (r"deliver (\d+)->(\d+)", self._deliver_link),
@@ -65,7 +72,7 @@ class Commands:
             (r"append (\d+) (.+)", self._append),
             (r"crash (\d+)", lambda node: self._stage.crash(int(node))),
             (r"restart (\d+)", lambda node: self._stage.restart(int(node))),
-            (r"damage (\d+) from (\d+)", self._damage),
+            (r"damage (\d+) from (\d+)(, end unknown)?", self._damage),
             (r"replace (\d+) with log to (\d+)", self._replace),
             (r"wipe (\d+)", self._wipe),
             (r"resign (\d+)", self._resign),
@@ -93,7 +100,8 @@ class Commands:
     def _cluster(self, given: str) -> None:
         settings = {name: int(value) for name, value in (one.split("=") for one in given.split())}
         leader = settings.pop("leader", None)
-        stage = Stage(settings.pop("voters"), settings.pop("observers", 0), **settings)
+        voters, observers, is_new = (settings.pop(name, 0) for name in ("voters", "observers", "new"))
+        stage = Stage(voters, observers, new_directory=NEW_DIRECTORY if is_new else None, **settings)
         self._stage, self._log_starts = stage, LogStarts(stage)
         stage.deliver()  # the first fetches, of replicas that know no leader
         if leader is not None:
@@ -169,18 +177,18 @@ class Commands:
 
     # --- disks ------------------------------------------------------------------------------------------------------
 
-    def _damage(self, node_id: str, end_offset: str) -> None:
+    def _damage(self, node_id: str, end_offset: str, is_unknown: str | None) -> None:
         disk = self._stage.servers[int(node_id)].disk
         epoch = disk.election_state.epoch if disk.election_state is not None else Epoch(0)
-        disk.recovering = RecoveringLog(Offset(disk.end_offset), epoch, "damage")
+        until = UNKNOWN_UNTIL_OFFSET if is_unknown else Offset(disk.end_offset)
+        disk.recovering = RecoveringLog(until, epoch, "damage")
         disk.truncate(int(end_offset))
 
     def _replace(self, node_id: str, end_offset: str) -> None:
         disk = self._stage.servers[int(node_id)].disk
         disk.truncate(int(end_offset))
+        self._stage.safety = Broken()
         disk.applied = self._stage.snapshot_id(int(node_id), int(end_offset))
 
     def _wipe(self, node_id: str) -> None:
-        self._stage.wipe(
-            int(node_id), RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(0), "new", has_forgotten=True, may_found=True)
-        )
+        self._stage.wipe(int(node_id), NEW_DIRECTORY)
