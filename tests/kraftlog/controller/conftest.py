@@ -1,0 +1,7 @@
+"""A controller and what it stands on, as the tests of the state machine have them."""
+
+from __future__ import annotations
+
+from tests.statemachine.conftest import any_bench, bench, database, held, rows, snapshots, store
+
+__all__ = ["any_bench", "bench", "database", "held", "rows", "snapshots", "store"]
