@@ -43,7 +43,6 @@ from tests.raft.core import wording
 from tests.raft.core.keeping import LogStarts
 from tests.raft.core.stage import Broken, Stage, link
 
-
 NEW_DIRECTORY = RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(0), "new", has_forgotten=True, may_found=True)
 
 
