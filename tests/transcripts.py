@@ -1,7 +1,7 @@
-"""Transcripts: text files of commands and what they came to, which read as conversations.
+"""Transcripts: text files of commands and their output, which read as conversations.
 
 A file begins with comments (`#`): what it shows, and the rules. Then come blocks: one or more commands, a line `----`,
-what they came to, and an empty line.
+their output, and an empty line.
 
     advance 2 to election timeout
     ----
@@ -53,9 +53,9 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 async def check(path: Path, run: Callable[[str], Awaitable[list[str]]], *, rewrite: bool) -> None:
-    """Run all commands of the file; with `rewrite` put what they came to into it, else fail if that differs.
+    """Run all commands of the file; with `rewrite` write their output into it, else fail if it differs.
 
-    `run` takes one command, and gives the lines that it came to.
+    `run` takes one command, and gives the lines of its output.
     """
     expected = path.read_text()
     parts = []

@@ -1,4 +1,4 @@
-"""The controller, told in conversations: `transcripts/*.txt`, rewritten by `pytest --rewrite-transcripts`.
+"""Transcripts of the controller: `transcripts/*.txt`, rewritten by `pytest --rewrite-transcripts`.
 
 The controller is active over a log in memory, with brokers 1, 2 and 3. Offsets are counted from there (`+0`). How to
 write a transcript: `tests.transcripts`. The commands:

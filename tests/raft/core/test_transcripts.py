@@ -1,4 +1,4 @@
-"""The core, told in conversations: `transcripts/*.txt`, rewritten by `pytest --rewrite-transcripts`."""
+"""Transcripts of the core: `transcripts/*.txt`, rewritten by `pytest --rewrite-transcripts`."""
 
 from __future__ import annotations
 

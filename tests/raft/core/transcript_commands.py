@@ -6,6 +6,7 @@
     log 2                                     the batches of its log
     advance 2 to election timeout             let its clock go on; also fetch, check quorum, begin quorum, parked fetch
     advance 2 by 500 ms
+    timer 2 fetch                             how long it still has
     pass 500 ms                               let all clocks go on together, and deliver what comes of it
     deliver                                   carry messages and flushes until there are none
     deliver 1->3                              only what is under way there now
@@ -57,6 +58,7 @@ class Commands:
             (r"status ?(\d*)", self._status),
             (r"log (\d+)", self._log),
             (r"advance (\d+) to (.+) timeout", self._advance_to),
+            (r"timer (\d+) (.+)", self._timer),
             (r"advance (\d+) by (\d+) ms", self._advance_by),
             (r"pass (\d+) ms", lambda duration_ms: self._stage.pass_time(int(duration_ms))),
             (r"deliver", lambda: self._stage.deliver()),
@@ -122,6 +124,13 @@ class Commands:
     # --- time and the network ---------------------------------------------------------------------------------------
 
     def _advance_to(self, node_id: str, timer: str) -> None:
+        self._stage.advance(int(node_id), self._deadline_ms(node_id, timer))
+
+    def _timer(self, node_id: str, timer: str) -> None:
+        left_ms = self._deadline_ms(node_id, timer) - self._stage.clock(int(node_id))
+        self._stage.say(int(node_id), f"{timer} timeout in {left_ms} ms")
+
+    def _deadline_ms(self, node_id: str, timer: str) -> int:
         deadline_ms: int | None = None
         match timer, self._stage.replica(int(node_id))._context.state:
             case "election", (Unattached() | Prospective() | Candidate() | Resigned()) as state:
@@ -136,7 +145,7 @@ class Commands:
                 deadline_ms = state.purgatory.next_deadline_ms
         if deadline_ms is None:
             raise ValueError(f"{node_id} has no {timer} timeout")
-        self._stage.advance(int(node_id), deadline_ms)
+        return deadline_ms
 
     def _advance_by(self, node_id: str, duration_ms: str) -> None:
         self._stage.advance(int(node_id), self._stage.clock(int(node_id)) + int(duration_ms))
