@@ -8,7 +8,7 @@ from random import Random
 
 from raft.core.actions import Action
 from raft.core.election import ElectionState
-from raft.core.epochs import LOG_BEGINNING, EpochCache
+from raft.core.epochs import EpochCache
 from raft.core.log import LogState
 from raft.core.messages import LogRange, Request, Response
 from raft.core.replica import Replica
@@ -23,10 +23,10 @@ class Disk:
         self.log: list[Batch] = []
         self.flushed_end_offset = 0
         self.recovering: RecoveringLog | None = None
-        self.start = LOG_BEGINNING
+        self.start = EpochCache().start
         """Where the log starts for the replica. `log` keeps what is below: it stands for the snapshot there."""
         self.snapshots: list[OffsetAndEpoch] = []
-        self.applied = LOG_BEGINNING
+        self.applied = self.start
         """What the state machine has applied, for tests in which a log loses some of it."""
 
     @property
