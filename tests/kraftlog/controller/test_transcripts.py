@@ -6,6 +6,7 @@ write a transcript: `tests.transcripts`. The commands:
     create a b                     submit the creation of topics; more submissions may follow before there is an answer
     delete a
     commit                         everything that is in the log
+    commit, lose leadership        both, before this node has applied what is committed
     lose leadership                another node leads; what is not committed is cut
     lose leadership, log stays     another node leads, and commits it
     lead                           win the next election
@@ -51,6 +52,9 @@ class Commands:
                 await self._submit(line, delete(*names))
             case ["commit"]:
                 log.commit()
+            case ["commit,", "lose", "leadership"]:
+                log.commit()
+                log.lose_leadership()
             case ["lose", "leadership"]:
                 log.lose_leadership()
             case ["lose", "leadership,", "log", "stays"]:
