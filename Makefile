@@ -38,8 +38,9 @@ format: $(INSTALLED)  ## rewrite the code in the house style
 	$(BIN)/ruff check --no-cache --fix .
 	$(BIN)/ruff format --no-cache .
 
-generate: $(INSTALLED)  ## kraftpb/ from proto/
+generate: $(INSTALLED)  ## kraftpb/ from proto/, and docs/internals/states.md from the table of transitions
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/generate_protocol.py
+	$(BIN)/python tools/generate_states.py
 
 lock: $(INSTALLED)  ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --all-extras --no-emit-index-url --no-header --no-annotate \

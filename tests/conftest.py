@@ -38,6 +38,11 @@ def logging_as_before() -> Iterator[None]:
     logging.lastResort = last_resort
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A flag for `tests.transcripts`."""
+    parser.addoption("--rewrite-transcripts", action="store_true", help="write what happens into the transcripts")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Two processes of tests must not choose the same port: one may be chosen long before somebody listens there."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")

@@ -3,8 +3,27 @@
     actions = replica.start(now_ms)
     actions = replica.step(event, now_ms)
 
+    events: what happened      --- step -->   actions: what is to be done, in the order given
+    --------------------------------------    -----------------------------------------------
+    from the network                          to the network
+      RequestReceived, RequestCancelled         Reply, Send
+      ResponseReceived, RequestFailed         to the disk
+    from the clock                              PersistElectionState, EndRecovering, EndFounding
+      TimePassed                                AppendRecords, AppendLeaderChange, AppendBatches,
+    from the disk                               FlushLog, TruncateLog, StartLogAnew
+      LogFlushed, LogStartAdvanced              AppendSnapshot, FreezeSnapshot, DropSnapshot
+      SnapshotAppended, SnapshotReceived,     to the local client
+      SnapshotRefused, SnapshotsChanged         CompleteAppend, FailAppend
+    from the local client                     to listeners and the state machine
+      AppendPrepared, AppendsScheduled          AdvanceHighWatermark, AnnounceLeader
+      ResignRequested, ShutdownRequested        FenceStateMachine, RebuildStateMachine
+    from the state machine and the cluster    to people
+      StateDigestReported                       ReportUnbelieved, ReportRefusedLeader
+      StateMachineFenced, FetchVersionAllowed
+
 The same events at the same times with the same `random` give the same actions. `now_ms` is monotonic and never goes
-back. How actions are to be carried out is said in `raft.core.actions`.
+back. How actions are to be carried out is said in `raft.core.actions`. The transcripts in tests/raft/core/transcripts
+show several replicas that step in turn.
 """
 
 from __future__ import annotations

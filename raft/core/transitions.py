@@ -2,6 +2,33 @@
 
 Two rules hold in this file: an edge that is not in the table raises, and what must survive a crash is ordered to disk
 before anything of the new state leaves (RF-11).
+
+**Epochs are the time of the protocol.** Replicas have no common clock. Each knows the highest epoch that it has heard
+of, which never goes back, and tells it with everything that it sends. A replica that hears of a higher one leaves what
+it did in its own: that is why every state has edges to Unattached and Follower in a higher epoch. A request of a lower
+epoch is answered with the higher one and its leader, so its sender finds out (RF-60). Votes, leaders and records belong
+to one epoch each.
+
+**The way through an election,** with voters 1, 2 and 3, of which 1 leads epoch 5 and is cut off:
+
+    2, a Follower in epoch 5, hears nothing from 1 for a fetch timeout     Follower -> Prospective, still epoch 5
+    3 has not heard from 1 either, and would vote for 2                    3 stays what it is: a pre-vote is no promise
+    2 and 3 are a majority: 2 opens epoch 6 and votes for itself           Prospective -> Candidate, durable
+    3 hears of epoch 6, forgets 1, and then grants 2 its vote              Follower -> Unattached, twice, durable
+    2 has a majority, and writes the first record of epoch 6               Candidate -> Leader, durable
+    3 hears of it, and fetches from 2                                      Unattached -> Follower, durable
+    1 hears of no majority, and later of epoch 6                           Leader -> Resigned -> Follower
+
+Only the edge from Prospective to Candidate, and the timer of Resigned, open an epoch. So it is opened by a voter that a
+majority would have elected a moment ago, or by a former leader, once. A voter that is cut off from the majority stays
+in its epoch, as Prospective, Unattached or Follower, and deposes nobody when it is back (KIP-996).
+
+**What is on disk** (RF-95) is epoch, leader and vote. Prospective and Resigned write nothing: a crash in them is a
+crash in the state before. A crash after Candidate starts as Candidate again, a crash after Leader as Resigned
+(`raft.core.startup`).
+
+The page docs/internals/states.md is drawn from the table. When you change the table, give each edge a comment, and run
+`python tools/generate_states.py`. tests/raft/core/transcripts shows most of the edges at work.
 """
 
 from __future__ import annotations
@@ -63,21 +90,21 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
         Role.LEADER: (SAME,),  # a majority voted for it
         Role.PROSPECTIVE: (SAME,),  # election timeout
         Role.FOLLOWER: (HIGHER, SAME),  # another won
-        Role.UNATTACHED: (HIGHER,),
+        Role.UNATTACHED: (HIGHER,),  # a higher epoch without a leader
     },
     Role.LEADER: {
-        Role.RESIGNED: (SAME,),  # asked to, shutting down, or no majority fetches any more
-        Role.FOLLOWER: (HIGHER,),
-        Role.UNATTACHED: (HIGHER,),
+        Role.RESIGNED: (SAME,),  # asked to, shutting down, fenced, or no majority fetches any more
+        Role.FOLLOWER: (HIGHER,),  # learns of the leader of a higher epoch
+        Role.UNATTACHED: (HIGHER,),  # a higher epoch without a leader
     },
     Role.FOLLOWER: {
-        Role.FOLLOWER: (HIGHER,),
+        Role.FOLLOWER: (HIGHER,),  # learns of the leader of a higher epoch
         Role.PROSPECTIVE: (SAME,),  # fetch timeout, voters only
         Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch; the same: the leader lacks what is committed
     },
     Role.RESIGNED: {
         Role.UNATTACHED: (HIGHER,),  # its election timeout opens the next epoch (RF-13), or a higher epoch
-        Role.FOLLOWER: (HIGHER,),
+        Role.FOLLOWER: (HIGHER,),  # learns of the leader of a higher epoch
         Role.CANDIDATE: (NEXT,),  # only a sole voter that led when it stopped (RF-04)
     },
 }

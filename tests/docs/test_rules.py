@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "docs" / "rules"
 FAMILIES = ("RF", "PK", "SN", "LI", "CT", "DB", "TS", "OT", "FM")
-SUFFIXES = {".py", ".proto", ".md", ".toml", ".sql"}
+SUFFIXES = {".py", ".proto", ".md", ".toml", ".sql", ".txt"}
 FAMILY = "|".join(FAMILIES)
 CITED = re.compile(rf"\b(?:{FAMILY})-\d+\b")
 FUNCTION = re.compile(r"^\s*(?:async )?def (\w+)", re.MULTILINE)

@@ -125,6 +125,7 @@ class Cluster:
             log=disk.log_state(),
             election_state=disk.election_state,
             recovering=disk.recovering,
+            applied=disk.applied,
             random=Random(self.random.random()),
             now_ms=self.now_ms,
         )

@@ -12,7 +12,7 @@ from raft.core.epochs import EpochCache
 from raft.core.log import LogState
 from raft.core.messages import LogRange, Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Batch, Offset, RecoveringLog
+from raft.core.types import Batch, Offset, OffsetAndEpoch, RecoveringLog
 
 
 class Disk:
@@ -23,6 +23,11 @@ class Disk:
         self.log: list[Batch] = []
         self.flushed_end_offset = 0
         self.recovering: RecoveringLog | None = None
+        self.start = EpochCache().start
+        """Where the log starts for the replica. `log` keeps what is below: it stands for the snapshot there."""
+        self.snapshots: list[OffsetAndEpoch] = []
+        self.applied = self.start
+        """What the state machine has applied, for tests in which a log loses some of it."""
 
     @property
     def end_offset(self) -> int:
@@ -60,11 +65,12 @@ class Disk:
         self.flushed_end_offset = self.end_offset
 
     def log_state(self) -> LogState:
-        epochs = EpochCache()
+        epochs = EpochCache(start=self.start)
         for batch in self.log:
-            epochs.assign(batch.epoch, batch.base_offset)
+            if batch.base_offset >= self.start.offset:
+                epochs.assign(batch.epoch, batch.base_offset)
         end_offset = Offset(self.end_offset)
-        return LogState(end_offset, end_offset, epochs)
+        return LogState(end_offset, end_offset, epochs, self.snapshots[-1] if self.snapshots else None)
 
 
 @dataclass(frozen=True)
