@@ -53,8 +53,11 @@ class Atlas:
             return True
         harmed = {node_id for node_id in self._harmed if node_id in world.voter_ids} | self._lost
         harmed |= {node_id for node_id in world.voter_ids if _may_lose_log(world.machines[node_id])}
-        if world.committed_end_offset > 0:
-            harmed |= {node_id for node_id in world.voter_ids if _has_not_joined(world.machines[node_id])}
+        new = {node_id for node_id in world.voter_ids if _has_not_joined(world.machines[node_id])}
+        # As long as all are new any majority may found a quorum. Consider voters 1, 2 and 3, of which 1 and 3 have
+        # founded one and 3 has its leader's first record: without 1, 3 gets no vote, as 2 is new and 3 has something.
+        if len(new) < len(world.voter_ids):
+            harmed |= new
         return len(harmed | {machine.node_id}) <= len(world.voter_ids) - world.majority
 
     def harm(self, machine: Machine) -> None:

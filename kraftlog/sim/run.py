@@ -78,7 +78,6 @@ class FaultSchedule:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = Random(f"faults {world.parameters.seed}")
-        self._is_over = False
 
     def start(self) -> None:
         """Begin."""
@@ -87,14 +86,14 @@ class FaultSchedule:
 
     def stop(self) -> None:
         """No more faults begin."""
-        self._is_over = True
+        self._world.are_faults_over = True
 
     def _agree_on_next(self) -> None:
         wait_ms = self._random.expovariate(1 / self._world.parameters.fault_interval_ms)
         self._world.agenda.after(int(wait_ms * MICROSECONDS_PER_MS), self._happen)
 
     def _happen(self) -> None:
-        if self._is_over:
+        if self._world.are_faults_over:
             return
         kind = self._random.choice(self._world.parameters.fault_kinds)
         to_whom = FAULTS[kind].begin(self._world, self._random)

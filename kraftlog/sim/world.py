@@ -84,6 +84,8 @@ class World(Observed):
             self.tell_voters(machine)
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
+        self.are_faults_over = False
+        """Whether no fault may begin any more: one that waits for its moment asks."""
         self.log_start = parameters.log_start
         self.history = History()
         self.oracle = OffsetOracle(self.history)

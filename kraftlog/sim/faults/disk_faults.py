@@ -254,6 +254,8 @@ def roll_back_log(world: World, random: Random) -> str | None:
     key = machine.key
 
     def roll_back(attempts: int) -> None:
+        if world.are_faults_over:
+            return
         applied = machine.view.applied
         if applied is None or applied.end_offset <= copied_end_offset or not world.atlas.may_harm(machine):
             if attempts > 1:
