@@ -401,9 +401,9 @@ class Shell:
                     self.snapshots.drop()
                 case EndRecovering():
                     self.log.end_recovering()
+                    logger.info("the log has what it lacked", log_end_offset=self.log.log_end_offset)
                 case EndFounding():
                     self.log.end_founding()
-                    logger.info("everything that was damaged is fetched again", log_end_offset=self.log.log_end_offset)
                 case AnnounceLeader(leader, epoch_start_offset):
                     logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
                     self._outlet.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
