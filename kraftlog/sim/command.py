@@ -14,9 +14,9 @@ from kraftlog.sim.faults.catalogue import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
 from kraftlog.sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total
-from kraftlog.sim.run import run
-from kraftlog.sim.shrink import shrink
-from kraftlog.sim.sweep import Total, sweep
+from kraftlog.sim.runs.run import run
+from kraftlog.sim.runs.shrink import shrink
+from kraftlog.sim.runs.sweep import Total, sweep
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import SEEDS_MAX, hunt_all
 from kraftlog.sim.zoo.mutation import MUTATIONS

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from kraftlog.sim.network import NetworkConditions
+from kraftlog.sim.virtual.network import NetworkConditions
 from raft.core.config import FETCH_VERSIONS, QuorumConfig
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig, LogStartPolicy

@@ -11,25 +11,25 @@ from uuid import UUID
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode, FlushFailed, KraftlogError, OutOfSpace, ProtocolError
 from kraftbase.uuids import uuid_to_text
-from kraftlog.sim.administrator import Administrator
-from kraftlog.sim.agenda import MICROSECONDS_PER_MS, Agenda
-from kraftlog.sim.atlas import Atlas
-from kraftlog.sim.brokers import FIRST_BROKER_ID, Broker
-from kraftlog.sim.client import Client
-from kraftlog.sim.disk import DIRECTORY, Crash
-from kraftlog.sim.history import History
+from kraftlog.sim.cluster.fault_atlas import Atlas
 from kraftlog.sim.invariants.catalogue import Checker
 from kraftlog.sim.invariants.invariant import Violation
-from kraftlog.sim.machine import Machine
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.network import Network
-from kraftlog.sim.observation import NodeView, Observed, Step, durable_election_state, snapshot_fault
-from kraftlog.sim.oracle import OffsetOracle
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.process import Process
+from kraftlog.sim.node.register_service import committed_writes
+from kraftlog.sim.observation.observed import NodeView, Observed, Step, durable_election_state, snapshot_fault
+from kraftlog.sim.observation.trace import Trace
 from kraftlog.sim.parameters import Parameters
-from kraftlog.sim.process import Process
-from kraftlog.sim.service import committed_writes
-from kraftlog.sim.trace import Trace
-from kraftlog.sim.wire import carry_request, carry_response, falsified, flip_a_bit, foreign_answer
+from kraftlog.sim.registers.history import History
+from kraftlog.sim.registers.oracle import OffsetOracle
+from kraftlog.sim.users.administrator import Administrator
+from kraftlog.sim.users.broker import FIRST_BROKER_ID, Broker
+from kraftlog.sim.users.client import Client
+from kraftlog.sim.virtual.disk import DIRECTORY, Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, Agenda
+from kraftlog.sim.virtual.network import Network
+from kraftlog.sim.wire.carriage import carry_request, carry_response, falsified, flip_a_bit, foreign_answer
 from raft.core.actions import Send, StartLogAnew
 from raft.core.events import RequestFailed, ResponseReceived
 from raft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, Request, Response

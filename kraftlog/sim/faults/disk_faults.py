@@ -8,11 +8,11 @@ from random import Random
 
 from kraftbase.files.files import SECTOR_BYTES, join, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.disk import DIRECTORY, QUICK_SYNC_US, Crash
+from kraftlog.sim.faults.ambushes import NEEDS_ROOM
 from kraftlog.sim.faults.fault import any_machine, downtime_us, duration_us, fault
-from kraftlog.sim.machine import Machine
-from kraftlog.sim.process import Process
-from kraftlog.sim.work import NEEDS_ROOM
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.process import Process
+from kraftlog.sim.virtual.disk import DIRECTORY, QUICK_SYNC_US, Crash
 from kraftlog.sim.world import World
 from raft.storage.directory import LOG_NAME, META_NAME, SNAPSHOTS_NAME
 from raft.storage.frame import HEAD_BYTES, Frame, find_frames

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from kraftlog.sim.agenda import MICROSECONDS_PER_MS
-from kraftlog.sim.disk import Crash
+from kraftlog.sim.virtual.disk import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
 if TYPE_CHECKING:
-    from kraftlog.sim.machine import Machine
+    from kraftlog.sim.node.machine import Machine
     from kraftlog.sim.world import World
 
 Begin = Callable[["World", Random], str | None]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from kraftlog.sim.faults.fault import fault, running
-from kraftlog.sim.machine import Machine
+from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.world import World
 from raft.core.messages import (
     BeginQuorumEpochRequest,

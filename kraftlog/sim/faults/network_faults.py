@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final
 
 from kraftlog.sim.faults.fault import any_machine, duration_us, fault
-from kraftlog.sim.machine import Machine
-from kraftlog.sim.process import Process
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.process import Process
 from kraftlog.sim.world import FIRST_CLIENT_ID, World
 
 ELECTION_MS: Final = 5_000

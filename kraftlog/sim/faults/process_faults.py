@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from kraftlog.sim.agenda import MICROSECONDS_PER_MS
-from kraftlog.sim.disk import Crash
+from kraftlog.sim.faults.ambushes import Work
 from kraftlog.sim.faults.fault import POWER_CUTS, any_machine, downtime_us, duration_us, fault, running
-from kraftlog.sim.machine import Machine
-from kraftlog.sim.process import Process
-from kraftlog.sim.work import Work
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.process import Process
+from kraftlog.sim.virtual.disk import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.world import World
 from raft.core.events import ResignRequested
 

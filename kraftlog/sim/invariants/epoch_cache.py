@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import NodeView, Observed, Step, batches_of
+from kraftlog.sim.observation.observed import NodeView, Observed, Step, batches_of
 from raft.core.types import Epoch, Offset
 
 EVERY_STEPS: Final = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NoReturn
 
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed, Step
 
 
 class Violation(Exception):

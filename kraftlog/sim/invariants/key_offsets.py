@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import STATE_MACHINE, Observed, Step
-from kraftlog.sim.service import committed_writes
+from kraftlog.sim.node.register_service import committed_writes
+from kraftlog.sim.observation.observed import STATE_MACHINE, Observed, Step
 from raft.core.types import Offset
 
 

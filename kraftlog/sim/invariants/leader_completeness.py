@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step, batches_of
+from kraftlog.sim.observation.observed import Observed, Step, batches_of
 from raft.core.types import Epoch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import STATE_MACHINE, Delivery, NodeView, Observed, Step
+from kraftlog.sim.observation.observed import STATE_MACHINE, Delivery, NodeView, Observed, Step
 from raft.core.types import Offset
 
 

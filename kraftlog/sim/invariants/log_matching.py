@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import DurableLog, Observed, Step
+from kraftlog.sim.observation.observed import DurableLog, Observed, Step
 from raft.core.types import Batch, Epoch
 
 

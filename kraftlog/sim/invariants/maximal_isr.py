@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_metadata import Partition
+from kraftlog.sim.model.metadata import Partition
+from kraftlog.sim.observation.observed import Step
 
 
 class LeadersKnowTheirIsr(Invariant):

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
-from kraftlog.sim.plain_metadata import Partition, PlainMetadata
-from kraftlog.sim.plain_registrations import Broker, Listener, SupportedLevels
-from kraftlog.sim.plain_terms import SegmentKey
-from kraftlog.sim.plain_tiering import PlainTiering, Segment
+from kraftlog.sim.model.keys import SegmentKey
+from kraftlog.sim.model.metadata import Partition, PlainMetadata
+from kraftlog.sim.model.registrations import Broker, Listener, SupportedLevels
+from kraftlog.sim.model.tiering import PlainTiering, Segment
+from kraftlog.sim.observation.observed import Observed, Step
 from statemachine.words.ids import id_to_text
 
 STEPS_BETWEEN_LOOKS: Final = 6

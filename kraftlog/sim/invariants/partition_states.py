@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_metadata import NOBODY, Change, Partition
+from kraftlog.sim.model.metadata import NOBODY, Change, Partition
+from kraftlog.sim.observation.observed import Step
 
 
 class PartitionStates(Invariant):

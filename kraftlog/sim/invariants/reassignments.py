@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftbase.errors import ErrorCode
-from kraftlog.sim.calls import Call
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
-from kraftlog.sim.plain_metadata import NOBODY, Change, Partition
-from kraftlog.sim.plain_reassignments import is_cancelled, is_ended, is_on_the_way
-from kraftlog.sim.plain_terms import Key
+from kraftlog.sim.model.keys import Key
+from kraftlog.sim.model.metadata import NOBODY, Change, Partition
+from kraftlog.sim.model.reassignments import is_cancelled, is_ended, is_on_the_way
+from kraftlog.sim.observation.observed import Observed, Step
+from kraftlog.sim.users.rpc import Call
 from kraftpb.v1.admin_pb2 import PartitionReassignment
 
 

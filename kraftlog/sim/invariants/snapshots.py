@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step, snapshot_fault
+from kraftlog.sim.observation.observed import Observed, Step, snapshot_fault
 from raft.core.types import OffsetAndEpoch
 
 

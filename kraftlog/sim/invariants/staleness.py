@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import NodeView, Observed, Step
+from kraftlog.sim.observation.observed import NodeView, Observed, Step
 from raft.core.actions import Send
 from raft.core.events import TimePassed
 from raft.core.messages import FetchRequest

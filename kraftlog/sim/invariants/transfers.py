@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed, Step
 from raft.core.actions import AppendSnapshot, DropSnapshot, Send
 from raft.core.events import SnapshotRefused
 from raft.core.messages import FetchSnapshotRequest

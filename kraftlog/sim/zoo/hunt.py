@@ -9,8 +9,8 @@ from typing import Final
 
 from kraftlog.sim.faults.catalogue import KINDS
 from kraftlog.sim.parameters import Overrides
-from kraftlog.sim.run import run_seed
-from kraftlog.sim.workers import workers
+from kraftlog.sim.runs.run import run_seed
+from kraftlog.sim.runs.workers import workers
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from marshal import dumps
 from typing import Any
 
-import kraftlog.sim.process
+import kraftlog.sim.node.process
 import statemachine.store.scrub
 import statemachine.tables.row_sums
 from kraftbase.files.files import FileSystem, join
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.database import Database
-from kraftlog.sim.disk import Crash
-from kraftlog.sim.process import Process
-from kraftlog.sim.service import Answer, ClientReply, ClientRequest, Service
+from kraftlog.sim.node.database import Database
+from kraftlog.sim.node.process import Process
+from kraftlog.sim.node.register_service import Answer, ClientReply, ClientRequest, Service
+from kraftlog.sim.virtual.disk import Crash
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import elections
 from raft.core.context import Context
@@ -184,7 +184,7 @@ def rolled_back_unnoticed() -> list[Any]:
     def careless(*given: Any, **named: Any) -> SegmentedLog:
         return open_log(*given, **{**named, "applied": LOG_BEGINNING})
 
-    return [instead(kraftlog.sim.process, "open_log", careless)]
+    return [instead(kraftlog.sim.node.process, "open_log", careless)]
 
 
 # --- the state machine's rows -----------------------------------------------------------------------------------------

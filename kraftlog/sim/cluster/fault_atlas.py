@@ -1,0 +1,100 @@
+"""The fault atlas: whose durable data faults have taken, so that they never take the last good copy.
+
+A machine is harmed from when bytes on its disk rot or its disk is wiped until it has everything back that was committed
+then. A voter that has not joined the quorum yet can stand in for no other one, so it counts with them. Faults may
+harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt rather than lie.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kraftbase.files.files import join
+from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.virtual.disk import DIRECTORY
+from raft.core.types import Offset
+from raft.storage.directory import LOG_NAME
+from raft.storage.new_directory import NEW_DIRECTORY_NAME
+
+if TYPE_CHECKING:
+    from kraftlog.sim.node.machine import Machine
+    from kraftlog.sim.world import World
+
+NEW_DIRECTORY: Final = join(join(DIRECTORY, LOG_NAME), NEW_DIRECTORY_NAME)
+
+
+class _Harm(NamedTuple):
+    """How things stood when durable data was taken from a machine."""
+
+    committed_end_offset: Offset
+    durable_end_offset: Offset
+    life: int
+
+
+class Atlas:
+    """One world's."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._harmed: dict[int, _Harm] = {}
+        self._lost: set[int] = set()
+        """Voters whose disk was wiped: they are voters no more."""
+
+    def is_harmed(self, machine: Machine) -> bool:
+        """Whether a fault took durable data from it that it has not got back."""
+        return machine.node_id in self._harmed or machine.node_id in self._lost or _may_lose_log(machine)
+
+    def may_harm(self, machine: Machine) -> bool:
+        """Whether durable data may be taken from it now."""
+        world = self._world
+        if machine.node_id in self._harmed or _may_lose_log(machine):
+            return False  # one at a time: damage to a log and to what vouches for it is a double fault
+        if not machine.view.is_voter or world.parameters.may_lose_quorum:
+            return True
+        harmed = {node_id for node_id in self._harmed if node_id in world.voter_ids} | self._lost
+        harmed |= {node_id for node_id in world.voter_ids if _may_lose_log(world.machines[node_id])}
+        if world.committed_end_offset > 0:
+            harmed |= {node_id for node_id in world.voter_ids if _has_not_joined(world.machines[node_id])}
+        return len(harmed | {machine.node_id}) <= len(world.voter_ids) - world.majority
+
+    def harm(self, machine: Machine) -> None:
+        """Note that durable data was taken from it."""
+        view = machine.view
+        self._harmed[machine.node_id] = _Harm(self._world.committed_end_offset, view.durable_log.end_offset, view.life)
+        machine.view.has_lost_data = True
+
+    def lose(self, machine: Machine) -> None:
+        """Note that its disk was wiped; a voter's is lost to the quorum for good."""
+        self.harm(machine)
+        if machine.view.is_voter:
+            self._lost.add(machine.node_id)
+            machine.view.is_voter = False
+
+    def note_start(self, machine: Machine, *, is_recovering: bool) -> None:
+        """A process has begun: it may have given up its log, because nothing it has holds what is below its start."""
+        if is_recovering and _may_lose_log(machine) and machine.node_id not in self._harmed:
+            self.harm(machine)
+
+    def after_step(self, step: Step) -> None:
+        """Note when a harmed machine has everything back."""
+        node = step.node
+        if node.node_id not in self._harmed or node.replica is None or node.replica.is_recovering:
+            return
+        if self._world.machines[node.node_id].disk.files.failing_reads:
+            return
+        harm, end_offset = self._harmed[node.node_id], node.durable_log.end_offset
+        # A process that was started since has found the damage; what was not committed need not come back.
+        is_mended = end_offset >= harm.durable_end_offset or node.life > harm.life
+        if is_mended and end_offset >= harm.committed_end_offset:
+            del self._harmed[node.node_id]
+            node.has_lost_data = False
+
+
+def _may_lose_log(machine: Machine) -> bool:
+    """Whether its next process may find that nothing whole holds what is below its log's start."""
+    return machine.view.has_diverged or machine.view.has_damaged_snapshots
+
+
+def _has_not_joined(machine: Machine) -> bool:
+    """Whether its voter is new, and neither votes nor counts."""
+    return machine.disk.files.exists(NEW_DIRECTORY)

@@ -1,0 +1,1 @@
+"""Those who use the cluster: clients of registers, brokers, the administrator."""

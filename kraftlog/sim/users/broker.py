@@ -1,0 +1,385 @@
+"""Brokers that register, send heartbeats, lead partitions, vanish and return.
+
+A broker knows the metadata up to where the answers that it got had applied the log, and has it from there: it is never
+further than the controller, and mostly behind. What it leads it gives new ISRs, with the epochs that it knows. It keeps
+what it asked for until it learns of a later partition epoch, because a request of its own may still be on the way: with
+that its view of the ISR must never lack a replica that the controller counts in (invariant 40).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from kraftbase.errors import ErrorCode
+from kraftlog.sim.model.keys import Key
+from kraftlog.sim.model.metadata import Partition, PlainMetadata
+from kraftlog.sim.users.rpc import Call, Calls
+from kraftlog.sim.users.tiering import Tiering
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftpb.v1.admin_pb2 import (
+    AlteredPartition,
+    AlterPartitionRequest,
+    AlterPartitionResult,
+    BrokerHeartbeatRequest,
+    IsrMember,
+    Operation,
+    RegisterBrokerRequest,
+)
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
+from statemachine.words.features import SUPPORTED
+
+if TYPE_CHECKING:
+    from kraftlog.sim.world import World
+
+FIRST_BROKER_ID: Final = 201
+"""Brokers' places in the network, and their ids."""
+
+RETRY_MS: Final = 300
+"""How long a broker waits that is not yet what it wants to be."""
+
+_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class Life(Enum):
+    """What a broker is about."""
+
+    DOWN = auto()
+    UP = auto()
+    HANGING = auto()
+    """It does and says nothing, and will go on as if nothing had been."""
+    LEAVING = auto()
+    """It shuts down, controlled."""
+
+
+@dataclass(slots=True)
+class Led:
+    """What a broker knows of a partition that it leads."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[int]
+    asked: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    """ISRs that it has asked for and that may still come, each with the partition epoch that it named."""
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Whom it must wait for before it calls a record committed (KIP-497)."""
+        return self.isr.union(*(isr for _, isr in self.asked))
+
+    def learn(self, partition_epoch: int, isr: frozenset[int]) -> None:
+        """The partition has that ISR since that epoch; what was asked for in earlier ones has come or will not."""
+        if partition_epoch > self.partition_epoch:
+            self.partition_epoch, self.isr = partition_epoch, isr
+            self.asked = [asked for asked in self.asked if asked[0] >= partition_epoch]
+
+
+class Broker:
+    """One broker."""
+
+    def __init__(self, world: World, broker_id: int, random: Random) -> None:
+        parameters = world.parameters.brokers
+        if parameters is None:
+            raise ValueError("this run has no brokers")
+        self._world = world
+        self._parameters = parameters
+        self._random = random
+        self._calls = Calls(world, broker_id, random, may_repeat=True)
+        self.broker_id = broker_id
+        self.life = Life.DOWN
+        self.epoch: int | None = None
+        """Of its registration; None: it has not heard of one."""
+        self.led: dict[Key, Led] = {}
+        """What it leads, as far as it knows."""
+        self.metadata = PlainMetadata()
+        """What it knows."""
+        self._applied_batches = 0
+        self._tiering = Tiering(self, world.remote_storage, random)
+        self._log_dir = random.randbytes(16)
+        self._incarnation = b""
+        self._clean_epoch: int | None = None
+        """What it found of its last clean shutdown."""
+        self._is_fenced = True
+        self._number = 0
+        """Counts its incarnations and what ends them: whatever was agreed on before is void."""
+        self._is_calm = False
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, as a new incarnation."""
+        self.life = Life.UP
+        self._begin_incarnation()
+        self.metadata, self._applied_batches = PlainMetadata(), 0
+        self._after(self._random.randrange(50, 2_000), self._tick)
+        self._plan_outage()
+        self._plan_alteration()
+
+    def _begin_incarnation(self) -> None:
+        self._incarnation = self._random.randbytes(16)
+        self._number += 1
+        self.epoch, self._is_fenced = None, True
+        self.led.clear()
+
+    def calm_down(self) -> None:
+        """Faults are over: it lives on, or is back, or is gone for good, and asks for nothing new."""
+        self._is_calm = True
+        if self.life is Life.HANGING:
+            self.life = Life.UP
+            self._after(RETRY_MS, self._tick)
+        elif self.life is Life.LEAVING or (self.life is Life.DOWN and self._random.random() < 0.4):
+            self.start()
+        elif self.life is Life.UP and self._random.random() < 0.2:
+            self.life = Life.DOWN
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it will be heard of."""
+        return self.life is Life.UP
+
+    def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Do it then, if it is still the same life of the same incarnation."""
+        number = self._number
+
+        def act() -> None:
+            if number == self._number:
+                action()
+
+        self._world.agenda.after(int(delay_ms * MICROSECONDS_PER_MS), act)
+
+    def _plan_outage(self) -> None:
+        if not self._is_calm:
+            self._after(self._random.expovariate(1 / self._parameters.outage_interval_ms), self._fail)
+
+    def _fail(self) -> None:
+        if self._is_calm:
+            return
+        random, marks = self._random, self._world.marks
+        session_ms = self._parameters.session_timeout_ms
+        duration_ms = random.choice([0.1, 0.5, 1.2, 3.0, 12.0]) * session_ms
+        match random.randrange(4):
+            case 0:
+                marks.hit("a broker vanished")
+                self._end(duration_ms)
+            case 1:
+                marks.hit("a broker hung")
+                self.life = Life.HANGING
+                self._number += 1
+                self._after(duration_ms, self._go_on)
+            case 2:
+                marks.hit("a broker was cut off")
+                self._cut_off(duration_ms)
+                self._plan_outage()
+            case _:
+                marks.hit("a broker began to shut down")
+                self.life = Life.LEAVING
+                self._after(20 * session_ms, lambda: self._end(0))
+
+    def _end(self, downtime_ms: float) -> None:
+        """The process is gone; another one comes."""
+        self.life = Life.DOWN
+        self._number += 1
+        self.epoch = None
+        self.led.clear()
+        self._after(downtime_ms, self._come_back)
+
+    def _come_back(self) -> None:
+        if not self._is_calm:
+            self.start()
+
+    def _go_on(self) -> None:
+        if self.life is Life.HANGING:
+            self._world.marks.hit("a broker went on as if nothing had been")
+            self.life = Life.UP
+            self._plan_outage()
+            self._plan_alteration()
+            self._tick()
+
+    def _cut_off(self, duration_ms: float) -> None:
+        nodes = list(self._world.machines)
+        to_nodes = [(self.broker_id, node_id) for node_id in nodes]
+        from_nodes = [(node_id, self.broker_id) for node_id in nodes]
+        cut = self._random.choice([to_nodes, from_nodes, to_nodes + from_nodes])
+        self._world.network.cut_links(cut)
+        self._world.agenda.after(int(duration_ms * MICROSECONDS_PER_MS), lambda: self._world.network.heal_links(cut))
+
+    # --- registration and heartbeats ----------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self.life not in (Life.UP, Life.LEAVING):
+            return
+        if self.epoch is None:
+            self._register()
+        else:
+            self._send_heartbeat(self.epoch)
+        is_waiting = self.epoch is None or self._is_fenced or self.life is Life.LEAVING
+        interval_ms = self._parameters.heartbeat_interval_ms
+        self._after(
+            (min(RETRY_MS, interval_ms) if is_waiting else interval_ms) * self._random.uniform(0.9, 1.1), self._tick
+        )
+
+    def _register(self) -> None:
+        request = RegisterBrokerRequest(
+            broker_id=self.broker_id,
+            cluster_id=self._world.cluster_id,
+            incarnation_id=self._incarnation,
+            listeners=[BrokerEndpoint(name="PLAINTEXT", host=f"broker-{self.broker_id}", port=9092)],
+            rack=f"rack-{self.broker_id % 2}",
+            log_dirs=[self._log_dir],
+            features=[
+                SupportedFeature(name=one.name, min_level=one.min_level, max_level=one.max_level) for one in SUPPORTED
+            ],
+            previous_broker_epoch=self._clean_epoch,
+        )
+
+        def answered(call: Call) -> None:
+            if call.is_acknowledged and call.result is not None and self.epoch is None:
+                self.epoch = call.result.register_broker.broker_epoch
+                self._clean_epoch = None
+
+        self.ask(Operation(register_broker=request), answered)
+
+    def _send_heartbeat(self, epoch: int) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=epoch,
+            current_metadata_offset=self.metadata.end_offset,
+            want_shut_down=self.life is Life.LEAVING,
+            want_fence=not self._is_calm and self._random.random() < 0.005,
+        )
+
+        def answered(call: Call) -> None:
+            if self.epoch == epoch:
+                self._heartbeat_answered(call)
+
+        self.ask(Operation(broker_heartbeat=request), answered)
+
+    def _heartbeat_answered(self, call: Call) -> None:
+        if call.result is None:
+            return
+        if call.result.error_code in _REGISTER_ANEW:
+            self._world.marks.hit("a broker registered anew")
+            is_leaving = self.life is Life.LEAVING
+            self._begin_incarnation()
+            self.life = Life.UP
+            self._after(RETRY_MS, self._tick)
+            self._plan_alteration()
+            if not is_leaving or not self._is_calm:
+                self._plan_outage()
+        elif call.is_acknowledged:
+            self._is_fenced = call.result.broker_heartbeat.is_fenced
+            if call.result.broker_heartbeat.should_shut_down and self.life is Life.LEAVING:
+                self._world.marks.hit("a broker shut down")
+                self._clean_epoch = self.epoch
+                self._end(self._random.randrange(100, 3 * self._parameters.session_timeout_ms))
+
+    def _timeout_ms(self) -> int:
+        return self._random.choice([500, 2_000, 10_000])
+
+    def ask(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
+        """Ask the controller for something; the answer counts only for who asked, not for a life after."""
+        number = self._number
+
+        def answered(call: Call, applied_end_offset: int) -> None:
+            self._hear(number, applied_end_offset)
+            if number == self._number:
+                on_answer(call)
+
+        self._calls.make(operation, self._timeout_ms(), answered)
+
+    def mark(self, name: str) -> None:
+        """Something happened to it that must happen somewhere in a sweep."""
+        self._world.marks.hit(name)
+
+    # --- what it knows ------------------------------------------------------------------------------------------------
+
+    def _hear(self, number: int, end_offset: int) -> None:
+        """Metadata comes with answers, more often than not."""
+        if number != self._number or self.life is Life.DOWN or (self._random.random() < 0.2 and not self._is_calm):
+            return
+        log = self._world.metadata_log
+        while self._applied_batches < len(log) and log[self._applied_batches].end_offset <= end_offset:
+            for change in self.metadata.apply(log[self._applied_batches]):
+                if change.kind == "partition":
+                    self._note_partition(change.key, change.after)
+            self._applied_batches += 1
+        self.led = {key: led for key, led in self.led.items() if key in self.metadata.partitions}
+
+    def _note_partition(self, key: Key, partition: Partition) -> None:
+        led = self.led.get(key)
+        if partition.leader != self.broker_id or not self._is_registered():
+            self.led.pop(key, None)
+        elif led is None or led.leader_epoch != partition.leader_epoch:
+            self.led[key] = Led(partition.leader_epoch, partition.partition_epoch, frozenset(partition.isr))
+        else:
+            led.learn(partition.partition_epoch, frozenset(partition.isr))
+
+    def _is_registered(self) -> bool:
+        """Whether what it knows is of this incarnation: not of one before."""
+        known = self.metadata.brokers.get(self.broker_id)
+        return known is not None and known.incarnation_id == self._incarnation
+
+    # --- the ISRs of what it leads ------------------------------------------------------------------------------------
+
+    def _plan_alteration(self) -> None:
+        if not self._is_calm:
+            self._after(self._random.expovariate(1 / self._parameters.alter_interval_ms), self._alter)
+
+    def _alter(self) -> None:
+        self._plan_alteration()
+        if self._is_calm or self.epoch is None or self.life is Life.HANGING:
+            return
+        if self._random.random() < 0.4:
+            self._tiering.act()
+        elif self.led:
+            self._ask_for_new_isrs(self.epoch)
+
+    def _ask_for_new_isrs(self, epoch: int) -> None:
+        keys = self._random.sample(sorted(self.led), min(len(self.led), self._random.choice([1, 1, 3])))
+        altered = [self._new_isr(key, self.led[key], self.metadata.partitions[key]) for key in keys]
+        request = AlterPartitionRequest(broker_id=self.broker_id, broker_epoch=epoch, partitions=altered)
+
+        def answered(call: Call) -> None:
+            if call.is_acknowledged and call.result is not None:
+                for result in call.result.alter_partition.partitions:
+                    self._altered(result)
+
+        self.ask(Operation(alter_partition=request), answered)
+
+    def _new_isr(self, key: Key, led: Led, partition: Partition) -> AlteredPartition:
+        random = self._random
+        others = [broker_id for broker_id in partition.replicas if broker_id != self.broker_id]
+        if random.random() < 0.6:  # everybody who is there has caught up
+            in_sync = [
+                other for other in others if other in self.metadata.brokers and self.metadata.brokers[other].is_active
+            ]
+        else:
+            in_sync = [other for other in others if random.random() < 0.5]
+        isr = [self.broker_id, *in_sync]
+        is_stale = random.random() < 0.1 and led.partition_epoch > 0
+        asked_epoch = led.partition_epoch - is_stale
+        if not is_stale:
+            led.asked.append((asked_epoch, frozenset(isr)))
+        return AlteredPartition(
+            topic_id=key[0],
+            partition_id=key[1],
+            leader_epoch=led.leader_epoch,
+            partition_epoch=asked_epoch,
+            leader_recovery_state=0,
+            new_isr=[IsrMember(broker_id=member, broker_epoch=self._epoch_of(member)) for member in isr],
+        )
+
+    def _epoch_of(self, broker_id: int) -> int:
+        if broker_id == self.broker_id and self.epoch is not None:
+            return self.epoch
+        known = self.metadata.brokers.get(broker_id)
+        return -1 if known is None or self._random.random() < 0.2 else known.epoch
+
+    def _altered(self, result: AlterPartitionResult) -> None:
+        led = self.led.get((result.topic_id, result.partition_id))
+        self._world.marks.hit(f"a partition was altered: {ErrorCode(result.error_code).name}")
+        if led is not None and result.error_code == ErrorCode.NONE and result.leader_epoch == led.leader_epoch:
+            led.learn(result.partition_epoch, frozenset(result.isr))
