@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
 from kraftlog.sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.virtual.network import NetworkConditions
 from raft.core.config import FETCH_VERSIONS, QuorumConfig
 from raft.storage.segmented_log import LogConfig
@@ -108,7 +109,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     voters = random.choice([1, 2, 3, 3, 3, 3, 3, 3, 4, 5])
     observers = random.choice([0, 0, 0, 1, 1, 2])
     how_many = random.choice([1, 3, 6, 12, len(fault_kinds)])
-    kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))))
+    kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))), key=KINDS.index)
     is_busy = random.random() < 0.35
     parameters = Parameters(
         seed=seed,

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from kraftlog.sim.parameters import Overrides
-from kraftlog.sim.runs.run import Outcome
+from kraftlog.sim.runs.outcome import Outcome
 from kraftlog.sim.runs.sweep import Total
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import Catch

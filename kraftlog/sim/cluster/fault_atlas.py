@@ -7,18 +7,18 @@ harm a minority of the voters at a time. A run that is marked may harm more: the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from kraftbase.files.files import join
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.node.hardware import Hardware
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from kraftlog.sim.virtual.disk import DIRECTORY
 from raft.core.types import Offset
 from raft.storage.directory import LOG_NAME
 from raft.storage.new_directory import NEW_DIRECTORY_NAME
-
-if TYPE_CHECKING:
-    from kraftlog.sim.node.machine import Machine
-    from kraftlog.sim.world import World
 
 NEW_DIRECTORY: Final = join(join(DIRECTORY, LOG_NAME), NEW_DIRECTORY_NAME)
 
@@ -31,46 +31,50 @@ class _Harm(NamedTuple):
     life: int
 
 
-class Atlas:
-    """One world's."""
+class FaultAtlas:
+    """One cluster's."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: Observed, machines: Mapping[int, Machine], *, may_lose_quorum: bool) -> None:
+        self._cluster = cluster
+        self._machines = machines
+        self._may_lose_quorum = may_lose_quorum
         self._harmed: dict[int, _Harm] = {}
         self._lost: set[int] = set()
         """Voters whose disk was wiped: they are voters no more."""
 
-    def is_harmed(self, machine: Machine) -> bool:
+    def is_harmed(self, machine: Hardware) -> bool:
         """Whether a fault took durable data from it that it has not got back."""
         return machine.node_id in self._harmed or machine.node_id in self._lost or _may_lose_log(machine)
 
-    def may_harm(self, machine: Machine) -> bool:
+    def may_harm(self, machine: Hardware) -> bool:
         """Whether durable data may be taken from it now."""
-        world = self._world
+        cluster = self._cluster
         if machine.node_id in self._harmed or _may_lose_log(machine):
             return False  # one at a time: damage to a log and to what vouches for it is a double fault
-        if not machine.view.is_voter or world.parameters.may_lose_quorum:
+        if not machine.view.is_voter or self._may_lose_quorum:
             return True
-        harmed = {node_id for node_id in self._harmed if node_id in world.voter_ids} | self._lost
-        harmed |= {node_id for node_id in world.voter_ids if _may_lose_log(world.machines[node_id])}
-        if world.committed_end_offset > 0:
-            harmed |= {node_id for node_id in world.voter_ids if _has_not_joined(world.machines[node_id])}
-        return len(harmed | {machine.node_id}) <= len(world.voter_ids) - world.majority
+        harmed = {node_id for node_id in self._harmed if node_id in cluster.voter_ids} | self._lost
+        harmed |= {node_id for node_id in cluster.voter_ids if _may_lose_log(self._machines[node_id])}
+        if cluster.committed_end_offset > 0:
+            harmed |= {node_id for node_id in cluster.voter_ids if _has_not_joined(self._machines[node_id])}
+        return len(harmed | {machine.node_id}) <= len(cluster.voter_ids) - cluster.majority
 
-    def harm(self, machine: Machine) -> None:
+    def harm(self, machine: Hardware) -> None:
         """Note that durable data was taken from it."""
         view = machine.view
-        self._harmed[machine.node_id] = _Harm(self._world.committed_end_offset, view.durable_log.end_offset, view.life)
+        self._harmed[machine.node_id] = _Harm(
+            self._cluster.committed_end_offset, view.durable_log.end_offset, view.life
+        )
         machine.view.has_lost_data = True
 
-    def lose(self, machine: Machine) -> None:
+    def lose(self, machine: Hardware) -> None:
         """Note that its disk was wiped; a voter's is lost to the quorum for good."""
         self.harm(machine)
         if machine.view.is_voter:
             self._lost.add(machine.node_id)
             machine.view.is_voter = False
 
-    def note_start(self, machine: Machine, *, is_recovering: bool) -> None:
+    def note_start(self, machine: Hardware, *, is_recovering: bool) -> None:
         """A process has begun: it may have given up its log, because nothing it has holds what is below its start."""
         if is_recovering and _may_lose_log(machine) and machine.node_id not in self._harmed:
             self.harm(machine)
@@ -80,7 +84,7 @@ class Atlas:
         node = step.node
         if node.node_id not in self._harmed or node.replica is None or node.replica.is_recovering:
             return
-        if self._world.machines[node.node_id].disk.files.failing_reads:
+        if self._machines[node.node_id].disk.files.failing_reads:
             return
         harm, end_offset = self._harmed[node.node_id], node.durable_log.end_offset
         # A process that was started since has found the damage; what was not committed need not come back.
@@ -90,11 +94,11 @@ class Atlas:
             node.has_lost_data = False
 
 
-def _may_lose_log(machine: Machine) -> bool:
+def _may_lose_log(machine: Hardware) -> bool:
     """Whether its next process may find that nothing whole holds what is below its log's start."""
     return machine.view.has_diverged or machine.view.has_damaged_snapshots
 
 
-def _has_not_joined(machine: Machine) -> bool:
+def _has_not_joined(machine: Hardware) -> bool:
     """Whether its voter is new, and neither votes nor counts."""
     return machine.disk.files.exists(NEW_DIRECTORY)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from unittest import mock
 
 from kraftbase.errors import OutOfSpace
-from kraftlog.sim.node.apply_loop import Applying
-from kraftlog.sim.node.process import Process
+from kraftlog.sim.cluster.cluster import Cluster
+from kraftlog.sim.node.apply_loop import ApplyLoop
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.virtual.crash import ProcessKilled
 from raft.shell import snapshot_start
 from raft.storage.segmented_log import SegmentedLog
@@ -21,11 +23,8 @@ from snapshot.incoming import IncomingSnapshot
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
 
-if TYPE_CHECKING:
-    from kraftlog.sim.world import World
 
-
-class Work(StrEnum):
+class SnapshotWork(StrEnum):
     """Something that takes several steps on a disk, and may end after any of them."""
 
     WRITES = "a snapshot is written"
@@ -35,78 +34,83 @@ class Work(StrEnum):
     LOADS = "the state machine loads a snapshot"
 
 
-NEEDS_ROOM: Final = (Work.WRITES, Work.RECEIVES)
+NEEDS_ROOM: Final = (SnapshotWork.WRITES, SnapshotWork.RECEIVES)
 
-_METHODS: Final[tuple[tuple[Any, str, Work], ...]] = (
-    (SnapshotStore, "create", Work.WRITES),
-    (SnapshotWriter, "append", Work.WRITES),
-    (SnapshotWriter, "freeze", Work.WRITES),
-    (SnapshotStore, "receive", Work.RECEIVES),
-    (IncomingSnapshot, "append", Work.RECEIVES),
-    (IncomingSnapshot, "freeze", Work.RECEIVES),
-    (SegmentedLog, "start_anew", Work.BEGINS_ANEW),
-    (SegmentedLog, "advance_start", Work.MOVES_START),
+_METHODS: Final[tuple[tuple[Any, str, SnapshotWork], ...]] = (
+    (SnapshotStore, "create", SnapshotWork.WRITES),
+    (SnapshotWriter, "append", SnapshotWork.WRITES),
+    (SnapshotWriter, "freeze", SnapshotWork.WRITES),
+    (SnapshotStore, "receive", SnapshotWork.RECEIVES),
+    (IncomingSnapshot, "append", SnapshotWork.RECEIVES),
+    (IncomingSnapshot, "freeze", SnapshotWork.RECEIVES),
+    (SegmentedLog, "start_anew", SnapshotWork.BEGINS_ANEW),
+    (SegmentedLog, "advance_start", SnapshotWork.MOVES_START),
 )
 
 BEGUN_AT_START: Final = "recovery: a log began anew behind a snapshot that had come before"
 
 
 @contextlib.contextmanager
-def watching_work(world: World) -> Iterator[None]:
+def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
     """Mark what ends in the middle, and let ambushes happen, for as long as this lasts."""
     with contextlib.ExitStack() as stack:
         for owner, name, work in _METHODS:
-            watched = _watched(world, getattr(owner, name), work)
+            watched = _watched(cluster, getattr(owner, name), work)
             stack.enter_context(mock.patch.object(owner, name, watched))
-        stack.enter_context(mock.patch.object(Applying, "_load", _watched_load(world, Applying._load)))
-        begin = _watched_begin(world, snapshot_start._begin_behind_newest)
+        stack.enter_context(mock.patch.object(ApplyLoop, "_load", _watched_load(cluster, ApplyLoop._load)))
+        begin = _watched_begin(cluster, snapshot_start._begin_behind_newest)
         stack.enter_context(mock.patch.object(snapshot_start, "_begin_behind_newest", begin))
         yield
 
 
-def _watched(world: World, method: Callable[..., Any], work: Work) -> Callable[..., Any]:
+def _watched(cluster: Cluster, method: Callable[..., Any], work: SnapshotWork) -> Callable[..., Any]:
     def watched(self: Any, *arguments: Any, **named: Any) -> Any:
-        with _doing(world, _process_on(world, self._files), work):
+        with _doing(cluster, _machine_with(cluster, self._files), work):
             return method(self, *arguments, **named)
 
     return watched
 
 
-def _watched_load(world: World, method: Callable[..., Any]) -> Callable[..., Any]:
-    def watched(self: Applying, reader: Any) -> None:
+def _watched_load(cluster: Cluster, method: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self: ApplyLoop, reader: Any) -> None:
         if reader is None:
             method(self, reader)
             return
-        with _doing(world, self.process, Work.LOADS):
+        with _doing(cluster, _machine_of(cluster, self.process), SnapshotWork.LOADS):
             method(self, reader)
 
     return watched
 
 
-def _watched_begin(world: World, function: Callable[..., None]) -> Callable[..., None]:
+def _watched_begin(cluster: Cluster, function: Callable[..., None]) -> Callable[..., None]:
     def watched(log: SegmentedLog, *arguments: Any) -> None:
         start = log.start
         function(log, *arguments)
         if log.start != start:
-            world.marks.hit(BEGUN_AT_START)
+            cluster.marks.hit(BEGUN_AT_START)
 
     return watched
 
 
-def _process_on(world: World, files: object) -> Process | None:
-    return next((machine.process for machine in world.machines.values() if machine.disk.files is files), None)
+def _machine_with(cluster: Cluster, files: object) -> Machine | None:
+    return next((machine for machine in cluster.machines.values() if machine.disk.files is files), None)
+
+
+def _machine_of(cluster: Cluster, process: SteppedProcess) -> Machine | None:
+    return next((machine for machine in cluster.machines.values() if machine.process is process), None)
 
 
 @contextlib.contextmanager
-def _doing(world: World, process: Process | None, work: Work) -> Iterator[None]:
-    spring = None if process is None else process.machine.ambushes.pop(work, None)
-    if process is not None and spring is not None:
-        spring(process)
+def _doing(cluster: Cluster, machine: Machine | None, work: SnapshotWork) -> Iterator[None]:
+    if machine is not None and machine.process is not None:
+        ambush = machine.ambushes.pop(work, None)
+        if ambush is not None:
+            ambush(machine.process)
     try:
         yield
     except ProcessKilled:
-        world.marks.hit(f"killed while {work}")
+        cluster.marks.hit(f"killed while {work}")
         raise
     except OutOfSpace:
-        world.marks.hit(f"no room while {work}")
+        cluster.marks.hit(f"no room while {work}")
         raise

@@ -13,8 +13,8 @@ def drift(world: World, random: Random) -> str | None:
     """A machine's time passes up to ten times as fast, or as slowly, as the others'."""
     machine = any_machine(world, random)
     rate = random.choice([0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
-    machine.clock.drift(world.agenda.now_us, rate)
-    world.agenda.after(duration_us(random), lambda: machine.clock.drift(world.agenda.now_us, 1.0))
+    machine.clock.drift(world.event_queue.now_us, rate)
+    world.event_queue.after(duration_us(random), lambda: machine.clock.drift(world.event_queue.now_us, 1.0))
     return f"{machine.node_id}: {rate} times"
 
 

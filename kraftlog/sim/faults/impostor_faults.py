@@ -10,7 +10,7 @@ from uuid import UUID
 from kraftbase.endpoint import Endpoint
 from kraftlog.sim.faults.fault import any_machine, duration_us, fault, running
 from kraftlog.sim.node.machine import Machine
-from kraftlog.sim.virtual.disk import Crash
+from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.world import World
 from raft.core.messages import (
@@ -124,10 +124,10 @@ def claim(world: World, random: Random) -> str | None:
         for machine in running(world):
             claimed = _claim(world, random, machine)
             for request in [] if claimed is None else claimed.requests(random):
-                world.send_foreign(machine, request)
+                world.messages.send_foreign(machine, request)
 
     for number in range(count):
-        world.agenda.after(number * pause_ms * MICROSECONDS_PER_MS, speak)
+        world.event_queue.after(number * pause_ms * MICROSECONDS_PER_MS, speak)
     return f"{count} times"
 
 
@@ -138,6 +138,6 @@ def squat(world: World, random: Random) -> str | None:
     if machine.process is None:
         return None
     down_us = duration_us(random)
-    machine.foreign_until_us = world.agenda.now_us + down_us
+    machine.foreign_until_us = world.event_queue.now_us + down_us
     world.kill(machine, Crash.KILLED, restart_after_us=down_us)
     return str(machine.node_id)

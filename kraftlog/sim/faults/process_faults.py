@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from kraftlog.sim.faults.ambushes import Work
 from kraftlog.sim.faults.fault import POWER_CUTS, any_machine, downtime_us, duration_us, fault, running
 from kraftlog.sim.node.machine import Machine
-from kraftlog.sim.node.process import Process
-from kraftlog.sim.virtual.disk import Crash
+from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.world import World
 from raft.core.events import ResignRequested
@@ -108,30 +106,12 @@ def cut_power_before_sync(world: World, random: Random) -> str | None:
     return str(leader.node_id)
 
 
-@fault("process: killed at work on a snapshot")
-def kill_at_work(world: World, random: Random) -> str | None:
-    """Whoever next does that with a snapshot, or with its log because of one, is killed in the middle of it."""
-    work = random.choice(list(Work))
-    for machine in world.machines.values():
-        after, crash = random.choice([0, 0, 1, 1, 2, 3, 5]), random.choice([Crash.KILLED, *POWER_CUTS])
-        machine.ambushes[work] = partial(_let_be_killed, after % 2 if work is Work.LOADS else after, crash)
-    if work is Work.LOADS:  # which is rare: somebody needs one now
-        machine = any_machine(world, random)
-        world.kill(machine, Crash.KILLED, restart_after_us=1_000)
-        machine.database.lose()
-    return f"when {work}"
-
-
-def _let_be_killed(after: int, crash: Crash, process: Process) -> None:
-    process.crash_after, process.crash = after, crash
-
-
 @fault("process: restarted again and again")
 def restart_storm(world: World, random: Random) -> str | None:
     """The same process is killed as soon as it is up."""
     machine = any_machine(world, random)
     for number in range(8):
-        world.agenda.after(
+        world.event_queue.after(
             number * random.randrange(1, 900) * MICROSECONDS_PER_MS,
             lambda: world.kill(machine, random.choice([Crash.KILLED, *POWER_CUTS]), restart_after_us=1_000),
         )
@@ -149,7 +129,7 @@ def move(world: World, random: Random) -> str | None:
     machine.move()
     for other in world.machines.values():
         if other is not machine:
-            world.agenda.after(duration_us(random), partial(_configure_anew, world, other))
+            world.event_queue.after(duration_us(random), partial(_configure_anew, world, other))
     return _kill(world, random, machine, Crash.KILLED)
 
 
@@ -169,7 +149,7 @@ def _pause(world: World, machine: Machine, pause_us: int) -> str | None:
             machine.view.is_paused = False
             process.resume()
 
-    world.agenda.after(pause_us, resume)
+    world.event_queue.after(pause_us, resume)
     return str(machine.node_id)
 
 
@@ -202,7 +182,7 @@ def shut_down(world: World, random: Random) -> str | None:
         if machine.process is process:
             world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
 
-    world.agenda.after(5_000 * MICROSECONDS_PER_MS, lose_patience)
+    world.event_queue.after(5_000 * MICROSECONDS_PER_MS, lose_patience)
     return str(machine.node_id)
 
 

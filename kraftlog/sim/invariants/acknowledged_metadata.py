@@ -8,9 +8,9 @@ from kraftbase.errors import ErrorCode
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import Key
 from kraftlog.sim.model.metadata import TOPIC, Partition
-from kraftlog.sim.observation.observed import Observed, Step
-from kraftlog.sim.users.administrator import CREATED_BY
-from kraftlog.sim.users.rpc import Call
+from kraftlog.sim.observation.call import CREATED_BY, Call
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 
 _Found = dict[Any, list[int]]
 """The offsets of records, by what they say."""

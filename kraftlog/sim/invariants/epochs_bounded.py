@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation.observed import NodeView, Observed, Step
+from kraftlog.sim.observation.node_view import NodeView
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.states import Role
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation.observed import STATE_MACHINE, Delivery, NodeView, Observed, Step
+from kraftlog.sim.observation.node_view import STATE_MACHINE, NodeView
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Delivery, Step
 from raft.core.types import Offset
 
 

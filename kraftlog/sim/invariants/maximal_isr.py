@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.metadata import Partition
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.observation.step import Step
 
 
 class LeadersKnowTheirIsr(Invariant):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import Contradiction
 from kraftlog.sim.model.metadata import taken
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.observation.step import Step
 
 
 class MetadataMakesSense(Invariant):

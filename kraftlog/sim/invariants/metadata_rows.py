@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import SegmentKey
-from kraftlog.sim.model.metadata import Partition, PlainMetadata
+from kraftlog.sim.model.metadata import MetadataModel, Partition
 from kraftlog.sim.model.registrations import Broker, Listener, SupportedLevels
-from kraftlog.sim.model.tiering import PlainTiering, Segment
-from kraftlog.sim.observation.observed import Observed, Step
+from kraftlog.sim.model.tiering import Segment, TieringModel
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from statemachine.words.ids import id_to_text
 
 STEPS_BETWEEN_LOOKS: Final = 6
@@ -73,7 +74,7 @@ def rows_in(tables: sqlite3.Connection) -> dict[str, set[Any]]:
     return {name: set(tables.execute(query).fetchall()) for name, query in _QUERIES.items()}
 
 
-def rows_of(metadata: PlainMetadata) -> dict[str, set[Any]]:
+def rows_of(metadata: MetadataModel) -> dict[str, set[Any]]:
     """The rows that there must be."""
     return {
         "topics": {(id_to_text(topic_id), name) for topic_id, name in metadata.topics.items()},
@@ -89,7 +90,7 @@ def rows_of(metadata: PlainMetadata) -> dict[str, set[Any]]:
     }
 
 
-def tiering_rows(tiering: PlainTiering) -> dict[str, set[Any]]:
+def tiering_rows(tiering: TieringModel) -> dict[str, set[Any]]:
     """Those of tiered storage."""
     return {
         "remote_segments": {
@@ -139,7 +140,7 @@ def _of_broker(broker: Broker) -> Row:
     )
 
 
-def _of_segment(place: SegmentKey, segment: Segment, tiering: PlainTiering) -> Row:
+def _of_segment(place: SegmentKey, segment: Segment, tiering: TieringModel) -> Row:
     epochs = [(*entry, int((place, entry[0]) in tiering.replaced)) for entry in segment.leader_epochs]
     return (
         segment.start_offset,

@@ -6,7 +6,7 @@ from collections import Counter
 
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.metadata import NOBODY, Change, Partition
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.observation.step import Step
 
 
 class PartitionStates(Invariant):

@@ -9,8 +9,9 @@ from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import Key
 from kraftlog.sim.model.metadata import NOBODY, Change, Partition
 from kraftlog.sim.model.reassignments import is_cancelled, is_ended, is_on_the_way
-from kraftlog.sim.observation.observed import Observed, Step
-from kraftlog.sim.users.rpc import Call
+from kraftlog.sim.observation.call import Call
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from kraftpb.v1.admin_pb2 import PartitionReassignment
 
 

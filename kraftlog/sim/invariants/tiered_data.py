@@ -7,7 +7,7 @@ from itertools import pairwise
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import Key
 from kraftlog.sim.model.tiering import DELETING, FINISHED, REMOVAL_STARTED
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.observation.step import Step
 
 
 class TieredData(Invariant):

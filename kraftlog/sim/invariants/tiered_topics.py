@@ -9,7 +9,7 @@ from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import Key
 from kraftlog.sim.model.metadata import Change, DeletedTopic
 from kraftlog.sim.model.tiering import MARKED
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.observation.step import Step
 
 
 class TopicsTakeTheirRemoteData(Invariant):

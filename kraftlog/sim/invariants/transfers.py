@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation.observed import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import AppendSnapshot, DropSnapshot, Send
 from raft.core.events import SnapshotRefused
 from raft.core.messages import FetchSnapshotRequest

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kraftlog.sim.model.keys import Contradiction, Key
 from kraftlog.sim.model.registrations import Broker, Controller, registered_broker, registered_controller
-from kraftlog.sim.model.tiering import PlainTiering
+from kraftlog.sim.model.tiering import TieringModel
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionChangeRecord, PartitionRecord
 from raft.core.types import Batch
 from raft.storage.batch import batch_body
@@ -79,7 +79,7 @@ class TakenBatch(NamedTuple):
     end_offset: int
 
 
-class PlainMetadata:
+class MetadataModel:
     """All of it."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class PlainMetadata:
         self.features: dict[str, int] = {}
         self.controllers: dict[int, Controller] = {}
         """Those that have registered."""
-        self.tiering = PlainTiering()
+        self.tiering = TieringModel()
         self._waiting: list[tuple[int, MetadataRecord]] = []
         """Of a transaction that has not ended, each with its offset."""
         self._changes: list[Change] = []

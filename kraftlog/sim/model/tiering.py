@@ -92,7 +92,7 @@ class EpochIndex:
         self.found = {start_offset: entry for start_offset, entry in self.found.items() if entry[0] != place}
 
 
-class PlainTiering:
+class TieringModel:
     """All of it."""
 
     def __init__(self) -> None:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 from kraftbase.errors import StorageError
+from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.database import take_snapshot
-from kraftlog.sim.observation.observed import AppliedState, Delivery
+from kraftlog.sim.node.register_service import RegisterService
+from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.observation.node_view import AppliedState
+from kraftlog.sim.observation.step import Delivery
 from kraftlog.sim.virtual.crash import ProcessKilled
 from raft.core.events import StateDigestReported
 from raft.core.types import Batch, Offset
@@ -21,20 +26,25 @@ from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
 from statemachine.apply.machine import REMOVALS_ON_LOOP_MAX
 
-if TYPE_CHECKING:
-    from kraftlog.sim.node.process import Process
-
 ROWS_ACKNOWLEDGED_MAX: Final = 30
 """Of a run that comes to more rows, nothing is acknowledged before it is applied: few, so that there are such runs."""
 
 
-class Applying:
+class ApplyLoop:
     """See the module. The tables themselves are the process's."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(
+        self,
+        process: SteppedProcess,
+        register_service: RegisterService,
+        controller_host: ControllerHost,
+        random: Random,
+    ) -> None:
         self.process = process
+        self._register_service = register_service
+        self._controller_host = controller_host
         self._cursor = ListenerCursor(process.log, process.tables.applied.end_offset or None)
-        self._random = process.machine.new_random()
+        self._random = random
         self._is_scheduled = False
         self._is_loading = False
         self.has_acknowledged = False
@@ -49,7 +59,7 @@ class Applying:
 
     def take_snapshot_soon(self) -> None:
         """Take one as soon as nothing else is to be done."""
-        self._applied_since_snapshot = self.process.world.parameters.snapshot_interval
+        self._applied_since_snapshot = self.process.environment.parameters.snapshot_interval
         self.schedule()
 
     def schedule(self) -> None:
@@ -77,12 +87,12 @@ class Applying:
             run = [CommittedBatch(batch) for batch in batches]
             prepared = process.tables.prepare(run, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ACKNOWLEDGED_MAX)
             if prepared is None:
-                process.world.marks.hit("a run was too much to acknowledge before it was applied")
+                process.environment.marks.hit("a run was too much to acknowledge before it was applied")
                 self._apply(batches, partial(process.tables.apply, run))
                 continue
             write = partial(process.tables.commit, prepared)
-            if process.controlling.committed(prepared.end_offset):
-                process.world.marks.hit("an operation was acknowledged before it was applied")
+            if self._controller_host.committed(prepared.end_offset):
+                process.environment.marks.hit("an operation was acknowledged before it was applied")
                 self.has_acknowledged = True
                 process.runtime.call_soon(partial(self._apply_acknowledged, batches, write))
                 return
@@ -92,7 +102,7 @@ class Applying:
 
     def _apply_acknowledged(self, batches: tuple[Batch, ...], write: Callable[[], None]) -> None:
         """In a step of its own: other things may happen between the acknowledgement and this, also the end."""
-        if self._random.random() < self.process.world.append_kill_rate:
+        if self._random.random() < self.process.environment.append_kill_rate:
             raise ProcessKilled
         if not self.process.is_fenced:
             self._apply(batches, write)
@@ -110,8 +120,8 @@ class Applying:
         process.crash_point()
         for digest in process.tables.take_state_digests():
             process.shell.step(StateDigestReported(digest))
-        process.service.applied(batches[-1].end_offset)
-        process.controlling.applied(batches[-1].end_offset)
+        self._register_service.applied(batches[-1].end_offset)
+        self._controller_host.applied(batches[-1].end_offset)
         self._applied_since_snapshot += len(batches)
         self._announce_leader()
 
@@ -129,17 +139,17 @@ class Applying:
             self._cursor.next_offset = reader.snapshot_id.offset
         self.note_applied()
         process.crash_point()
-        process.world.marks.hit("the state machine loaded a snapshot")
+        process.environment.marks.hit("the state machine loaded a snapshot")
         self._applied_since_snapshot = 0
         if process.tables.state_digest is not None:
             process.shell.step(StateDigestReported(process.tables.state_digest))
-        process.service.applied(process.tables.applied.end_offset)
-        process.controlling.applied(process.tables.applied.end_offset)
+        self._register_service.applied(process.tables.applied.end_offset)
+        self._controller_host.applied(process.tables.applied.end_offset)
         self.schedule()
 
     def _snapshot_if_due(self) -> None:
         """Take a snapshot of what the tables hold now, while commits go on (SN-30)."""
-        interval = self.process.world.parameters.snapshot_interval
+        interval = self.process.environment.parameters.snapshot_interval
         if self._is_snapshotting or not 0 < interval <= self._applied_since_snapshot:
             return
         if self.process.machine.view.has_diverged:
@@ -165,5 +175,5 @@ class Applying:
         announced = self._cursor.next_leader(leader, epoch_start_offset)
         if announced is not None:
             process.step.deliveries.append(Delivery(leader=announced, epoch_start_offset=epoch_start_offset))
-            process.service.leader_changed(announced)
-            process.controlling.leader_changed(announced)
+            self._register_service.leader_changed(announced)
+            self._controller_host.leader_changed(announced)

@@ -12,7 +12,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from unittest import mock
 
 from kraftbase.endpoint import Endpoint
@@ -22,7 +22,7 @@ from kraftlog.controller import page_work
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules import pages
-from kraftlog.sim.invariants.invariant import Violation
+from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
@@ -31,10 +31,6 @@ from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.tables.table import Table
-
-if TYPE_CHECKING:
-    from kraftlog.sim.node.process import Process
-    from kraftlog.sim.world import World
 
 PAGE_PARTITIONS: Final = 2
 """Simulated clusters are small; a broker's departure shall take several pages all the same."""
@@ -46,10 +42,10 @@ OnAnswer = Callable[[OperationResult, Offset], None]
 """Called with the answer and how far the answering node has applied the log."""
 
 
-class Settlement:
+class CommitFuture:
     """What becomes of an append (`kraftlog.controller.metadata_log.Settlement`)."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._is_done = False
         self._error: ProtocolError | None = None
@@ -74,7 +70,7 @@ class Settlement:
         else:
             self._callbacks.append(callback)
 
-    def settle(self, error: ProtocolError | None) -> None:
+    def complete(self, error: ProtocolError | None) -> None:
         """It is known."""
         self._is_done, self._error = True, error
         for callback in self._callbacks:
@@ -90,19 +86,19 @@ class SimulatedAppend:
 
     base_offset: Offset
     end_offset: Offset
-    committed: Settlement
+    committed: CommitFuture
 
 
 class SimulatedLog:
     """`kraftlog.controller.metadata_log.MetadataLog` over the shell of a simulated process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._random = process.machine.new_random()
-        self._settlements: dict[int, Settlement] = {}
-        self.cluster_id: str = process.world.cluster_id
+        self._futures: dict[int, CommitFuture] = {}
+        self.cluster_id: str = process.environment.cluster_id
         self.node_key: ReplicaKey = process.machine.key
-        self.voter_ids = frozenset(voter.key.node_id for voter in process.world.voters.voters())
+        self.voter_ids = frozenset(voter.key.node_id for voter in process.environment.voters.voters())
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
@@ -123,19 +119,19 @@ class SimulatedLog:
         """By way of the shell; the process may be killed before."""
         process = self._process
         process.crash_point()
-        if self._random.random() < process.world.append_kill_rate:
-            process.world.marks.hit("the controller was killed between two appends")
+        if self._random.random() < process.environment.append_kill_rate:
+            process.environment.marks.hit("the controller was killed between two appends")
             raise ProcessKilled
         process.stalled_us += self._random.randrange(APPEND_MS_MAX * MICROSECONDS_PER_MS)
         append_id = process.shell.new_id()
-        settlement = self._settlements[append_id] = Settlement(process)
+        future = self._futures[append_id] = CommitFuture(process)
         try:
             base_offset = process.shell.prepare_append(append_id, epoch, body, record_count)
         except ProtocolError as error:
-            del self._settlements[append_id]
-            process.world.marks.hit(f"error: {error.code.name}")
+            del self._futures[append_id]
+            process.environment.marks.hit(f"error: {error.code.name}")
             raise
-        return SimulatedAppend(base_offset, Offset(base_offset + record_count), settlement)
+        return SimulatedAppend(base_offset, Offset(base_offset + record_count), future)
 
     def schedule_appends(self) -> None:
         """By way of the shell."""
@@ -152,17 +148,17 @@ class SimulatedLog:
 
     def settle(self, append_id: int, error: ProtocolError | None) -> bool:
         """An append is settled; False if it is somebody else's."""
-        settlement = self._settlements.pop(append_id, None)
-        if settlement is None:
+        future = self._futures.pop(append_id, None)
+        if future is None:
             return False
-        settlement.settle(error)
+        future.complete(error)
         return True
 
 
 class SimulatedStateMachine:
     """`statemachine.apply.applied.StateMachine` and `CommittedMetadata` over the tables of a simulated process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self.subscribers: list[Subscriber] = []
         self.on_committed: Callable[[Offset], bool] = lambda end_offset: False
@@ -205,15 +201,15 @@ class SimulatedStateMachine:
         self.on_committed = on_committed
 
 
-class Controlling:
+class ControllerHost:
     """One process's controller, if this run has brokers; else nothing happens here."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._log: SimulatedLog | None = None
         self._machine = SimulatedStateMachine(process)
         self.controller: Controller | None = None
-        brokers = process.world.parameters.brokers
+        brokers = process.environment.parameters.brokers
         if brokers is None:
             return
         self._log = SimulatedLog(process)
@@ -240,7 +236,7 @@ class Controlling:
         """A broker or an administrator asks for something."""
 
         def answer(result: OperationResult) -> None:
-            self._process.world.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
+            self._process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
             respond(result, self._machine.applied_end_offset)
 
         if self.controller is not None:
@@ -271,31 +267,30 @@ class Controlling:
             subscriber.shut_down()
 
 
-class _Complaints:
+class _BugReports:
     """Stands where the controller's logger is: what it logs as a bug of its own is a violation."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
 
     def exception(self, message: str, **details: object) -> None:
         """A bug."""
-        if self._world.violation is None:
-            self._world.violation = Violation(f"the controller says: {message} {details or ''}".rstrip())
-            self._world.violation.__cause__ = sys.exc_info()[1]
+        text = f"the controller says: {message} {details or ''}".rstrip()
+        self._environment.complain(text, sys.exc_info()[1])
 
     def __getattr__(self, level: str) -> Callable[..., None]:
         return lambda *message, **details: None
 
 
 @contextlib.contextmanager
-def watching_controllers(world: World) -> Iterator[None]:
+def watching_controllers(environment: Environment) -> Iterator[None]:
     """End the run when a controller finds a bug in itself, and let its pages be small, for as long as this lasts."""
-    if world.parameters.brokers is None:
+    if environment.parameters.brokers is None:
         yield
         return
     with (
-        mock.patch.object(controller_module, "logger", _Complaints(world)),
-        mock.patch.object(page_work, "logger", _Complaints(world)),
+        mock.patch.object(controller_module, "logger", _BugReports(environment)),
+        mock.patch.object(page_work, "logger", _BugReports(environment)),
         mock.patch.object(pages, "PAGE_PARTITIONS", PAGE_PARTITIONS),
     ):
         yield

@@ -13,8 +13,8 @@ from random import Random
 from typing import Final
 
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.node.register_service import CONFIG_NAME
-from kraftlog.sim.virtual.disk import Crash
+from kraftlog.sim.registers.records import CONFIG_NAME
+from kraftlog.sim.virtual.crash import Crash
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.store.image import load_image, snapshot_point, write_image

@@ -1,98 +1,35 @@
-"""One machine: a disk, clocks, a database file, and at most one process at a time."""
+"""One machine: what it consists of, and at most one process at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from uuid import UUID
 
-from kraftbase.endpoint import Endpoint
-from kraftbase.files.files import join
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.node.database import Database
+from kraftlog.sim.node.hardware import Hardware
 from kraftlog.sim.node.process import Process
-from kraftlog.sim.observation.observed import NodeView
-from kraftlog.sim.virtual.clock import Clock
-from kraftlog.sim.virtual.disk import DIRECTORY, Disk
-from raft.core.types import NodeId, ReplicaKey
-from raft.core.voters import VoterSet
-from raft.storage.directory import SNAPSHOTS_NAME, DataDirectory
-from snapshot.bootstrap import write_bootstrap
-
-PORT = 9090
 
 
-class Machine:
+class Machine(Hardware):
     """Survives its processes."""
 
     def __init__(
         self, node_id: int, *, is_voter: bool, cluster_id: str, fetch_version: int, random: Random, marks: Marks
     ) -> None:
-        self.node_id = node_id
-        self.fetch_version = fetch_version
-        """What it is told to use at most."""
-        self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
-        self.endpoint = self.possible_endpoints[0]
-        """Where it listens, and nowhere else."""
-        self.foreign_until_us = 0
-        """Until then a node of another cluster answers at its address while it is down."""
-        self.cluster_id = cluster_id
-        self._random = random
-        self.disk = Disk(Random(random.random()))
-        self.database = Database(cluster_id, Random(random.random()), marks)
-        self.clock = Clock(offset_ms=random.randrange(1_000_000))
+        super().__init__(
+            node_id, is_voter=is_voter, cluster_id=cluster_id, fetch_version=fetch_version, random=random, marks=marks
+        )
         self.process: Process | None = None
         self.restart_at_us: int | None = None
         """When its process is to be started again; None: it runs, or stays down."""
+        self.foreign_until_us = 0
+        """Until then a node of another cluster answers at its address while it is down."""
         self.ambushes: dict[str, Callable[[Process], None]] = {}
-        """What happens to its process, once, as soon as that does this (`kraftlog.sim.faults.ambushes.Work`)."""
+        """What happens to its process, once, as soon as that does this (`kraftlog.sim.faults.ambushes`)."""
         self.repairs: list[Callable[[], None]] = []
         """What an operator does to bring files back that faults have damaged."""
-        self.key = ReplicaKey(NodeId(node_id), UUID(int=random.getrandbits(128) | 1))
-        self.view = NodeView(node_id, self.key, is_voter)
-        self._format()
 
     @property
     def is_up(self) -> bool:
         """Whether a process runs, paused or not."""
         return self.process is not None
-
-    def new_random(self) -> Random:
-        """A source of chance for one process."""
-        return Random(self._random.random())
-
-    def new_token(self) -> str:
-        """For the name of a file that is being made."""
-        return f"{self._random.getrandbits(64):016x}"
-
-    def replace_disk(self, *, is_replacement: bool = False) -> None:
-        """A new, empty disk under a directory id of its own."""
-        self.disk.wipe()
-        self.database.lose()
-        self.key = ReplicaKey(NodeId(self.node_id), UUID(int=self._random.getrandbits(128) | 1))
-        self.view.key = self.key
-        self._format(is_replacement=is_replacement)
-
-    def tell_voters(self, voters: VoterSet) -> None:
-        """Write who votes, by directory ids."""
-        directory = join(DIRECTORY, SNAPSHOTS_NAME)
-        write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())
-
-    def move(self) -> None:
-        """The next process listens at another address, or at the first one again."""
-        self.endpoint = self.possible_endpoints[self.endpoint == self.possible_endpoints[0]]
-
-    def _format(self, *, is_replacement: bool = False) -> None:
-        DataDirectory.format(
-            self.disk.files,
-            DIRECTORY,
-            cluster_id=self.cluster_id,
-            node_id=self.key.node_id,
-            directory_id=self.key.directory_id,
-            is_replacement=is_replacement,
-        )
-
-
-def endpoint_of(node_id: int) -> Endpoint:
-    """Where a node listens."""
-    return Endpoint(f"node-{node_id}", PORT)

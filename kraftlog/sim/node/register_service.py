@@ -9,23 +9,17 @@ appends a record without effect and answers when that is committed, so it saw ev
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
 
 from kraftbase.errors import ProtocolError
+from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.registers.history import Kind
-from kraftlog.sim.registers.oracle import CommittedWrite
+from kraftlog.sim.registers.records import CONFIG_NAME
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord, NoOpRecord
-from raft.core.types import UNKNOWN_OFFSET, Batch, Epoch, LeaderAndEpoch, NodeId, Offset
-from raft.storage.batch import batch_body
+from raft.core.types import UNKNOWN_OFFSET, Epoch, LeaderAndEpoch, NodeId, Offset
 from statemachine.words.resources import ResourceType
-
-if TYPE_CHECKING:
-    from kraftlog.sim.node.process import Process
-
-CONFIG_NAME: Final = "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +72,10 @@ class _Pending:
     is_committed: bool = False
 
 
-class Service:
+class RegisterService:
     """One process's."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._epoch: Epoch | None = None
         """The epoch in which this node is active."""
@@ -106,7 +100,7 @@ class Service:
             base_offset = shell.prepare_append(append_id, epoch, _body(request, writes=writes), 1)
         except ProtocolError as error:
             del self._waiting[append_id]
-            self._process.world.marks.hit(f"error: {error.code.name}")
+            self._process.environment.marks.hit(f"error: {error.code.name}")
             respond(ClientReply(Answer.REFUSED))
             return
         pending.end_offset = Offset(base_offset + 1)
@@ -129,7 +123,7 @@ class Service:
             pending.is_committed = True
             self._answer_applied()
         else:
-            self._process.world.marks.hit(f"error: {error.code.name}")
+            self._process.environment.marks.hit(f"error: {error.code.name}")
             if pending in self._pending:
                 self._pending.remove(pending)
             pending.respond(ClientReply(Answer.UNKNOWN))
@@ -164,12 +158,3 @@ def _body(request: ClientRequest, *, writes: bool) -> bytes:
         resource_type=int(ResourceType.TOPIC), resource_name=request.key, name=CONFIG_NAME, value=request.value
     )
     return MetadataBatch(records=[MetadataRecord(config=record)]).SerializeToString()
-
-
-def committed_writes(batch: Batch) -> Iterator[CommittedWrite]:
-    """The registers that a batch of the log sets."""
-    if batch.is_control:
-        return
-    for offset, record in enumerate(MetadataBatch.FromString(bytes(batch_body(batch))).records, batch.base_offset):
-        if record.WhichOneof("record") == "config" and record.config.name == CONFIG_NAME:
-            yield CommittedWrite(offset, record.config.resource_name, record.config.value)

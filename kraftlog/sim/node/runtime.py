@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from kraftlog.sim.node.stepped_process import SteppedProcess
 from raft.shell.runtime import Timer
-
-if TYPE_CHECKING:
-    from kraftlog.sim.node.process import Process
 
 
 class SimulatedRuntime:
     """Every callback is one step of the process. A sync on the loop stalls the loop for as long as the disk takes."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._disk_free_at_us = 0
 
     def now_ms(self) -> float:
         """Monotonic time, with what the present step has taken so far, without what a sync of it has yet to take."""
         process = self._process
-        return process.machine.clock.now_ms(process.world.agenda.now_us + process.stalled_us - process.sync_ahead_us)
+        return process.machine.clock.now_ms(
+            process.environment.event_queue.now_us + process.stalled_us - process.sync_ahead_us
+        )
 
     def wall_clock_ms(self) -> int:
         """The machine's clock."""
-        return self._process.machine.clock.wall_clock_ms(self._process.world.agenda.now_us)
+        return self._process.machine.clock.wall_clock_ms(self._process.environment.event_queue.now_us)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back in a step of its own, as soon as the process is free."""
@@ -41,7 +40,7 @@ class SimulatedRuntime:
     def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         """Run `work` when the disk has had time for it, in the order in which it was asked for."""
         process = self._process
-        now_us = process.world.agenda.now_us + process.stalled_us
+        now_us = process.environment.event_queue.now_us + process.stalled_us
         sync_us = process.machine.disk.draw_sync_us()
         self._disk_free_at_us = max(now_us, self._disk_free_at_us) + sync_us
         self._run_at(self._disk_free_at_us, sync_us, work, on_done)
@@ -49,7 +48,7 @@ class SimulatedRuntime:
     def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         """Run `work` after a while."""
         process = self._process
-        now_us = process.world.agenda.now_us + process.stalled_us
+        now_us = process.environment.event_queue.now_us + process.stalled_us
         sync_us = 5 * process.machine.disk.draw_sync_us()
         self._run_at(now_us + sync_us, sync_us, work, on_done)
 
@@ -71,4 +70,4 @@ class SimulatedRuntime:
                 process.sync_ahead_us = 0
             on_done(error)
 
-        process.after(time_us - process.world.agenda.now_us, "disk", finish)
+        process.after(time_us - process.environment.event_queue.now_us, "disk", finish)

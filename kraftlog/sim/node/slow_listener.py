@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kraftlog.sim.observation.observed import Delivery
+from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.observation.step import Delivery
 from raft.core.types import Batch, Offset
 from raft.delivery import ListenerCursor
 from snapshot.reader import SnapshotReader
-
-if TYPE_CHECKING:
-    from kraftlog.sim.node.process import Process
 
 SLOW_LISTENER: Final = "slow listener"
 
@@ -22,7 +20,7 @@ PAUSE_MS_MAX: Final = 20_000
 class SlowListener:
     """One process's. It holds the log's start back, or finds it gone and loads a snapshot."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._random: Random = process.machine.new_random()
         self.cursor = ListenerCursor(process.log, None)
@@ -56,5 +54,5 @@ class SlowListener:
                 process = self._process
                 process.step.deliveries.append(Delivery(snapshot_id=reader.snapshot_id, listener=SLOW_LISTENER))
                 self.cursor.next_offset = Offset(reader.snapshot_id.offset)
-                process.world.marks.hit("the slow listener loaded a snapshot")
+                process.environment.marks.hit("the slow listener loaded a snapshot")
         self._wait()

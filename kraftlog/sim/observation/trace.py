@@ -6,7 +6,8 @@ from collections import deque
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from kraftlog.sim.observation.observed import NodeView, Step
+from kraftlog.sim.observation.node_view import NodeView
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import Reply, Send
 
 LINES_KEPT: Final = 200

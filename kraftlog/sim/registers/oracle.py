@@ -18,8 +18,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
-from kraftlog.sim.invariants.invariant import Violation
 from kraftlog.sim.registers.history import History, Kind, Operation, Outcome
+from kraftlog.sim.violation import Violation
 
 
 class HistoryViolation(Violation):

@@ -10,7 +10,7 @@ import structlog
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
+def muted_logs() -> Iterator[None]:
     """Log nothing below this, and everything as before afterwards."""
     before = structlog.get_config()
     structlog.configure(

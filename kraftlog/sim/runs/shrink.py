@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.parameters import Overrides, draw
-from kraftlog.sim.runs.run import Outcome, run_seed
+from kraftlog.sim.runs.outcome import Outcome
+from kraftlog.sim.runs.run import run_seed
 
 Say = Callable[[str], None]
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.marks import Marks, missing
-from kraftlog.sim.runs.run import Outcome, run_seed
+from kraftlog.sim.runs.outcome import Outcome
+from kraftlog.sim.runs.run import run_seed
 from kraftlog.sim.runs.workers import workers
 
 

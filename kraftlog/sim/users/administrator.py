@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftbase.errors import ErrorCode
+from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.model.metadata import TOPIC
-from kraftlog.sim.node.machine import endpoint_of
-from kraftlog.sim.users.rpc import Call, Calls
+from kraftlog.sim.node.hardware import endpoint_of
+from kraftlog.sim.observation.call import CREATED_BY, Call
+from kraftlog.sim.users.rpc import RpcClient
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation
@@ -20,17 +22,11 @@ from kraftpb.v1.metadata_pb2 import BrokerEndpoint, BrokerIds, SupportedFeature
 from raft.core.types import NodeId
 from statemachine.words.features import SUPPORTED
 
-if TYPE_CHECKING:
-    from kraftlog.sim.world import World
-
 ADMINISTRATOR_ID: Final = 301
 """Its place in the network."""
 
 OPERATIONS_MAX: Final = 80
 """So many it begins at most in one run."""
-
-CREATED_BY: Final = "retention.ms"
-"""The config of a topic that holds the number of the operation that created it."""
 
 
 OVER_ANOTHER: Final = "a reassignment was asked for over another one"
@@ -38,23 +34,23 @@ OVER_ANOTHER: Final = "a reassignment was asked for over another one"
 
 
 class Administrator:
-    """The only one of its world."""
+    """The only one of its cluster."""
 
-    def __init__(self, world: World, random: Random) -> None:
-        parameters = world.parameters.brokers
+    def __init__(self, cluster: Cluster, random: Random) -> None:
+        parameters = cluster.parameters.brokers
         if parameters is None:
             raise ValueError("this run has no brokers")
-        self._world = world
+        self._cluster = cluster
         self._random = random
         self._parameters = parameters
-        self._calls = Calls(world, ADMINISTRATOR_ID, random, may_repeat=False)
+        self._rpc = RpcClient(cluster, ADMINISTRATOR_ID, random, may_repeat=False)
         self._begun = 0
         self._is_stopped = False
 
     def start(self) -> None:
         """Begin, after a while."""
         wait_ms = self._random.expovariate(1 / self._parameters.admin_interval_ms)
-        self._world.agenda.after(int(wait_ms * MICROSECONDS_PER_MS), self._act)
+        self._cluster.event_queue.after(int(wait_ms * MICROSECONDS_PER_MS), self._act)
 
     def stop(self) -> None:
         """Begin nothing new."""
@@ -81,21 +77,21 @@ class Administrator:
             operation = self._register(controller_id)
         else:
             operation = draw(self._random.choice(topics))
-        self._calls.make(operation, self._random.choice([1_000, 5_000]), self._answered)
+        self._rpc.call(operation, self._random.choice([1_000, 5_000]), self._answered)
         self.start()
 
     def _answered(self, call: Call, applied_end_offset: int) -> None:
         result = call.result
         if result is not None:
             kind = call.operation.WhichOneof("operation")
-            self._world.marks.hit(f"{kind}: {ErrorCode(result.error_code).name}")
+            self._cluster.marks.hit(f"{kind}: {ErrorCode(result.error_code).name}")
 
     def _topics(self) -> list[str]:
         """Those that there are, committed."""
-        return sorted(self._world.metadata.topics.values())
+        return sorted(self._cluster.metadata.topics.values())
 
     def _broker_ids(self) -> list[int]:
-        return [broker.broker_id for broker in self._world.brokers]
+        return [broker.broker_id for broker in self._cluster.brokers]
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -122,19 +118,19 @@ class Administrator:
         return Operation(delete_topics=admin_pb2.DeleteTopicsRequest(topics=[admin_pb2.TopicReference(name=topic)]))
 
     def _grow(self, topic: str) -> Operation:
-        count = sum(self._world.metadata.topics.get(key[0]) == topic for key in self._world.metadata.partitions)
+        count = sum(self._cluster.metadata.topics.get(key[0]) == topic for key in self._cluster.metadata.partitions)
         more = admin_pb2.PartitionsOfTopic(name=topic, count=min(count + 1, 8))
         return Operation(create_partitions=admin_pb2.CreatePartitionsRequest(topics=[more]))
 
     def _reassign(self, topic: str) -> Operation:
-        random, broker_ids, metadata = self._random, self._broker_ids(), self._world.metadata
+        random, broker_ids, metadata = self._random, self._broker_ids(), self._cluster.metadata
         under_way = [key for key, found in sorted(metadata.partitions.items()) if found.adding or found.removing]
         if under_way and random.random() < 0.7:  # replicas wait for their leader: over most nothing else would come
             topic_id, partition_id = random.choice(under_way)
             topic, partition_ids = metadata.topics[topic_id], [partition_id]
-            self._world.marks.hit(OVER_ANOTHER)
+            self._cluster.marks.hit(OVER_ANOTHER)
             if metadata.allows_unclean(topic_id):
-                self._world.marks.hit(f"{OVER_ANOTHER}, with unclean elections on")
+                self._cluster.marks.hit(f"{OVER_ANOTHER}, with unclean elections on")
         else:
             partition_ids = list(range(random.choice([1, 2])))
         partitions = []
@@ -182,8 +178,8 @@ class Administrator:
 
     def _unregistered(self) -> NodeId | None:
         """A controller without which no feature is updated."""
-        voter_ids = (voter.key.node_id for voter in self._world.voters.voters())
-        return next((voter_id for voter_id in voter_ids if voter_id not in self._world.metadata.controllers), None)
+        voter_ids = (voter.key.node_id for voter in self._cluster.voters.voters())
+        return next((voter_id for voter_id in voter_ids if voter_id not in self._cluster.metadata.controllers), None)
 
     def _register(self, controller_id: NodeId) -> Operation:
         at = endpoint_of(controller_id)

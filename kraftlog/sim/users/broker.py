@@ -9,15 +9,17 @@ that its view of the ISR must never lack a replica that the controller counts in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftbase.errors import ErrorCode
+from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.model.keys import Key
-from kraftlog.sim.model.metadata import Partition, PlainMetadata
-from kraftlog.sim.users.rpc import Call, Calls
+from kraftlog.sim.model.metadata import MetadataModel, Partition
+from kraftlog.sim.observation.broker_view import Led
+from kraftlog.sim.observation.call import Call
+from kraftlog.sim.users.rpc import RpcClient
 from kraftlog.sim.users.tiering import Tiering
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import (
@@ -32,9 +34,6 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from statemachine.words.features import SUPPORTED
 
-if TYPE_CHECKING:
-    from kraftlog.sim.world import World
-
 FIRST_BROKER_ID: Final = 201
 """Brokers' places in the network, and their ids."""
 
@@ -44,7 +43,7 @@ RETRY_MS: Final = 300
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
-class Life(Enum):
+class BrokerState(Enum):
     """What a broker is about."""
 
     DOWN = auto()
@@ -55,49 +54,27 @@ class Life(Enum):
     """It shuts down, controlled."""
 
 
-@dataclass(slots=True)
-class Led:
-    """What a broker knows of a partition that it leads."""
-
-    leader_epoch: int
-    partition_epoch: int
-    isr: frozenset[int]
-    asked: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    """ISRs that it has asked for and that may still come, each with the partition epoch that it named."""
-
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        """Whom it must wait for before it calls a record committed (KIP-497)."""
-        return self.isr.union(*(isr for _, isr in self.asked))
-
-    def learn(self, partition_epoch: int, isr: frozenset[int]) -> None:
-        """The partition has that ISR since that epoch; what was asked for in earlier ones has come or will not."""
-        if partition_epoch > self.partition_epoch:
-            self.partition_epoch, self.isr = partition_epoch, isr
-            self.asked = [asked for asked in self.asked if asked[0] >= partition_epoch]
-
-
 class Broker:
     """One broker."""
 
-    def __init__(self, world: World, broker_id: int, random: Random) -> None:
-        parameters = world.parameters.brokers
+    def __init__(self, cluster: Cluster, broker_id: int, random: Random) -> None:
+        parameters = cluster.parameters.brokers
         if parameters is None:
             raise ValueError("this run has no brokers")
-        self._world = world
+        self._cluster = cluster
         self._parameters = parameters
         self._random = random
-        self._calls = Calls(world, broker_id, random, may_repeat=True)
+        self._rpc = RpcClient(cluster, broker_id, random, may_repeat=True)
         self.broker_id = broker_id
-        self.life = Life.DOWN
+        self.state = BrokerState.DOWN
         self.epoch: int | None = None
         """Of its registration; None: it has not heard of one."""
         self.led: dict[Key, Led] = {}
         """What it leads, as far as it knows."""
-        self.metadata = PlainMetadata()
+        self.metadata = MetadataModel()
         """What it knows."""
         self._applied_batches = 0
-        self._tiering = Tiering(self, world.remote_storage, random)
+        self._tiering = Tiering(self, cluster.remote_storage, random)
         self._log_dir = random.randbytes(16)
         self._incarnation = b""
         self._clean_epoch: int | None = None
@@ -105,15 +82,15 @@ class Broker:
         self._is_fenced = True
         self._number = 0
         """Counts its incarnations and what ends them: whatever was agreed on before is void."""
-        self._is_calm = False
+        self._is_quiescing = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin, as a new incarnation."""
-        self.life = Life.UP
+        self.state = BrokerState.UP
         self._begin_incarnation()
-        self.metadata, self._applied_batches = PlainMetadata(), 0
+        self.metadata, self._applied_batches = MetadataModel(), 0
         self._after(self._random.randrange(50, 2_000), self._tick)
         self._plan_outage()
         self._plan_alteration()
@@ -124,21 +101,21 @@ class Broker:
         self.epoch, self._is_fenced = None, True
         self.led.clear()
 
-    def calm_down(self) -> None:
+    def quiesce(self) -> None:
         """Faults are over: it lives on, or is back, or is gone for good, and asks for nothing new."""
-        self._is_calm = True
-        if self.life is Life.HANGING:
-            self.life = Life.UP
+        self._is_quiescing = True
+        if self.state is BrokerState.HANGING:
+            self.state = BrokerState.UP
             self._after(RETRY_MS, self._tick)
-        elif self.life is Life.LEAVING or (self.life is Life.DOWN and self._random.random() < 0.4):
+        elif self.state is BrokerState.LEAVING or (self.state is BrokerState.DOWN and self._random.random() < 0.4):
             self.start()
-        elif self.life is Life.UP and self._random.random() < 0.2:
-            self.life = Life.DOWN
+        elif self.state is BrokerState.UP and self._random.random() < 0.2:
+            self.state = BrokerState.DOWN
 
     @property
     def is_up(self) -> bool:
         """Whether it will be heard of."""
-        return self.life is Life.UP
+        return self.state is BrokerState.UP
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Do it then, if it is still the same life of the same incarnation."""
@@ -148,16 +125,16 @@ class Broker:
             if number == self._number:
                 action()
 
-        self._world.agenda.after(int(delay_ms * MICROSECONDS_PER_MS), act)
+        self._cluster.event_queue.after(int(delay_ms * MICROSECONDS_PER_MS), act)
 
     def _plan_outage(self) -> None:
-        if not self._is_calm:
+        if not self._is_quiescing:
             self._after(self._random.expovariate(1 / self._parameters.outage_interval_ms), self._fail)
 
     def _fail(self) -> None:
-        if self._is_calm:
+        if self._is_quiescing:
             return
-        random, marks = self._random, self._world.marks
+        random, marks = self._random, self._cluster.marks
         session_ms = self._parameters.session_timeout_ms
         duration_ms = random.choice([0.1, 0.5, 1.2, 3.0, 12.0]) * session_ms
         match random.randrange(4):
@@ -166,7 +143,7 @@ class Broker:
                 self._end(duration_ms)
             case 1:
                 marks.hit("a broker hung")
-                self.life = Life.HANGING
+                self.state = BrokerState.HANGING
                 self._number += 1
                 self._after(duration_ms, self._go_on)
             case 2:
@@ -175,47 +152,49 @@ class Broker:
                 self._plan_outage()
             case _:
                 marks.hit("a broker began to shut down")
-                self.life = Life.LEAVING
+                self.state = BrokerState.LEAVING
                 self._after(20 * session_ms, lambda: self._end(0))
 
     def _end(self, downtime_ms: float) -> None:
         """The process is gone; another one comes."""
-        self.life = Life.DOWN
+        self.state = BrokerState.DOWN
         self._number += 1
         self.epoch = None
         self.led.clear()
         self._after(downtime_ms, self._come_back)
 
     def _come_back(self) -> None:
-        if not self._is_calm:
+        if not self._is_quiescing:
             self.start()
 
     def _go_on(self) -> None:
-        if self.life is Life.HANGING:
-            self._world.marks.hit("a broker went on as if nothing had been")
-            self.life = Life.UP
+        if self.state is BrokerState.HANGING:
+            self._cluster.marks.hit("a broker went on as if nothing had been")
+            self.state = BrokerState.UP
             self._plan_outage()
             self._plan_alteration()
             self._tick()
 
     def _cut_off(self, duration_ms: float) -> None:
-        nodes = list(self._world.machines)
+        nodes = list(self._cluster.machines)
         to_nodes = [(self.broker_id, node_id) for node_id in nodes]
         from_nodes = [(node_id, self.broker_id) for node_id in nodes]
         cut = self._random.choice([to_nodes, from_nodes, to_nodes + from_nodes])
-        self._world.network.cut_links(cut)
-        self._world.agenda.after(int(duration_ms * MICROSECONDS_PER_MS), lambda: self._world.network.heal_links(cut))
+        self._cluster.network.cut_links(cut)
+        self._cluster.event_queue.after(
+            int(duration_ms * MICROSECONDS_PER_MS), lambda: self._cluster.network.heal_links(cut)
+        )
 
     # --- registration and heartbeats ----------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        if self.life not in (Life.UP, Life.LEAVING):
+        if self.state not in (BrokerState.UP, BrokerState.LEAVING):
             return
         if self.epoch is None:
             self._register()
         else:
             self._send_heartbeat(self.epoch)
-        is_waiting = self.epoch is None or self._is_fenced or self.life is Life.LEAVING
+        is_waiting = self.epoch is None or self._is_fenced or self.state is BrokerState.LEAVING
         interval_ms = self._parameters.heartbeat_interval_ms
         self._after(
             (min(RETRY_MS, interval_ms) if is_waiting else interval_ms) * self._random.uniform(0.9, 1.1), self._tick
@@ -224,7 +203,7 @@ class Broker:
     def _register(self) -> None:
         request = RegisterBrokerRequest(
             broker_id=self.broker_id,
-            cluster_id=self._world.cluster_id,
+            cluster_id=self._cluster.cluster_id,
             incarnation_id=self._incarnation,
             listeners=[BrokerEndpoint(name="PLAINTEXT", host=f"broker-{self.broker_id}", port=9092)],
             rack=f"rack-{self.broker_id % 2}",
@@ -247,8 +226,8 @@ class Broker:
             broker_id=self.broker_id,
             broker_epoch=epoch,
             current_metadata_offset=self.metadata.end_offset,
-            want_shut_down=self.life is Life.LEAVING,
-            want_fence=not self._is_calm and self._random.random() < 0.005,
+            want_shut_down=self.state is BrokerState.LEAVING,
+            want_fence=not self._is_quiescing and self._random.random() < 0.005,
         )
 
         def answered(call: Call) -> None:
@@ -261,18 +240,18 @@ class Broker:
         if call.result is None:
             return
         if call.result.error_code in _REGISTER_ANEW:
-            self._world.marks.hit("a broker registered anew")
-            is_leaving = self.life is Life.LEAVING
+            self._cluster.marks.hit("a broker registered anew")
+            is_leaving = self.state is BrokerState.LEAVING
             self._begin_incarnation()
-            self.life = Life.UP
+            self.state = BrokerState.UP
             self._after(RETRY_MS, self._tick)
             self._plan_alteration()
-            if not is_leaving or not self._is_calm:
+            if not is_leaving or not self._is_quiescing:
                 self._plan_outage()
         elif call.is_acknowledged:
             self._is_fenced = call.result.broker_heartbeat.is_fenced
-            if call.result.broker_heartbeat.should_shut_down and self.life is Life.LEAVING:
-                self._world.marks.hit("a broker shut down")
+            if call.result.broker_heartbeat.should_shut_down and self.state is BrokerState.LEAVING:
+                self._cluster.marks.hit("a broker shut down")
                 self._clean_epoch = self.epoch
                 self._end(self._random.randrange(100, 3 * self._parameters.session_timeout_ms))
 
@@ -288,19 +267,23 @@ class Broker:
             if number == self._number:
                 on_answer(call)
 
-        self._calls.make(operation, self._timeout_ms(), answered)
+        self._rpc.call(operation, self._timeout_ms(), answered)
 
     def mark(self, name: str) -> None:
         """Something happened to it that must happen somewhere in a sweep."""
-        self._world.marks.hit(name)
+        self._cluster.marks.hit(name)
 
     # --- what it knows ------------------------------------------------------------------------------------------------
 
     def _hear(self, number: int, end_offset: int) -> None:
         """Metadata comes with answers, more often than not."""
-        if number != self._number or self.life is Life.DOWN or (self._random.random() < 0.2 and not self._is_calm):
+        if (
+            number != self._number
+            or self.state is BrokerState.DOWN
+            or (self._random.random() < 0.2 and not self._is_quiescing)
+        ):
             return
-        log = self._world.metadata_log
+        log = self._cluster.metadata_log
         while self._applied_batches < len(log) and log[self._applied_batches].end_offset <= end_offset:
             for change in self.metadata.apply(log[self._applied_batches]):
                 if change.kind == "partition":
@@ -325,12 +308,12 @@ class Broker:
     # --- the ISRs of what it leads ------------------------------------------------------------------------------------
 
     def _plan_alteration(self) -> None:
-        if not self._is_calm:
+        if not self._is_quiescing:
             self._after(self._random.expovariate(1 / self._parameters.alter_interval_ms), self._alter)
 
     def _alter(self) -> None:
         self._plan_alteration()
-        if self._is_calm or self.epoch is None or self.life is Life.HANGING:
+        if self._is_quiescing or self.epoch is None or self.state is BrokerState.HANGING:
             return
         if self._random.random() < 0.4:
             self._tiering.act()
@@ -380,6 +363,6 @@ class Broker:
 
     def _altered(self, result: AlterPartitionResult) -> None:
         led = self.led.get((result.topic_id, result.partition_id))
-        self._world.marks.hit(f"a partition was altered: {ErrorCode(result.error_code).name}")
+        self._cluster.marks.hit(f"a partition was altered: {ErrorCode(result.error_code).name}")
         if led is not None and result.error_code == ErrorCode.NONE and result.leader_epoch == led.leader_epoch:
             led.learn(result.partition_epoch, frozenset(result.isr))

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Final
 
+from kraftlog.sim.cluster.cluster import Cluster
+from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.node.register_service import Answer, ClientReply, ClientRequest
-from kraftlog.sim.registers.history import Kind, Operation
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, Appointment
+from kraftlog.sim.registers.history import History, Kind, Operation
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, Timer
 
-if TYPE_CHECKING:
-    from kraftlog.sim.node.machine import Machine
-    from kraftlog.sim.world import World
+FIRST_CLIENT_ID: Final = 101
+"""Clients' places in the network, from this one on."""
 
 
 class Client:
     """One operation at a time, on a few keys, sent to whoever is believed to lead."""
 
-    def __init__(self, world: World, client_id: int, random: Random) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, history: History, client_id: int, random: Random) -> None:
+        self._cluster = cluster
+        self._history = history
         self._random = random
         self.client_id = client_id
         self._leader_id: int | None = None
         self._operation: Operation | None = None
-        self._timer: Appointment | None = None
+        self._timer: Timer | None = None
         self._last_seen: dict[str, str | None] = {}
         """By key: the value last found or written, for compare-and-set."""
         self._is_stopped = True
@@ -47,47 +49,47 @@ class Client:
             self._begin()
 
     def _think(self) -> None:
-        wait_ms = self._random.expovariate(1 / self._world.parameters.think_time_ms)
-        self._world.agenda.after(int(wait_ms * MICROSECONDS_PER_MS), self._begin)
+        wait_ms = self._random.expovariate(1 / self._cluster.parameters.think_time_ms)
+        self._cluster.event_queue.after(int(wait_ms * MICROSECONDS_PER_MS), self._begin)
 
     def _begin(self) -> None:
         if self._operation is not None or (self._is_stopped and not self._is_probing):
             return
-        begun = len(self._world.history.operations)
-        if begun >= self._world.parameters.operations_max and not self._is_probing:
+        begun = len(self._history.operations)
+        if begun >= self._cluster.parameters.operations_max and not self._is_probing:
             return
         request = self._draw()
-        self._operation = operation = self._world.history.begin(
+        self._operation = operation = self._history.begin(
             client_id=self.client_id,
             kind=request.kind,
             key=request.key,
             value=request.value,
             expected=request.expected,
-            invoked_at=self._world.agenda.now_us,
+            invoked_at=self._cluster.event_queue.now_us,
         )
         request = ClientRequest(operation.operation_id, request.kind, request.key, request.value, request.expected)
-        timeout_us = self._world.parameters.client_timeout_ms * MICROSECONDS_PER_MS
-        self._timer = self._world.agenda.after(timeout_us, self._time_out)
+        timeout_us = self._cluster.parameters.client_timeout_ms * MICROSECONDS_PER_MS
+        self._timer = self._cluster.event_queue.after(timeout_us, self._time_out)
         self._send(request, self._target())
 
     def _draw(self) -> ClientRequest:
         random = self._random
-        key = f"key-{random.randrange(self._world.parameters.keys)}"
+        key = f"key-{random.randrange(self._cluster.parameters.keys)}"
         kind = random.choice([Kind.WRITE, Kind.WRITE, Kind.READ, Kind.COMPARE_AND_SET])
-        number = len(self._world.history.operations) + 1
+        number = len(self._history.operations) + 1
         if kind is Kind.READ:
             return ClientRequest(number, kind, key)
         expected = self._last_seen.get(key) if kind is Kind.COMPARE_AND_SET else None
         return ClientRequest(number, kind, key, f"value-{number}", expected)
 
     def _target(self) -> Machine:
-        machines = self._world.machines
+        machines = self._cluster.machines
         if self._leader_id not in machines or self._random.random() < 0.05:
-            return machines[self._random.choice(self._world.voter_ids)]
+            return machines[self._random.choice(self._cluster.voter_ids)]
         return machines[self._leader_id]
 
     def _send(self, request: ClientRequest, machine: Machine) -> None:
-        network = self._world.network
+        network = self._cluster.network
 
         def respond(reply: ClientReply) -> None:
             process = machine.process
@@ -110,7 +112,9 @@ class Client:
             if process is None:
                 respond(ClientReply(Answer.REFUSED))
             else:
-                process.run(f"operation {request.operation_id}", lambda: process.service.handle(request, respond))
+                process.run(
+                    f"operation {request.operation_id}", lambda: process.register_service.handle(request, respond)
+                )
 
         network.send(self.client_id, machine.node_id, arrive)
 
@@ -118,15 +122,15 @@ class Client:
         operation = self._operation
         if operation is None or operation.operation_id != operation_id:
             return  # too late, or repeated
-        now_us = self._world.agenda.now_us
-        history = self._world.history
+        now_us = self._cluster.event_queue.now_us
+        history = self._history
         match reply.answer:
             case Answer.DONE:
                 history.acknowledge(
                     operation, now_us, offset=reply.end_offset - 1, found=reply.found, swapped=reply.swapped
                 )
                 self._remember(operation, reply)
-                self._world.acknowledged_end_offsets.append(reply.end_offset)
+                self._cluster.acknowledged_end_offsets.append(reply.end_offset)
                 self.has_probed = self.has_probed or self._is_probing
                 self._is_probing = self._is_probing and not self.has_probed
             case Answer.REFUSED:
@@ -143,7 +147,7 @@ class Client:
 
     def _time_out(self) -> None:
         if self._operation is not None:
-            self._world.history.lose_track(self._operation, self._world.agenda.now_us)
+            self._history.lose_track(self._operation, self._cluster.event_queue.now_us)
             self._leader_id = None
             self._finish()
 
@@ -152,6 +156,6 @@ class Client:
         if self._timer is not None:
             self._timer.cancel()
         if self._is_probing:
-            self._world.agenda.after(50 * MICROSECONDS_PER_MS, self._begin)
+            self._cluster.event_queue.after(50 * MICROSECONDS_PER_MS, self._begin)
         elif not self._is_stopped:
             self._think()

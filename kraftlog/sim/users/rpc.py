@@ -3,70 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from kraftbase.errors import ErrorCode
+from kraftlog.sim.cluster.cluster import Cluster
+from kraftlog.sim.observation.call import Call
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.types import Offset
-from statemachine.words.limits import NOTHING_WRITTEN
-
-if TYPE_CHECKING:
-    from kraftlog.sim.world import World
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One operation, and what its caller knows of it."""
-
-    caller_id: int
-    operation: Operation
-    invoked_at_us: int
-    committed_before: int
-    """Where the committed log ended when it was made."""
-    result: OperationResult | None = None
-    """The answer, if one came in time."""
-
-    @property
-    def is_acknowledged(self) -> bool:
-        """Whether it was carried out, as a whole."""
-        return self.result is not None and self.result.error_code == ErrorCode.NONE
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether it certainly has no effect."""
-        result = self.result
-        return result is not None and result.error_code != ErrorCode.NONE and result.end_offset == NOTHING_WRITTEN
-
 
 OnResult = Callable[[Call, int], None]
 """Called with a call that has its answer, and how far the answering node has applied the log."""
 
 
-class Calls:
+class RpcClient:
     """One caller's."""
 
-    def __init__(self, world: World, place: int, random: Random, *, may_repeat: bool) -> None:
+    def __init__(self, cluster: Cluster, place: int, random: Random, *, may_repeat: bool) -> None:
         """`place` is the caller's in the network; with `may_repeat` a message that is repeated arrives twice."""
-        self._world = world
+        self._cluster = cluster
         self._place = place
         self._random = random
         self._may_repeat = may_repeat
         self._leader_id: int | None = None
         self._count = 0
 
-    def make(self, operation: Operation, timeout_ms: int, on_result: OnResult) -> Call:
+    def call(self, operation: Operation, timeout_ms: int, on_result: OnResult) -> Call:
         """Send an operation; it has an answer within `timeout_ms`, or never."""
-        world = self._world
+        cluster = self._cluster
         self._count += 1
         operation.correlation_id, operation.timeout_ms = self._count, timeout_ms
-        call = Call(self._place, operation, world.agenda.now_us, world.committed_end_offset)
+        call = Call(self._place, operation, cluster.event_queue.now_us, cluster.committed_end_offset)
         if operation.WhichOneof("operation") != "broker_heartbeat":
-            world.calls.append(call)
+            cluster.calls.append(call)
         node_id = self._target()
-        machine, label = world.machines[node_id], f"{operation.WhichOneof('operation')} of {self._place}"
+        machine, label = cluster.machines[node_id], f"{operation.WhichOneof('operation')} of {self._place}"
         has_arrived = False
 
         def arrive() -> None:
@@ -75,40 +46,40 @@ class Calls:
                 self._leader_id = None
             elif self._may_repeat or not has_arrived:
                 process = machine.process
-                process.run(label, lambda: process.controlling.handle(operation, respond))
+                process.run(label, lambda: process.controller_host.handle(operation, respond))
             has_arrived = True
 
         def respond(result: OperationResult, applied_end_offset: int) -> None:
             process = machine.process
             kept = OperationResult()
             kept.CopyFrom(result)  # what a process keeps of it may change
-            world.network.send(
+            cluster.network.send(
                 node_id,
                 self._place,
                 lambda: self._answered(call, kept, applied_end_offset, on_result),
                 sent_after_us=process.stalled_us if process is not None else 0,
             )
 
-        world.network.send(self._place, node_id, arrive)
-        world.agenda.after(timeout_ms * MICROSECONDS_PER_MS, lambda: self._time_out(call))
+        cluster.network.send(self._place, node_id, arrive)
+        cluster.event_queue.after(timeout_ms * MICROSECONDS_PER_MS, lambda: self._time_out(call))
         return call
 
     def _target(self) -> int:
-        if self._leader_id is not None and self._leader_id in self._world.machines and self._random.random() > 0.03:
+        if self._leader_id is not None and self._leader_id in self._cluster.machines and self._random.random() > 0.03:
             return self._leader_id
-        return self._random.choice(self._world.voter_ids)
+        return self._random.choice(self._cluster.voter_ids)
 
     def _answered(self, call: Call, result: OperationResult, applied_end_offset: int, on_result: OnResult) -> None:
         if call.result is not None:
             return  # the answer to a repeated message, or a repeated answer
         call.result = result
-        world = self._world
+        cluster = self._cluster
         if result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            world.complain(f"the controller answered: {result.error_message}")
+            cluster.complain(f"the controller answered: {result.error_message}")
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             self._leader_id = result.current_leader.leader_id if result.HasField("current_leader") else None
         elif call.is_acknowledged:
-            world.acknowledged_end_offsets.append(Offset(result.state_end_offset))
+            cluster.acknowledged_end_offsets.append(Offset(result.state_end_offset))
         on_result(call, applied_end_offset)
 
     def _time_out(self, call: Call) -> None:

@@ -9,23 +9,22 @@ what is copied already, in one segment what others have copied in two, or the ot
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kraftlog.sim.model.keys import Key, SegmentKey
+from kraftlog.sim.model.metadata import MetadataModel
 from kraftlog.sim.model.tiering import DELETED, DELETING, FINISHED, REMOVAL_FINISHED, REMOVAL_STARTED
-from kraftlog.sim.users.rpc import Call
-from kraftlog.sim.virtual.leader_epochs import Lineages
+from kraftlog.sim.observation.broker_view import Led
+from kraftlog.sim.observation.call import Call
+from kraftlog.sim.virtual.remote_storage import RemoteStorage
 from kraftpb.v1.admin_pb2 import Operation
 from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-
-if TYPE_CHECKING:
-    from kraftlog.sim.users.broker import Broker
 
 SEGMENT_OFFSETS: Final = (10, 20)
 """So many offsets has a segment, and it begins at a multiple: of two that overlap, one lies within the other."""
@@ -43,28 +42,32 @@ TIMESTAMP_MS_MAX: Final = 1 << 41
 """Brokers' clocks say anything up to this: nothing rests on what they say."""
 
 
-class RemoteStorage:
-    """Where the objects are. It fails at nothing."""
+class TieringBroker(Protocol):
+    """The broker whose segments are copied (`kraftlog.sim.users.broker.Broker`)."""
 
-    def __init__(self) -> None:
-        self.objects: set[SegmentKey] = set()
-        self.removed: list[SegmentKey] = []
-        """Since somebody looked last."""
-        self.local_starts: dict[tuple[int, Key], int] = {}
-        """By broker and partition: where the log on its own disk begins."""
-        self.lineages = Lineages()
+    @property
+    def broker_id(self) -> int:
+        """Its id."""
 
-    def remove(self, key: SegmentKey) -> None:
-        """Delete an object; twice changes nothing."""
-        if key in self.objects:
-            self.objects.remove(key)
-            self.removed.append(key)
+    @property
+    def metadata(self) -> MetadataModel:
+        """What it knows."""
+
+    @property
+    def led(self) -> Mapping[Key, Led]:
+        """What it leads, as far as it knows."""
+
+    def ask(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
+        """Ask the controller for something."""
+
+    def mark(self, name: str) -> None:
+        """Something happened to it that must happen somewhere in a sweep."""
 
 
 class Tiering:
     """One broker's part of it."""
 
-    def __init__(self, broker: Broker, storage: RemoteStorage, random: Random) -> None:
+    def __init__(self, broker: TieringBroker, storage: RemoteStorage, random: Random) -> None:
         self._broker = broker
         self._storage = storage
         self._random = random
@@ -112,7 +115,7 @@ class Tiering:
         start_offset = copied_end - copied_end % segment_offsets
         end_offset = start_offset + segment_offsets
         place = (*key, self._random.randbytes(16))
-        epochs = self._storage.lineages.epochs(
+        epochs = self._storage.leader_epochs.epochs(
             key, self._broker.led[key].leader_epoch, start_offset, end_offset - 1, self._random
         )
         begun = RemoteLogSegmentMetadataRecord(

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from random import Random
 from typing import Final
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.sim.virtual.crash import Crash
 
 DIRECTORY: Final = "node"
 """The data directory on every machine's disk."""
 
 QUICK_SYNC_US: Final = (80, 400)
-
-
-class Crash(StrEnum):
-    """How a process ends, and what its disk keeps of what was not synced."""
-
-    KILLED = "killed, the page cache stays"
-    NOTHING_KEPT = "power lost, nothing unsynced kept"
-    PREFIX_KEPT = "power lost, torn at a byte"
-    SECTORS_KEPT = "power lost, any sectors of 512 bytes kept"
-    PAGES_KEPT = "power lost, any pages of 4096 bytes kept"
 
 
 class Disk:

@@ -10,7 +10,7 @@ MICROSECONDS_PER_MS: Final = 1_000
 MICROSECONDS_PER_SECOND: Final = 1_000_000
 
 
-class Appointment:
+class Timer:
     """Something that will happen unless it is called off."""
 
     __slots__ = ("callback", "is_cancelled")
@@ -24,29 +24,29 @@ class Appointment:
         self.is_cancelled = True
 
 
-class Agenda:
-    """Appointments in the order of their times, and the present time in microseconds."""
+class EventQueue:
+    """Timers in the order of their times, and the present time in microseconds."""
 
     def __init__(self) -> None:
         self.now_us = 0
         self._sequence = 0
-        self._queue: list[tuple[int, int, Appointment]] = []
+        self._queue: list[tuple[int, int, Timer]] = []
 
-    def after(self, delay_us: int, callback: Callable[[], None]) -> Appointment:
+    def after(self, delay_us: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` in `delay_us`."""
-        appointment = Appointment(callback)
+        timer = Timer(callback)
         self._sequence += 1
-        heapq.heappush(self._queue, (self.now_us + max(0, delay_us), self._sequence, appointment))
-        return appointment
+        heapq.heappush(self._queue, (self.now_us + max(0, delay_us), self._sequence, timer))
+        return timer
 
     def run_next(self, end_us: int) -> bool:
-        """Let time pass to the next appointment and keep it; False, and it is `end_us`, if there is none until then."""
+        """Let time pass to the next timer and keep it; False, and it is `end_us`, if there is none until then."""
         while self._queue:
             if self._queue[0][0] > end_us:
                 break
-            self.now_us, _, appointment = heapq.heappop(self._queue)
-            if not appointment.is_cancelled:
-                appointment.callback()
+            self.now_us, _, timer = heapq.heappop(self._queue)
+            if not timer.is_cancelled:
+                timer.callback()
                 return True
         self.now_us = end_us
         return False

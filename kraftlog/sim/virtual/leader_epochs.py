@@ -13,7 +13,7 @@ BEHIND_WHAT_IS_COPIED: Final = (-7, 0, 4, 13)
 end of one, which an unclean election has cut off."""
 
 
-class Lineages:
+class LeaderEpochs:
     """The logs of all partitions. Nothing is ever produced; epochs begin somewhere when a leader copies first."""
 
     def __init__(self) -> None:

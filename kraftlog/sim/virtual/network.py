@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.virtual.event_queue import Agenda
+from kraftlog.sim.virtual.event_queue import EventQueue
 
 
 @dataclass(slots=True)
@@ -25,13 +25,13 @@ class NetworkConditions:
 class Network:
     """Carries callbacks instead of bytes: what is to happen where a message arrives."""
 
-    def __init__(self, agenda: Agenda, random: Random, conditions: NetworkConditions, marks: Marks) -> None:
+    def __init__(self, event_queue: EventQueue, random: Random, conditions: NetworkConditions, marks: Marks) -> None:
         self.conditions = conditions
         self.cut_since_us: dict[tuple[int, int], int] = {}
         """Links that lose everything, by (source, destination), and since when."""
         self.clogged_until_us: dict[tuple[int, int], int] = {}
         """Links that keep everything back until then."""
-        self._agenda = agenda
+        self._event_queue = event_queue
         self._random = random
         self._marks = marks
 
@@ -44,10 +44,10 @@ class Network:
         if conditions.drop_rate and random.random() < conditions.drop_rate:
             self._marks.hit("network: dropped")
             return
-        self._agenda.after(sent_after_us + self._delay_us(source, destination), arrive)
+        self._event_queue.after(sent_after_us + self._delay_us(source, destination), arrive)
         if conditions.duplicate_rate and random.random() < conditions.duplicate_rate:
             self._marks.hit("network: duplicated")
-            self._agenda.after(sent_after_us + self._delay_us(source, destination) * random.randint(1, 50), arrive)
+            self._event_queue.after(sent_after_us + self._delay_us(source, destination) * random.randint(1, 50), arrive)
 
     def _delay_us(self, source: int, destination: int) -> int:
         conditions, random = self.conditions, self._random
@@ -57,15 +57,15 @@ class Network:
             self._marks.hit("network: late")
             delay_us += int(conditions.late_us_max * random.random() ** 4)
         until_us = self.clogged_until_us.get((source, destination))
-        if until_us is not None and until_us > self._agenda.now_us:
+        if until_us is not None and until_us > self._event_queue.now_us:
             self._marks.hit("network: clogged")
-            delay_us += until_us - self._agenda.now_us
+            delay_us += until_us - self._event_queue.now_us
         return delay_us
 
     def cut_links(self, links: Iterable[tuple[int, int]]) -> None:
         """Lose everything that is sent over these from now on."""
         for link in links:
-            self.cut_since_us.setdefault(link, self._agenda.now_us)
+            self.cut_since_us.setdefault(link, self._event_queue.now_us)
 
     def heal_links(self, links: Iterable[tuple[int, int]]) -> None:
         """Let messages pass again."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.parameters import Overrides
 from kraftlog.sim.runs.run import run_seed
 from kraftlog.sim.runs.workers import workers

@@ -15,8 +15,8 @@ from kraftbase.files.files import FileSystem, join
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.node.database import Database
 from kraftlog.sim.node.process import Process
-from kraftlog.sim.node.register_service import Answer, ClientReply, ClientRequest, Service
-from kraftlog.sim.virtual.disk import Crash
+from kraftlog.sim.node.register_service import Answer, ClientReply, ClientRequest, RegisterService
+from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import elections
 from raft.core.context import Context
@@ -162,9 +162,9 @@ def told_too_early() -> list[Any]:
 @mutation("reads are answered without asking the quorum", "etcd #20418")
 def stale_reads() -> list[Any]:
     """Whoever believes that it leads answers from its own state."""
-    handle = Service.handle
+    handle = RegisterService.handle
 
-    def hasty(self: Service, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
+    def hasty(self: RegisterService, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
         if request.kind.value == "read" and self._epoch is not None:
             process: Process = self._process
             respond(
@@ -173,7 +173,7 @@ def stale_reads() -> list[Any]:
         else:
             handle(self, request, respond)
 
-    return [instead(Service, "handle", hasty)]
+    return [instead(RegisterService, "handle", hasty)]
 
 
 @mutation("a log behind what was applied is taken as it is", "a database over an older copy of its log")

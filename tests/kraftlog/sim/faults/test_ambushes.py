@@ -11,9 +11,9 @@ import pytest
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.faults.ambushes import BEGUN_AT_START, NEEDS_ROOM, Work, watching_work
+from kraftlog.sim.faults.ambushes import BEGUN_AT_START, NEEDS_ROOM, SnapshotWork, watching_snapshot_work
 from kraftlog.sim.marks import SNAPSHOTS, Marks
-from kraftlog.sim.node.apply_loop import Applying
+from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.world import World
 from raft.core.types import Epoch, Offset
@@ -38,7 +38,7 @@ class Story:
         self.machine.process = SimpleNamespace(machine=self.machine)
         self.world = cast(World, SimpleNamespace(machines={1: self.machine}, marks=self.marks))
 
-    def operations(self, work: Work) -> int:
+    def operations(self, work: SnapshotWork) -> int:
         """Do it undisturbed; how many operations that were."""
         count = 0
 
@@ -74,51 +74,51 @@ def receive(story: Story) -> None:
     incoming.freeze()
 
 
-DOING: dict[Work, Callable[[Story], None]] = {
-    Work.WRITES: write,
-    Work.RECEIVES: receive,
-    Work.BEGINS_ANEW: lambda story: story.log.start_anew(at(5)),
-    Work.MOVES_START: lambda story: story.log.advance_start(at(1)),
+DOING: dict[SnapshotWork, Callable[[Story], None]] = {
+    SnapshotWork.WRITES: write,
+    SnapshotWork.RECEIVES: receive,
+    SnapshotWork.BEGINS_ANEW: lambda story: story.log.start_anew(at(5)),
+    SnapshotWork.MOVES_START: lambda story: story.log.advance_start(at(1)),
 }
 
 
 @pytest.mark.parametrize("work", DOING)
-def test_a_kill_before_every_operation_is_marked(work: Work) -> None:
+def test_a_kill_before_every_operation_is_marked(work: SnapshotWork) -> None:
     count = Story().operations(work)
     assert count >= 4
     for step in range(count):
         story = Story()
         story.kill_after(step)
-        with watching_work(story.world), suppress(ProcessKilled):
+        with watching_snapshot_work(story.world), suppress(ProcessKilled):
             DOING[work](story)
         assert story.marks.counts == {f"killed while {work}": 1}
 
 
 @pytest.mark.parametrize("work", DOING)
-def test_what_comes_to_its_end_is_not(work: Work) -> None:
+def test_what_comes_to_its_end_is_not(work: SnapshotWork) -> None:
     story = Story()
-    with watching_work(story.world):
+    with watching_snapshot_work(story.world):
         DOING[work](story)
     assert not story.marks.counts
 
 
 @pytest.mark.parametrize("work", NEEDS_ROOM)
-def test_no_room_is_marked(work: Work) -> None:
+def test_no_room_is_marked(work: SnapshotWork) -> None:
     story = Story()
     story.files.space_limit = story.files.used_bytes() + 50
-    with watching_work(story.world), pytest.raises(OutOfSpace):
+    with watching_snapshot_work(story.world), pytest.raises(OutOfSpace):
         DOING[work](story)
     assert set(story.marks.counts) == {f"no room while {work}"}
 
 
 @pytest.mark.parametrize("work", DOING)
-def test_who_lies_in_wait_strikes_once_and_at_nothing_else(work: Work) -> None:
+def test_who_lies_in_wait_strikes_once_and_at_nothing_else(work: SnapshotWork) -> None:
     story = Story()
     struck: list[Any] = []
     story.machine.ambushes[work] = struck.append
-    with watching_work(story.world):
+    with watching_snapshot_work(story.world):
         for other in DOING:
-            if other is not work and other is not Work.BEGINS_ANEW:
+            if other is not work and other is not SnapshotWork.BEGINS_ANEW:
                 DOING[other](story)
         assert not struck
         DOING[work](story)
@@ -127,23 +127,23 @@ def test_who_lies_in_wait_strikes_once_and_at_nothing_else(work: Work) -> None:
 
 
 def test_a_kill_while_a_state_machine_loads_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(self: Applying, reader: object) -> None:
+    def load(self: ApplyLoop, reader: object) -> None:
         raise ProcessKilled
 
-    monkeypatch.setattr(Applying, "_load", load)
+    monkeypatch.setattr(ApplyLoop, "_load", load)
     story = Story()
-    applying = cast(Applying, SimpleNamespace(process=story.machine.process))
-    with watching_work(story.world):
+    apply_loop = cast(ApplyLoop, SimpleNamespace(process=story.machine.process))
+    with watching_snapshot_work(story.world):
         for reader in (None, object()):
             with pytest.raises(ProcessKilled):
-                Applying._load(applying, reader)  # type: ignore[arg-type]
-    assert story.marks.counts == {f"killed while {Work.LOADS}": 1}
+                ApplyLoop._load(apply_loop, reader)  # type: ignore[arg-type]
+    assert story.marks.counts == {f"killed while {SnapshotWork.LOADS}": 1}
 
 
 def test_a_log_that_begins_anew_at_a_start_is_marked() -> None:
     story = Story()
     receive(story)
-    with watching_work(story.world):
+    with watching_snapshot_work(story.world):
         assert snapshot_start.fit_together(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
         assert story.log.start == at(5)
         assert story.marks.counts == {BEGUN_AT_START: 1}
@@ -152,12 +152,12 @@ def test_a_log_that_begins_anew_at_a_start_is_marked() -> None:
 
 
 def test_every_sweep_must_hit_what_is_marked_here() -> None:
-    marks = [f"killed while {work}" for work in Work] + [f"no room while {work}" for work in NEEDS_ROOM]
+    marks = [f"killed while {work}" for work in SnapshotWork] + [f"no room while {work}" for work in NEEDS_ROOM]
     assert set(SNAPSHOTS) > {*marks, BEGUN_AT_START}
 
 
 def test_nothing_is_watched_when_it_is_over() -> None:
     method = SegmentedLog.start_anew
-    with watching_work(Story().world):
+    with watching_snapshot_work(Story().world):
         assert SegmentedLog.start_anew is not method
     assert SegmentedLog.start_anew is method

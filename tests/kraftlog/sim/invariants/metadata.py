@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kraftlog.sim.invariants.metadata_log import MetadataMakesSense
-from kraftlog.sim.observation.observed import Step
+from kraftlog.sim.observation.step import Step
 from kraftlog.sim.users.broker import Broker
 from kraftpb.v1.metadata_pb2 import (
     BrokerIds,

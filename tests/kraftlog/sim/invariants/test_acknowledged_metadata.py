@@ -6,8 +6,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.sim.invariants.acknowledged_metadata import AcknowledgedMetadata
-from kraftlog.sim.users.administrator import CREATED_BY
-from kraftlog.sim.users.rpc import Call
+from kraftlog.sim.observation.call import CREATED_BY, Call
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord, RemoveTopicRecord, UnregisterBrokerRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.maximal_isr import LeadersKnowTheirIsr
-from kraftlog.sim.users.broker import Led
+from kraftlog.sim.observation.broker_view import Led
 from tests.kraftlog.sim.invariants.builders import violates
 from tests.kraftlog.sim.invariants.metadata import KEY, MetadataCluster, change, partition
 

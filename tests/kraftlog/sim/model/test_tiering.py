@@ -15,7 +15,7 @@ from kraftlog.sim.model.tiering import (
     REMOVAL_FINISHED,
     REMOVAL_STARTED,
     STARTED,
-    PlainTiering,
+    TieringModel,
 )
 from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
@@ -34,7 +34,7 @@ class Story:
     """One partition's segments; each is called by its number."""
 
     def __init__(self) -> None:
-        self.tiering = PlainTiering()
+        self.tiering = TieringModel()
 
     def copy(self, number: int, end_offset: int, starts: dict[int, int]) -> None:
         """`starts` says where each leader epoch begins in it; the segment, where the first one does."""
@@ -128,7 +128,7 @@ def test_a_deletion_that_skips_a_state_is_found() -> None:
 @given(histories())
 def test_the_tables_say_the_same_after_any_history(history: tuple[list[MetadataRecord], Model]) -> None:
     records = [record for record in history[0] if not _begins_again(record)]
-    tiering = PlainTiering()
+    tiering = TieringModel()
     for record in records:
         match record.WhichOneof("record"):
             case "remote_log_segment_metadata":

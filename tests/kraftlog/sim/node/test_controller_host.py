@@ -10,12 +10,12 @@ from kraftbase.errors import ErrorCode, ProtocolError
 from kraftlog.controller import controller
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.rules import pages
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.node import controller_host as controlling
-from kraftlog.sim.node.controller_host import Settlement, watching_controllers
+from kraftlog.sim.node import controller_host as controller_host
+from kraftlog.sim.node.controller_host import CommitFuture, watching_controllers
 from kraftlog.sim.parameters import Overrides, draw
-from kraftlog.sim.users.broker import Life
+from kraftlog.sim.users.broker import BrokerState
 from kraftlog.sim.world import World
 
 
@@ -28,26 +28,26 @@ def controllers(world: World) -> dict[int, Controller]:
     """Those that there are, by node."""
     found = {}
     for machine in world.machines.values():
-        if machine.process is not None and machine.process.controlling.controller is not None:
-            found[machine.node_id] = machine.process.controlling.controller
+        if machine.process is not None and machine.process.controller_host.controller is not None:
+            found[machine.node_id] = machine.process.controller_host.controller
     return found
 
 
 def test_a_settlement_tells_in_a_step_of_its_own() -> None:
     soon: list[Callable[[], None]] = []
     process = SimpleNamespace(runtime=SimpleNamespace(call_soon=soon.append))
-    settlement = Settlement(cast(Any, process))
+    future = CommitFuture(cast(Any, process))
     told: list[object] = []
-    settlement.add_done_callback(told.append)
-    assert not settlement.done() and not soon
+    future.add_done_callback(told.append)
+    assert not future.done() and not soon
     error = ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "lost")
-    settlement.settle(error)
-    settlement.add_done_callback(told.append)
-    assert settlement.done() and settlement.exception() is error and not settlement.cancelled()
+    future.complete(error)
+    future.add_done_callback(told.append)
+    assert future.done() and future.exception() is error and not future.cancelled()
     assert told == []
     for call in soon:
         call()
-    assert told == [settlement, settlement]
+    assert told == [future, future]
 
 
 def test_brokers_register_and_are_unfenced_over_the_network() -> None:
@@ -56,9 +56,9 @@ def test_brokers_register_and_are_unfenced_over_the_network() -> None:
         world.start_all()
         for broker in world.brokers:
             broker.start()
-            broker.calm_down()
-        world.let_pass(30_000_000)
-    up = {broker.broker_id: broker.epoch for broker in world.brokers if broker.life is Life.UP}
+            broker.quiesce()
+        world.run_for(30_000_000)
+    up = {broker.broker_id: broker.epoch for broker in world.brokers if broker.state is BrokerState.UP}
     assert len(up) >= 2, "the seed ends too many of them"
     registered = world.metadata.brokers
     assert {broker_id: registered[broker_id].epoch for broker_id in up} == up
@@ -73,7 +73,7 @@ def test_a_bug_that_the_controller_logs_is_a_violation_and_pages_are_small_for_s
     world = make_world()
     before = pages.PAGE_PARTITIONS
     with watching_controllers(world):
-        assert pages.PAGE_PARTITIONS == controlling.PAGE_PARTITIONS < before
+        assert pages.PAGE_PARTITIONS == controller_host.PAGE_PARTITIONS < before
         controller.logger.warning("nothing bad")
         assert world.violation is None
         try:
@@ -89,6 +89,6 @@ def test_without_brokers_there_is_no_controller() -> None:
     world = World(draw(1, KINDS), marks=Marks())
     with watching_controllers(world):
         world.start_all()
-        assert pages.PAGE_PARTITIONS > controlling.PAGE_PARTITIONS
+        assert pages.PAGE_PARTITIONS > controller_host.PAGE_PARTITIONS
     assert controllers(world) == {}
     assert world.brokers == [] and world.administrator is None

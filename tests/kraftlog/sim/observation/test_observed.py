@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.observation.observed import DurableLog, DurableSnapshots, durable_election_state, snapshot_fault
+from kraftlog.sim.observation.durable_log import DurableLog
+from kraftlog.sim.observation.durable_state import DurableSnapshots, durable_election_state, snapshot_fault
 from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from kraftlog.sim.observation import trace
-from kraftlog.sim.observation.observed import NodeView, Step
+from kraftlog.sim.observation.node_view import NodeView
+from kraftlog.sim.observation.step import Step
 from kraftlog.sim.observation.trace import Trace
 from raft.core.types import NodeId, ReplicaKey
 

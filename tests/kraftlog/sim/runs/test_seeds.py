@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
 from kraftlog.sim.report import replay_command

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftlog.sim.runs.convergence import unsettled
+from kraftlog.sim.runs.settled_metadata import why_not_settled
 from kraftpb.v1.metadata_pb2 import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from tests.kraftlog.sim.invariants.metadata import MetadataCluster, change, fenced, partition
 
@@ -32,7 +32,7 @@ class Story:
     def obstacle(self, *records: MetadataRecord) -> str | None:
         if records:
             self.cluster.records(*records)
-        return unsettled(self.cluster.metadata, self.brokers)
+        return why_not_settled(self.cluster.metadata, self.brokers)
 
 
 def test_at_rest() -> None:
