@@ -19,15 +19,14 @@ from kraftlog.sim.model.keys import Key
 from kraftlog.sim.model.metadata import MetadataModel, Partition
 from kraftlog.sim.observation.broker_view import Led
 from kraftlog.sim.observation.call import Call
+from kraftlog.sim.users.isr_proposals import propose_isr
 from kraftlog.sim.users.rpc import RpcClient
 from kraftlog.sim.users.tiering import Tiering
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import (
-    AlteredPartition,
     AlterPartitionRequest,
     AlterPartitionResult,
     BrokerHeartbeatRequest,
-    IsrMember,
     Operation,
     RegisterBrokerRequest,
 )
@@ -322,7 +321,7 @@ class Broker:
 
     def _ask_for_new_isrs(self, epoch: int) -> None:
         keys = self._random.sample(sorted(self.led), min(len(self.led), self._random.choice([1, 1, 3])))
-        altered = [self._new_isr(key, self.led[key], self.metadata.partitions[key]) for key in keys]
+        altered = [propose_isr(self.broker_id, epoch, self.metadata, key, self.led[key], self._random) for key in keys]
         request = AlterPartitionRequest(broker_id=self.broker_id, broker_epoch=epoch, partitions=altered)
 
         def answered(call: Call) -> None:
@@ -331,35 +330,6 @@ class Broker:
                     self._altered(result)
 
         self.ask(Operation(alter_partition=request), answered)
-
-    def _new_isr(self, key: Key, led: Led, partition: Partition) -> AlteredPartition:
-        random = self._random
-        others = [broker_id for broker_id in partition.replicas if broker_id != self.broker_id]
-        if random.random() < 0.6:  # everybody who is there has caught up
-            in_sync = [
-                other for other in others if other in self.metadata.brokers and self.metadata.brokers[other].is_active
-            ]
-        else:
-            in_sync = [other for other in others if random.random() < 0.5]
-        isr = [self.broker_id, *in_sync]
-        is_stale = random.random() < 0.1 and led.partition_epoch > 0
-        asked_epoch = led.partition_epoch - is_stale
-        if not is_stale:
-            led.asked.append((asked_epoch, frozenset(isr)))
-        return AlteredPartition(
-            topic_id=key[0],
-            partition_id=key[1],
-            leader_epoch=led.leader_epoch,
-            partition_epoch=asked_epoch,
-            leader_recovery_state=0,
-            new_isr=[IsrMember(broker_id=member, broker_epoch=self._epoch_of(member)) for member in isr],
-        )
-
-    def _epoch_of(self, broker_id: int) -> int:
-        if broker_id == self.broker_id and self.epoch is not None:
-            return self.epoch
-        known = self.metadata.brokers.get(broker_id)
-        return -1 if known is None or self._random.random() < 0.2 else known.epoch
 
     def _altered(self, result: AlterPartitionResult) -> None:
         led = self.led.get((result.topic_id, result.partition_id))

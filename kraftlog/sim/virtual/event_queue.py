@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in order. Ties happen in the order in which they were agreed on."""
+"""Virtual time: the events to come, in order. Ties happen in the order in which they were scheduled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MICROSECONDS_PER_SECOND: Final = 1_000_000
 
 
 class Timer:
-    """Something that will happen unless it is called off."""
+    """An event that will happen unless it is cancelled."""
 
     __slots__ = ("callback", "is_cancelled")
 
@@ -20,12 +20,12 @@ class Timer:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Call it off."""
+        """It will not happen."""
         self.is_cancelled = True
 
 
 class EventQueue:
-    """Timers in the order of their times, and the present time in microseconds."""
+    """Scheduled events in the order of their times, and the present time in microseconds."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -33,14 +33,14 @@ class EventQueue:
         self._queue: list[tuple[int, int, Timer]] = []
 
     def after(self, delay_us: int, callback: Callable[[], None]) -> Timer:
-        """Call `callback` in `delay_us`."""
+        """Run `callback` in `delay_us`; 0 or less: now, after what is scheduled for now already."""
         timer = Timer(callback)
         self._sequence += 1
         heapq.heappush(self._queue, (self.now_us + max(0, delay_us), self._sequence, timer))
         return timer
 
     def run_next(self, end_us: int) -> bool:
-        """Let time pass to the next timer and keep it; False, and it is `end_us`, if there is none until then."""
+        """Advance time to the next event and run it; with none until `end_us`, advance to that and return False."""
         while self._queue:
             if self._queue[0][0] > end_us:
                 break

@@ -14,7 +14,6 @@ import statemachine.tables.row_sums
 from kraftbase.files.files import FileSystem, join
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.node.database import Database
-from kraftlog.sim.node.process import Process
 from kraftlog.sim.node.register_service import Answer, ClientReply, ClientRequest, RegisterService
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.zoo.mutation import instead, mutation
@@ -166,10 +165,8 @@ def stale_reads() -> list[Any]:
 
     def hasty(self: RegisterService, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
         if request.kind.value == "read" and self._epoch is not None:
-            process: Process = self._process
-            respond(
-                ClientReply(Answer.DONE, found=self._value(request.key), end_offset=process.tables.applied.end_offset)
-            )
+            end_offset = self._process.tables.applied.end_offset
+            respond(ClientReply(Answer.DONE, found=self._value(request.key), end_offset=end_offset))
         else:
             handle(self, request, respond)
 

@@ -1,4 +1,4 @@
-"""What the checkers see of a disk: the same whether it is looked at after every change or once at the end."""
+"""What the checkers see of the log on a disk: the same if they look after every change or once at the end."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.observation.durable_log import DurableLog
-from kraftlog.sim.observation.durable_state import DurableSnapshots, durable_election_state, snapshot_fault
-from raft.core.election import ElectionState
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.batch import encode_batch, encode_body
-from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.kraftlog.sim.invariants.builders import at
 from tests.raft.storage.builders import all_batches
 from tests.raft.storage.crash_points import stop_everywhere
-from tests.snapshot.builders import DIRECTORY, HEADER_OF_TESTS, open_store, snapshot_bytes
 
 SMALL = LogConfig(segment_bytes=400, preallocate_bytes=64, reserve_bytes=0, tail_cache_bytes=0)
 
@@ -99,17 +95,6 @@ def test_damage_ends_what_is_seen() -> None:
     files.damage(f"log/{name}", position, bytes([file.data[position] ^ 1]))
     seen.refresh(files, "log")
     assert seen.end_offset < 3
-
-
-def test_the_durable_vote_is_the_one_that_was_synced() -> None:
-    files = MemoryFileSystem()
-    files.make_directories("node")
-    store = QuorumStateStore(files, "node")
-    store.load()
-    assert durable_election_state(files, "node") is None
-    voted = ElectionState(epoch=Epoch(3), voted_key=ReplicaKey(NodeId(2)))
-    store.save(voted)
-    assert durable_election_state(files, "node") == voted
 
 
 # --- a log that starts behind a snapshot ------------------------------------------------------------------------------
@@ -221,35 +206,3 @@ def test_looking_after_every_change_is_the_same_when_the_start_moves(seed: int) 
         assert often.end_offset >= log.flushed_end_offset
     once = seen_on(files)
     assert (once.start, once.batches) == (often.start, often.batches)
-
-
-# --- snapshots --------------------------------------------------------------------------------------------------------
-
-
-def test_snapshots_are_seen_once_they_are_durable_and_new_once() -> None:
-    files = MemoryFileSystem()
-    seen = DurableSnapshots()
-    seen.refresh(files, DIRECTORY)
-    assert (seen.found, seen.new) == ({}, [])
-    store = open_store(files)
-    writer = store.create(at(5), HEADER_OF_TESTS)
-    assert writer is not None
-    seen.refresh(files, DIRECTORY)
-    assert seen.found == {}
-    writer.freeze()
-    seen.refresh(files, DIRECTORY)
-    assert (list(seen.found), seen.new) == ([at(5)], [at(5)])
-    seen.refresh(files, DIRECTORY)
-    assert seen.new == []
-    files.damage(store.path_of(at(5)), 3, b"?")
-    seen.refresh(files, DIRECTORY)
-    assert seen.new == [at(5)]
-    assert snapshot_fault(at(5), seen.found[at(5)]) is not None
-    store.delete(at(5))
-    seen.refresh(files, DIRECTORY)
-    assert (seen.found, seen.new) == ({}, [])
-
-
-def test_a_whole_snapshot_has_no_fault() -> None:
-    assert snapshot_fault(at(5), snapshot_bytes(at(5))) is None
-    assert snapshot_fault(at(6), snapshot_bytes(at(5))) is not None
