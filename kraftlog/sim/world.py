@@ -29,7 +29,7 @@ class World(Cluster):
         self.trace = Trace(echo=echo)
         self.history = History()
         self.oracle = OffsetOracle(self.history)
-        self._told_oracle = 0
+        self._oracle_position = 0
         self.checker = Checker(self)
         self.clients = [
             Client(self, self.history, FIRST_CLIENT_ID + number, Random(random.random()))
@@ -51,13 +51,13 @@ class World(Cluster):
         self.trace.step(step)
         super().after_step(step)
         self.checker.after_step(step)
-        self._tell_oracle()
+        self._update_oracle()
 
-    def _tell_oracle(self) -> None:
-        """The oracle hears of every committed write, in the order of the log."""
-        for batch in self.committed[self._told_oracle :]:
+    def _update_oracle(self) -> None:
+        """Give the oracle every committed write, in the order of the log."""
+        for batch in self.committed[self._oracle_position :]:
             self.oracle.committed(committed_writes(batch), batch.end_offset)
-        self._told_oracle = len(self.committed)
+        self._oracle_position = len(self.committed)
 
     def start_users(self) -> None:
         """Let clients, brokers and the administrator begin."""
@@ -69,7 +69,7 @@ class World(Cluster):
             self.administrator.start()
 
     def quiesce_users(self) -> None:
-        """Let nobody begin anything new; brokers live on, and so do controllers."""
+        """Begin no more operations; brokers and controllers stay up."""
         self.append_kill_rate = 0.0
         for client in self.clients:
             client.stop()

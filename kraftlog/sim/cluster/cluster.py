@@ -59,11 +59,11 @@ class Cluster(Observed):
             marks,
             self._wire_random,
             through_codec=parameters.through_codec,
-            complain=self.complain,
+            report_violation=self.report_violation,
         )
         self._voter_keys = [self._voter_key(node_id) for node_id in voter_ids]
         for machine in self.machines.values():
-            self.tell_voters(machine)
+            self.write_voters(machine)
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
         self.log_start = parameters.log_start
@@ -89,23 +89,23 @@ class Cluster(Observed):
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, and where each listens now."""
+        """The voters, and where each listens now."""
         return VoterSet(Voter(key, self.machines[key.node_id].endpoint) for key in self._voter_keys)
 
     @property
     def configured_voters(self) -> VoterSet:
-        """The voter set in everybody's configuration, by which processes go that start now: it has no directory ids."""
+        """The voter set in the configuration of processes that start now. It has no directory ids."""
         return VoterSet(Voter(ReplicaKey(voter.key.node_id), voter.endpoint) for voter in self.voters.voters())
 
     @property
     def bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
-        """The servers to start from in everybody's configuration."""
+        """The bootstrap servers in the configuration of processes that start now."""
         return tuple(voter.endpoint for voter in self.voters.voters())
 
-    def tell_voters(self, machine: Machine) -> None:
-        """Write who votes to a new disk, as `format` does, if voters are known by their directories in this run."""
+    def write_voters(self, machine: Machine) -> None:
+        """Write the voter set to a new disk, as `format` does, if voters are known by their directories in this run."""
         if self.parameters.voters_know_directories:
-            machine.tell_voters(self.voters)
+            machine.write_voters(self.voters)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class Cluster(Observed):
             self.marks.hit(type(event).__name__)
         self.atlas.after_step(step)
 
-    def complain(self, message: str, cause: BaseException | None = None) -> None:
-        """Something that must not be was seen outside of a step."""
+    def report_violation(self, message: str, cause: BaseException | None = None) -> None:
+        """Something that must not be was seen outside of a step: the run ends with it."""
         if self.violation is None:
             self.violation = Violation(message)
             self.violation.__cause__ = cause
@@ -178,7 +178,7 @@ class Cluster(Observed):
             self.start(machine)
 
     def kill(self, machine: Machine, crash: Crash, *, restart_after_us: int | None) -> None:
-        """End the process of a machine now; start another one later, unless None is said."""
+        """End the process of a machine now; start another one after `restart_after_us`, or never if that is None."""
         process = machine.process
         if process is None:
             return
@@ -218,11 +218,11 @@ class Cluster(Observed):
             case FlushFailed():
                 is_expected = bool(files.failing_syncs)
             case OutOfSpace():
-                # A log that begins anew needs room, and so does a new leader's first batch when elections have used up
-                # what is kept for it. Other appends are refused before.
-                begins_anew = any(isinstance(action, StartLogAnew) for action in process.step.actions)
+                # A log that a snapshot replaces needs room, and so does a new leader's first batch when elections have
+                # used up the reserve for it. Other appends are refused before.
+                replaces_log = any(isinstance(action, StartLogAnew) for action in process.step.actions)
                 is_expected = files.space_limit is not None and (
-                    process.step.started or begins_anew or process.shell.replica.is_leader
+                    process.step.started or replaces_log or process.shell.replica.is_leader
                 )
             case KraftlogError():
                 is_expected = self.atlas.is_harmed(machine) or bool(files.failing_reads)
@@ -238,7 +238,7 @@ class Cluster(Observed):
         self.atlas.note_start(hardware, is_recovering=is_recovering)
 
     def state_diverged(self, process: SteppedProcess, expected: StateDigest, own: StateDigest) -> None:
-        """A node found out that its state machine differs: somebody sees that and starts it again."""
+        """A node detected that its state machine differs from the quorum's; that must be so."""
         machine = process.machine
         if not machine.view.has_diverged and self.violation is None:
             self.violation = Violation(
@@ -246,7 +246,7 @@ class Cluster(Observed):
             )
 
     def start_over(self, process: SteppedProcess) -> None:
-        """A node whose state machine is fenced may make it anew: it ends and starts again by itself."""
+        """A node whose state machine is fenced may rebuild it: it ends and starts again by itself."""
         self.event_queue.after(1_000, partial(self._replace, process))
 
     def _replace(self, process: SteppedProcess) -> None:
@@ -267,7 +267,7 @@ class Cluster(Observed):
     # --- what it is ---------------------------------------------------------------------------------------------------
 
     def leader(self) -> Machine | None:
-        """Who leads the highest epoch that anybody leads."""
+        """The leader of the highest epoch that has one."""
         leading = [
             (machine.view.replica.epoch, node_id)
             for node_id, machine in self.machines.items()

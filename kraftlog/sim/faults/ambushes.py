@@ -1,6 +1,6 @@
-"""What nodes do with snapshots, and what happens to them in the middle of it: marks that prove it, and ambushes.
+"""Faults in the middle of work on snapshots: ambushes that set them off, and marks that prove that they happened.
 
-The work is the production code's. It is watched from outside, for as long as a run lasts.
+The work is the production code's; its methods are wrapped for as long as a run lasts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from snapshot.writer import SnapshotWriter
 
 
 class SnapshotWork(StrEnum):
-    """Something that takes several steps on a disk, and may end after any of them."""
+    """Work that takes several operations on a disk, and may be cut short after any of them."""
 
     WRITES = "a snapshot is written"
     RECEIVES = "a snapshot is received"
-    BEGINS_ANEW = "the log begins anew"
+    REPLACES_LOG = "the log begins anew"
     MOVES_START = "the log start moves on"
     LOADS = "the state machine loads a snapshot"
 
@@ -43,7 +43,7 @@ _METHODS: Final[tuple[tuple[Any, str, SnapshotWork], ...]] = (
     (SnapshotStore, "receive", SnapshotWork.RECEIVES),
     (IncomingSnapshot, "append", SnapshotWork.RECEIVES),
     (IncomingSnapshot, "freeze", SnapshotWork.RECEIVES),
-    (SegmentedLog, "start_anew", SnapshotWork.BEGINS_ANEW),
+    (SegmentedLog, "start_anew", SnapshotWork.REPLACES_LOG),
     (SegmentedLog, "advance_start", SnapshotWork.MOVES_START),
 )
 
@@ -52,7 +52,7 @@ BEGUN_AT_START: Final = "recovery: a log began anew behind a snapshot that had c
 
 @contextlib.contextmanager
 def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
-    """Mark what ends in the middle, and let ambushes happen, for as long as this lasts."""
+    """Mark work that is cut short, and set off ambushes, for as long as this lasts."""
     with contextlib.ExitStack() as stack:
         for owner, name, work in _METHODS:
             watched = _watched(cluster, getattr(owner, name), work)

@@ -11,7 +11,7 @@ from kraftlog.sim.world import World
 
 @fault("database: comes to something else")
 def diverge(world: World, random: Random) -> str | None:
-    """A node's tables come to something else than the others': it must be found out, fenced and made anew."""
+    """The digest of a node's tables differs from the others': the node must be detected, fenced and rebuilt."""
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
@@ -27,7 +27,7 @@ def diverge(world: World, random: Random) -> str | None:
 
 @fault("database: a stored row changes")
 def rot_row(world: World, random: Random) -> str | None:
-    """A value in a node's tables changes where SQLite does not look: the node must find out, and make them anew."""
+    """A value in a node's tables changes where SQLite does not look: the node must detect that and rebuild them."""
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]

@@ -188,7 +188,7 @@ def roll_back_log(world: World, random: Random) -> str | None:
 
     Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
     disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from
-    before the voter took part: with that it would begin anew, and a majority of such voters stands still.
+    before the voter took part: with that it would start as a new voter, and a majority of such voters stands still.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
@@ -238,7 +238,7 @@ def wipe(world: World, random: Random) -> str | None:
     world.atlas.lose(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
     machine.replace_disk()
-    world.tell_voters(machine)
+    world.write_voters(machine)
     return str(machine.node_id)
 
 

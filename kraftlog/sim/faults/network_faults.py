@@ -15,7 +15,7 @@ from kraftlog.sim.users.client import FIRST_CLIENT_ID
 from kraftlog.sim.world import World
 
 ELECTION_MS: Final = 5_000
-"""Cut off for so long, a leader has a successor."""
+"""How long a leader must be cut off until another one is elected."""
 
 
 def _cut(world: World, random: Random, links: Iterable[tuple[int, int]], low_ms: int = 100) -> None:
@@ -199,7 +199,7 @@ def corrupt_pieces(world: World, random: Random) -> str | None:
 
 @fault("network: cut off in the middle of a snapshot")
 def cut_transfer(world: World, random: Random) -> str | None:
-    """Whoever next asks for more of a snapshot loses the leader; mostly the others lose it, too, and elect another."""
+    """The node that next fetches more of a snapshot loses the leader; mostly the others do, too, and elect another."""
 
     def spring(source: SteppedProcess, leader: Machine) -> None:
         if random.random() < 0.8:

@@ -26,7 +26,7 @@ def kill(world: World, random: Random) -> str | None:
 
 @fault("process: the leader is killed")
 def kill_leader(world: World, random: Random) -> str | None:
-    """Whoever leads is killed."""
+    """The leader is killed."""
     leader = world.leader()
     return None if leader is None else _kill(world, random, leader, Crash.KILLED)
 
@@ -89,7 +89,7 @@ def kill_between_operations(world: World, random: Random) -> str | None:
 
 @fault("process: killed after granting a vote")
 def kill_after_vote(world: World, random: Random) -> str | None:
-    """Whoever next grants a vote knows no more than its disk does."""
+    """The next voter that grants a vote is killed, and knows afterwards only what its disk holds."""
     for machine in running(world):
         if machine.process is not None:
             machine.process.killed_after_vote = random.choice(POWER_CUTS)
@@ -129,11 +129,11 @@ def move(world: World, random: Random) -> str | None:
     machine.move()
     for other in world.machines.values():
         if other is not machine:
-            world.event_queue.after(duration_us(random), partial(_configure_anew, world, other))
+            world.event_queue.after(duration_us(random), partial(_reconfigure, world, other))
     return _kill(world, random, machine, Crash.KILLED)
 
 
-def _configure_anew(world: World, machine: Machine) -> None:
+def _reconfigure(world: World, machine: Machine) -> None:
     if machine.process is not None and machine.process.configured_voters != world.configured_voters:
         world.kill(machine, Crash.KILLED, restart_after_us=1_000)
 

@@ -17,7 +17,7 @@ from snapshot.names import parse_snapshot_name
 
 @fault("process: killed at work on a snapshot")
 def kill_at_work(world: World, random: Random) -> str | None:
-    """Whoever next does that with a snapshot, or with its log because of one, is killed in the middle of it."""
+    """The next node that does that work on a snapshot, or on its log because of one, is killed in the middle of it."""
     work = random.choice(list(SnapshotWork))
     for machine in world.machines.values():
         after, crash = random.choice([0, 0, 1, 1, 2, 3, 5]), random.choice([Crash.KILLED, *POWER_CUTS])

@@ -17,14 +17,14 @@ from kraftlog.sim.observation.step import Step
 from statemachine.words.ids import id_to_text
 
 STEPS_BETWEEN_LOOKS: Final = 6
-"""Reading all rows takes as long as a step: one in so many applies is looked at, and the end of the run."""
+"""Reading all rows takes as long as a step: only one in this number of applies is checked, and the end of the run."""
 
 Row = tuple[Any, ...]
 """Of a table, or what of it comes after the key."""
 
 
 class RowsAreTheLog(Invariant):
-    """What a node has in SQLite is what a plain model of the committed log comes to at the same offset.
+    """A node has in SQLite what the model of the committed log holds at the same offset.
 
     A node whose state machine a fault made differ is left out, as is one that is not exactly as far as the model.
     """

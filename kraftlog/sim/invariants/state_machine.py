@@ -1,4 +1,4 @@
-"""State machines that have applied the same came to the same."""
+"""State machines that have applied the same records are equal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raft.core.types import Offset
 class StateMachineSafety(Invariant):
     """Two state machines that have applied as much have the same digest, over all nodes and lives.
 
-    The digest covers what was applied and what it came to. One that a fault made differ is left out: it must be fenced.
+    The digest covers what was applied and the tables. A node that a fault made differ is left out: it must be fenced.
     """
 
     number = 26
@@ -92,7 +92,7 @@ class AppliedOnce(Invariant):
 
 
 class RotIsFound(Invariant):
-    """A node whose tables changed by themselves applies nothing more before they are made anew.
+    """A node whose tables changed by themselves applies nothing more before they are rebuilt.
 
     It finds out by itself, at the next start at the latest. What rotted is taken from the fault that did it.
     """

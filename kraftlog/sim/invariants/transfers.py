@@ -24,7 +24,7 @@ class _Transfer:
 class TransfersGoOn(Invariant):
     """A replica asks for the byte behind those that it has written of that snapshot, whomever it asks (SN-12).
 
-    It may begin anew at any time, with byte 0. What it was ordered to write counts as written: it asks for nothing
+    It may begin again at any time, with byte 0. What it was ordered to write counts as written: it asks for nothing
     before it is. No false positives.
     """
 

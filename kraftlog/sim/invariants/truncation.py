@@ -15,7 +15,7 @@ class CommittedIsKept(Invariant):
 
     Held in a snapshot before the log's start is held, too. A tail that was never committed may be cut anywhere, so what
     counts is the part of the disk's log that agrees with the committed log. What damage took was not cut: a disk that
-    has lost data is measured anew once it has it back.
+    has lost data is measured again once it has it back.
     """
 
     number = 18

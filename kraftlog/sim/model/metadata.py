@@ -17,7 +17,7 @@ from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionChan
 from raft.core.types import Batch
 from raft.storage.batch import batch_body
 
-NOBODY: Final = -1
+NO_LEADER: Final = -1
 """The leader of a partition that nobody leads."""
 
 TOPIC, BROKER = 2, 4

@@ -1,7 +1,7 @@
-"""The state machine of one process: what is committed is applied to its tables, a run of batches at a time.
+"""The state machine of one process: committed batches are applied to its tables, a run at a time.
 
-As `statemachine.apply.machine` does it on a real node: operations are acknowledged before a run is written that comes
-to little, and other things happen in between.
+As `statemachine.apply.machine` does it on a real node: operations are acknowledged before a small run is
+written, and other events may happen in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from snapshot.reader import SnapshotReader
 from statemachine.apply.machine import REMOVALS_ON_LOOP_MAX
 
 ROWS_ACKNOWLEDGED_MAX: Final = 30
-"""Of a run that comes to more rows, nothing is acknowledged before it is applied: few, so that there are such runs."""
+"""A run with more rows is applied before anything in it is acknowledged. It is low, so that there are such runs."""
 
 
 class ApplyLoop:
@@ -101,7 +101,7 @@ class ApplyLoop:
         self._snapshot_if_due()
 
     def _apply_acknowledged(self, batches: tuple[Batch, ...], write: Callable[[], None]) -> None:
-        """In a step of its own: other things may happen between the acknowledgement and this, also the end."""
+        """In a step of its own: other events, also the end, may come between the acknowledgement and this."""
         if self._random.random() < self.process.environment.append_kill_rate:
             raise ProcessKilled
         if not self.process.is_fenced:
@@ -153,7 +153,7 @@ class ApplyLoop:
         if self._is_snapshotting or not 0 < interval <= self._applied_since_snapshot:
             return
         if self.process.machine.view.has_diverged:
-            return  # what it comes to would spread with its snapshots (docs/faults.md)
+            return  # the divergence would spread with its snapshots (docs/faults.md)
         self._applied_since_snapshot = 0
         self._is_snapshotting = True
         image = self.process.tables.connection.serialize()

@@ -33,17 +33,17 @@ from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_ver
 from statemachine.tables.table import Table
 
 PAGE_PARTITIONS: Final = 2
-"""Simulated clusters are small; a broker's departure shall take several pages all the same."""
+"""The size of a page in simulations: their clusters are small, and fencing a broker must still take several pages."""
 
 APPEND_MS_MAX: Final = 15
-"""So long an append may keep the process busy, so that slices end in the middle of the work on pages."""
+"""The longest that an append keeps the process busy: long enough that slices end in the middle of the work on pages."""
 
 OnAnswer = Callable[[OperationResult, Offset], None]
 """Called with the answer and how far the answering node has applied the log."""
 
 
 class CommitFuture:
-    """What becomes of an append (`kraftlog.controller.metadata_log.Settlement`)."""
+    """The outcome of an append (`kraftlog.controller.metadata_log.Settlement`)."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
@@ -52,11 +52,11 @@ class CommitFuture:
         self._callbacks: list[Callable[[Any], object]] = []
 
     def done(self) -> bool:
-        """Whether it is known."""
+        """Whether the outcome is known."""
         return self._is_done
 
     def cancelled(self) -> bool:
-        """Never here."""
+        """Always False: nothing cancels it."""
         return False
 
     def exception(self) -> ProtocolError | None:
@@ -64,14 +64,14 @@ class CommitFuture:
         return self._error
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call back, in a step of its own, when it is known."""
+        """Call back, in a step of its own, when the outcome is known."""
         if self._is_done:
             self._process.runtime.call_soon(lambda: self._call(callback))
         else:
             self._callbacks.append(callback)
 
     def complete(self, error: ProtocolError | None) -> None:
-        """It is known."""
+        """The outcome is known: schedule the callbacks."""
         self._is_done, self._error = True, error
         for callback in self._callbacks:
             self.add_done_callback(callback)
@@ -248,7 +248,7 @@ class ControllerHost:
         return self._log is not None and self._log.settle(append_id, error)
 
     def committed(self, end_offset: Offset) -> bool:
-        """Everything below is committed and applied next; returns whether anybody was answered."""
+        """Everything below is committed and applied next. Returns whether an operation was answered."""
         return self._machine.on_committed(end_offset)
 
     def applied(self, end_offset: Offset) -> None:
@@ -276,7 +276,7 @@ class _BugReports:
     def exception(self, message: str, **details: object) -> None:
         """A bug."""
         text = f"the controller says: {message} {details or ''}".rstrip()
-        self._environment.complain(text, sys.exc_info()[1])
+        self._environment.report_violation(text, sys.exc_info()[1])
 
     def __getattr__(self, level: str) -> Callable[..., None]:
         return lambda *message, **details: None

@@ -44,11 +44,11 @@ class Database:
         self._images: deque[bytes] = deque(maxlen=_IMAGES_MAX)
         self._open: sqlite3.Connection | None = None
         self.is_set_aside = False
-        """Whether it came to something else than the quorum's: the next process begins a new one."""
+        """Whether its digest was not the quorum's: the next process begins with an empty one."""
         self.is_rotten = False
-        """Whether that is because it rotted: nothing was made of what is wrong."""
+        """Whether that is because it rotted: no snapshot was taken of the damage."""
         self.must_forget_snapshots = False
-        """Whether the snapshots were made of what must not be believed."""
+        """Whether the snapshots were taken of a database that diverged."""
 
     def open(self) -> MetadataTables:
         """The tables as the last process left them, new ones if the image is gone or cannot be used."""
@@ -106,7 +106,7 @@ class Database:
         self.is_set_aside = self.is_rotten = False
 
     def diverge(self) -> None:
-        """What the tables came to is no longer what others came to, as after a record that was applied wrongly."""
+        """The digest of the tables differs from the others', as after a record that was applied wrongly."""
         if self._open is not None:
             sums = read_sums(self._open)
             columns = "cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"

@@ -21,14 +21,14 @@ PORT = 9090
 
 
 class Hardware:
-    """Survives its processes."""
+    """The part of a machine that processes use. It survives them."""
 
     def __init__(
         self, node_id: int, *, is_voter: bool, cluster_id: str, fetch_version: int, random: Random, marks: Marks
     ) -> None:
         self.node_id = node_id
         self.fetch_version = fetch_version
-        """What it is told to use at most."""
+        """The highest version of Fetch that it uses."""
         self.possible_endpoints = (endpoint_of(node_id), Endpoint(f"node-{node_id}-moved", PORT))
         self.endpoint = self.possible_endpoints[0]
         """Where it listens, and nowhere else."""
@@ -57,7 +57,7 @@ class Hardware:
         self.view.key = self.key
         self._format(is_replacement=is_replacement)
 
-    def tell_voters(self, voters: VoterSet) -> None:
+    def write_voters(self, voters: VoterSet) -> None:
         """Write who votes, by directory ids."""
         directory = join(DIRECTORY, SNAPSHOTS_NAME)
         write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())

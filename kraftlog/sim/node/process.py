@@ -42,7 +42,7 @@ from snapshot.store import SnapshotStore
 
 
 class _Waiting(NamedTuple):
-    """Who waits for the answer to a request."""
+    """A process that waits for the answer to a request."""
 
     request: Request
     source: SteppedProcess
@@ -271,25 +271,25 @@ class Process(SteppedProcess):
             self.apply_loop.take_snapshot_soon()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
-        """The state machine came to something else than the quorum's: it stops, and is made anew at the next start."""
+        """The state machine's digest is not the quorum's: it stops, and is rebuilt at the next start."""
         self.is_fenced = True
         self.machine.database.is_set_aside = True
         self.environment.state_diverged(self, expected, own)
 
     def scrub(self) -> None:
-        """Read the tables through; a state machine that finds rot stops, and asks to be made anew."""
+        """Read all tables; a state machine that finds rot stops, and asks to be rebuilt."""
         reason = self.machine.database.find_rot()
         if reason is None or self.is_fenced:
             return
         self.environment.marks.hit("rot was found by a scrub")
         if not self.machine.view.has_rotted:
-            self.environment.complain(f"node {self.machine.node_id} found rot where there is none: {reason}")
+            self.environment.report_violation(f"node {self.machine.node_id} found rot where there is none: {reason}")
         self.is_fenced = True
         self.machine.database.is_set_aside = self.machine.database.is_rotten = True
         self.shell.step(StateMachineFenced())
 
     def may_rebuild_state(self) -> None:
-        """The node starts over: its database is made anew then."""
+        """The node restarts, and its database is rebuilt then."""
         self.environment.marks.hit("a fenced state machine may be made anew")
         self.environment.start_over(self)
 

@@ -58,7 +58,7 @@ class Environment(Protocol):
     def finish_step(self, step: Step) -> None:
         """Something happened to a node: check everything."""
 
-    def complain(self, message: str, cause: BaseException | None = None) -> None:
+    def report_violation(self, message: str, cause: BaseException | None = None) -> None:
         """Something that must not be was seen: the run ends with that violation."""
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
@@ -102,15 +102,15 @@ class SteppedProcess(ABC):
         """How long the present step has kept the loop waiting for the disk."""
         self.is_on_disk_thread = False
         self.sync_ahead_us = 0
-        """Of the time before work of the disk's thread became a step: what its sync takes, until it is called."""
+        """While work of the disk's thread runs: how much of the elapsed time the sync took that it has yet to call."""
         self.crash_after: int | None = None
-        """It is killed at the point after that many more."""
+        """The number of crash points that it survives before it is killed; None: it is not killed."""
         self.crash = Crash.KILLED
         """How it ends when it is killed at a point."""
         self.killed_before_sync: Crash | None = None
-        """If set: it is killed like that as soon as it is about to sync its log."""
+        """If set: it is killed like that just before it next syncs its log."""
         self.transfer: tuple[OffsetAndEpoch, Endpoint] | None = None
-        """The snapshot that it asked for last, and whom."""
+        """The last snapshot that it requested, and from where."""
         self.step = Step(0, machine.view, "")
         self.committed_end_offset = Offset(0)
         self.leader: tuple[LeaderAndEpoch, Endpoint | None, Offset | None] | None = None
@@ -154,7 +154,7 @@ class SteppedProcess(ABC):
         self.environment.finish_step(self.step)
 
     def resume(self) -> None:
-        """It was paused and goes on: everything that came meanwhile comes now, messages before timers as on asyncio."""
+        """It was paused and goes on: what arrived meanwhile is handled now, messages before timers as on asyncio."""
         backlog, self._backlog = self._backlog, []
         for label, callback, timer in sorted(backlog, key=lambda entry: entry[0] == "timer"):
             self.run(label, callback, timer)
@@ -170,7 +170,7 @@ class SteppedProcess(ABC):
                 raise ProcessKilled
 
     def before_operation(self, operation: str, path: str) -> None:
-        """It is about to do that to a file; a sync keeps whoever does it waiting."""
+        """A file operation is about to happen; a sync stalls the loop, unless it is on the disk's thread."""
         self.crash_point()
         if (
             self.killed_before_sync is not None

@@ -16,7 +16,7 @@ from raft.storage.segmented_log import SegmentedLog
 
 
 class AppliedState(NamedTuple):
-    """How much of the log a node's state machine holds, and what it came to."""
+    """How much of the log a node's state machine holds, and its digest."""
 
     end_offset: Offset
     digest: str
@@ -45,9 +45,9 @@ class NodeView:
     durable_snapshots: DurableSnapshots = field(default_factory=DurableSnapshots)
     durable_election: ElectionState | None = None
     has_diverged: bool = False
-    """A fault made its state machine come to something else; it has not been made anew since."""
+    """A fault made its state machine differ from the others'; it has not been rebuilt since."""
     has_rotted: bool = False
-    """Of those: a fault changed a row of its tables, so that the node itself must find out."""
+    """In addition: a fault changed a row of its tables, and the node must detect that by itself."""
     started_at_us: int = 0
     """When its process was started."""
     now_ms: int = 0

@@ -27,7 +27,7 @@ class Observed:
 
         Kept by the invariant CommittedImmutable, which runs first."""
         self.acknowledged_end_offsets: list[Offset] = []
-        """Of every operation that a client was told is done: where its record ends."""
+        """For every acknowledged operation of a client: where its record ends."""
         self.metadata = MetadataModel()
         """What the committed log says, if this run has brokers. Kept by the invariant MetadataMakesSense."""
         self.metadata_log: list[TakenBatch] = []
@@ -40,7 +40,7 @@ class Observed:
         self.brokers: Sequence[BrokerView] = []
         """All there are; none in most runs."""
         self.operations: list[Operation] = []
-        """Every operation that clients began, with what they were told."""
+        """Every operation that clients began, with its answer."""
         self.cut_since_us: Mapping[tuple[int, int], int] = {}
         """For each link that is cut, one way: since when no message passes."""
         self.log_start = LogStartConfig()

@@ -38,7 +38,7 @@ class Trace:
             self._hash_all()
         self._add((step, facts))
 
-    def say(self, now_us: int, text: str) -> None:
+    def note(self, now_us: int, text: str) -> None:
         """Note something that is no step of a node."""
         line = f"{now_us:>12}     {text}"
         self._unhashed.append(line)

@@ -24,7 +24,7 @@ def converge(world: World) -> None:
     """Heal a core of the cluster, leave the rest down, and wait until the core agrees on everything (44, 46)."""
     core = _choose_core(world)
     _heal(world, core)
-    world.trace.say(world.event_queue.now_us, f"healed: {[machine.node_id for machine in core]}")
+    world.trace.note(world.event_queue.now_us, f"healed: {[machine.node_id for machine in core]}")
     probe = world.clients[0]
     probe.start_probing()
     end_us = world.event_queue.now_us + CONVERGENCE_SECONDS * MICROSECONDS_PER_SECOND

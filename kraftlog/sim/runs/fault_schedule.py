@@ -28,14 +28,14 @@ class FaultSchedule:
 
     def _schedule_next(self) -> None:
         wait_ms = self._random.expovariate(1 / self._world.parameters.fault_interval_ms)
-        self._world.event_queue.after(int(wait_ms * MICROSECONDS_PER_MS), self._happen)
+        self._world.event_queue.after(int(wait_ms * MICROSECONDS_PER_MS), self._inject)
 
-    def _happen(self) -> None:
+    def _inject(self) -> None:
         if self._is_over:
             return
         kind = self._random.choice(self._world.parameters.fault_kinds)
         to_whom = FAULTS[kind].begin(self._world, self._random)
         if to_whom is not None:
             self._world.marks.hit(f"fault: {kind}")
-            self._world.trace.say(self._world.event_queue.now_us, f"{kind}: {to_whom}")
+            self._world.trace.note(self._world.event_queue.now_us, f"{kind}: {to_whom}")
         self._schedule_next()

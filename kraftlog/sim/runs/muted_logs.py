@@ -1,4 +1,4 @@
-"""The production code's log lines, switched off while a simulation runs: thousands of nodes say nothing new."""
+"""The production code's log lines, muted while a simulation runs: thousands of nodes would repeat the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 @contextlib.contextmanager
 def muted_logs() -> Iterator[None]:
-    """Log nothing below this, and everything as before afterwards."""
+    """Log nothing in this context, and as before afterwards."""
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=False

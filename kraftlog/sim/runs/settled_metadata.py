@@ -1,11 +1,11 @@
-"""Whether brokers and partitions have come to rest: what must be so soon after the last fault."""
+"""Whether the controller has settled the metadata: what must be so soon after the last fault."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from kraftlog.sim.model.keys import Key
-from kraftlog.sim.model.metadata import NOBODY, MetadataModel, Partition
+from kraftlog.sim.model.metadata import NO_LEADER, MetadataModel, Partition
 from kraftlog.sim.observation.broker_view import BrokerView
 
 
@@ -31,7 +31,7 @@ def _partitions(metadata: MetadataModel) -> Iterator[str]:
     active = {broker_id for broker_id, broker in metadata.brokers.items() if broker.is_active}
     for key, partition in metadata.partitions.items():
         what = f"partition {key[1]} of topic {key[0].hex()} is {partition}; active brokers: {sorted(active)}"
-        if partition.leader == NOBODY:
+        if partition.leader == NO_LEADER:
             candidates = active.intersection(_may_lead(metadata, key, partition))
             if candidates:
                 yield f"{what}; nobody leads it, and {sorted(candidates)} could"

@@ -1,4 +1,4 @@
-"""Many seeds, on all processors, with a progress bar; the sum of what they came to."""
+"""Many seeds, on all processors, with a progress bar, and the sum of their outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftlog.sim.runs.workers import workers
 
 @dataclass(slots=True)
 class Total:
-    """What a sweep came to."""
+    """The sum of a sweep."""
 
     seeds: int = 0
     failures: list[Outcome] = field(default_factory=list)

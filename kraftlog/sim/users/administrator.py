@@ -26,7 +26,7 @@ ADMINISTRATOR_ID: Final = 301
 """Its place in the network."""
 
 OPERATIONS_MAX: Final = 80
-"""So many it begins at most in one run."""
+"""The number of operations that it begins at most in one run."""
 
 
 OVER_ANOTHER: Final = "a reassignment was asked for over another one"

@@ -43,12 +43,12 @@ _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_R
 
 
 class BrokerState(Enum):
-    """What a broker is about."""
+    """The state of a broker's process."""
 
     DOWN = auto()
     UP = auto()
     HANGING = auto()
-    """It does and says nothing, and will go on as if nothing had been."""
+    """It does nothing, and goes on later as if nothing had happened."""
     LEAVING = auto()
     """It shuts down, controlled."""
 
@@ -80,7 +80,7 @@ class Broker:
         """What it found of its last clean shutdown."""
         self._is_fenced = True
         self._number = 0
-        """Counts its incarnations and what ends them: whatever was agreed on before is void."""
+        """Counts its incarnations and what ends them: events that were scheduled before are void."""
         self._is_quiescing = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Broker:
         self.led.clear()
 
     def quiesce(self) -> None:
-        """Faults are over: it lives on, or is back, or is gone for good, and asks for nothing new."""
+        """Faults are over: it stays up, comes back, or is gone for good, and begins nothing new."""
         self._is_quiescing = True
         if self.state is BrokerState.HANGING:
             self.state = BrokerState.UP
@@ -117,7 +117,7 @@ class Broker:
         return self.state is BrokerState.UP
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Do it then, if it is still the same life of the same incarnation."""
+        """Do it then, unless the incarnation has ended meanwhile."""
         number = self._number
 
         def act() -> None:
@@ -144,7 +144,7 @@ class Broker:
                 marks.hit("a broker hung")
                 self.state = BrokerState.HANGING
                 self._number += 1
-                self._after(duration_ms, self._go_on)
+                self._after(duration_ms, self._resume)
             case 2:
                 marks.hit("a broker was cut off")
                 self._cut_off(duration_ms)
@@ -160,13 +160,13 @@ class Broker:
         self._number += 1
         self.epoch = None
         self.led.clear()
-        self._after(downtime_ms, self._come_back)
+        self._after(downtime_ms, self._restart)
 
-    def _come_back(self) -> None:
+    def _restart(self) -> None:
         if not self._is_quiescing:
             self.start()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self.state is BrokerState.HANGING:
             self._cluster.marks.hit("a broker went on as if nothing had been")
             self.state = BrokerState.UP
@@ -218,7 +218,7 @@ class Broker:
                 self.epoch = call.result.register_broker.broker_epoch
                 self._clean_epoch = None
 
-        self.ask(Operation(register_broker=request), answered)
+        self.request(Operation(register_broker=request), answered)
 
     def _send_heartbeat(self, epoch: int) -> None:
         request = BrokerHeartbeatRequest(
@@ -233,7 +233,7 @@ class Broker:
             if self.epoch == epoch:
                 self._heartbeat_answered(call)
 
-        self.ask(Operation(broker_heartbeat=request), answered)
+        self.request(Operation(broker_heartbeat=request), answered)
 
     def _heartbeat_answered(self, call: Call) -> None:
         if call.result is None:
@@ -257,12 +257,12 @@ class Broker:
     def _timeout_ms(self) -> int:
         return self._random.choice([500, 2_000, 10_000])
 
-    def ask(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
-        """Ask the controller for something; the answer counts only for who asked, not for a life after."""
+    def request(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
+        """Send an operation to the controller; the answer is ignored if the incarnation has ended meanwhile."""
         number = self._number
 
         def answered(call: Call, applied_end_offset: int) -> None:
-            self._hear(number, applied_end_offset)
+            self._learn_metadata(number, applied_end_offset)
             if number == self._number:
                 on_answer(call)
 
@@ -274,8 +274,8 @@ class Broker:
 
     # --- what it knows ------------------------------------------------------------------------------------------------
 
-    def _hear(self, number: int, end_offset: int) -> None:
-        """Metadata comes with answers, more often than not."""
+    def _learn_metadata(self, number: int, end_offset: int) -> None:
+        """Most answers bring the metadata up to `end_offset`."""
         if (
             number != self._number
             or self.state is BrokerState.DOWN
@@ -329,7 +329,7 @@ class Broker:
                 for result in call.result.alter_partition.partitions:
                     self._altered(result)
 
-        self.ask(Operation(alter_partition=request), answered)
+        self.request(Operation(alter_partition=request), answered)
 
     def _altered(self, result: AlterPartitionResult) -> None:
         led = self.led.get((result.topic_id, result.partition_id))

@@ -1,4 +1,4 @@
-"""How brokers and the administrator call the controller: over the simulated network, to whoever they think it is."""
+"""How brokers and the administrator call the controller: over the network, at the node that they take for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OnResult = Callable[[Call, int], None]
 
 
 class RpcClient:
-    """One caller's."""
+    """The RPC client of one caller."""
 
     def __init__(self, cluster: Cluster, place: int, random: Random, *, may_repeat: bool) -> None:
         """`place` is the caller's in the network; with `may_repeat` a message that is repeated arrives twice."""
@@ -75,7 +75,7 @@ class RpcClient:
         call.result = result
         cluster = self._cluster
         if result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            cluster.complain(f"the controller answered: {result.error_message}")
+            cluster.report_violation(f"the controller answered: {result.error_message}")
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             self._leader_id = result.current_leader.leader_id if result.HasField("current_leader") else None
         elif call.is_acknowledged:

@@ -27,16 +27,16 @@ from kraftpb.v1.metadata_pb2 import (
 )
 
 SEGMENT_OFFSETS: Final = (10, 20)
-"""So many offsets has a segment, and it begins at a multiple: of two that overlap, one lies within the other."""
+"""The lengths of segments. Each begins at a multiple of its length: of two that overlap, one contains the other."""
 
 STEPS_BACK: Final = (0, 0, 0, 10, 20)
 """How many offsets a leader copies again that were copied as it knows: in the place of those that know less."""
 
 SEGMENTS_KEPT: Final = 2
-"""A leader deletes the oldest segments in remote storage beyond so many."""
+"""A leader keeps this number of segments in remote storage and deletes older ones."""
 
 COPY_FAILS_RATE: Final = 0.15
-"""How often the object cannot be written; what there is of it is deleted (TS-43)."""
+"""The share of copies whose object cannot be written; what there is of it is deleted (TS-43)."""
 
 TIMESTAMP_MS_MAX: Final = 1 << 41
 """Brokers' clocks say anything up to this: nothing rests on what they say."""
@@ -57,7 +57,7 @@ class TieringBroker(Protocol):
     def led(self) -> Mapping[Key, Led]:
         """What it leads, as far as it knows."""
 
-    def ask(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
+    def request(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
         """Ask the controller for something."""
 
     def mark(self, name: str) -> None:
@@ -85,7 +85,7 @@ class Tiering:
             key = self._random.choice(sorted(self._broker.led))
             finished = self._finished(key)
             if finished and self._random.random() < 0.15:
-                self._describe_anew(self._random.choice(finished))
+                self._update_custom_metadata(self._random.choice(finished))
             elif len(finished) > SEGMENTS_KEPT:
                 self._delete(finished[0], "a segment was deleted")
             else:
@@ -106,7 +106,7 @@ class Tiering:
             if call.is_acknowledged:
                 then()
 
-        self._broker.ask(operation, answered)
+        self._broker.request(operation, answered)
 
     def _copy(self, key: Key) -> None:
         copied_end = self._broker.metadata.tiering.copied_ends.get(key, 0)
@@ -154,7 +154,7 @@ class Tiering:
         """What the storage wants to be told again: None is not the same as nothing."""
         return self._random.choice([None, None, b"", self._random.randbytes(8)])
 
-    def _describe_anew(self, place: SegmentKey) -> None:
+    def _update_custom_metadata(self, place: SegmentKey) -> None:
         """Other custom metadata for a copy that is finished."""
         self._ask(self._update(place, FINISHED), lambda: self._broker.mark("a finished copy was described anew"))
 

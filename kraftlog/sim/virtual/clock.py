@@ -34,7 +34,7 @@ class Clock:
         return START_OF_TIME_MS + self.wall_offset_ms + world_us // MICROSECONDS_PER_MS
 
     def drift(self, world_us: int, rate: float) -> None:
-        """From now on, run at `rate` times the world's time. Wake-ups that are agreed on keep their time."""
+        """From now on, run at `rate` times the world's time. Timers that are set keep their time."""
         self._since_ms = self.now_ms(world_us)
         self._since_us = world_us
         self.rate = rate

@@ -1,4 +1,4 @@
-"""Of which leader epoch each offset of a partition's log is: what a leader writes into a segment's metadata (TS-42)."""
+"""The leader epoch of each offset of a partition's log: what a leader writes into a segment's metadata (TS-42)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraftlog.sim.model.keys import Key
 from kraftpb.v1.metadata_pb2 import SegmentLeaderEpoch
 
 BEHIND_WHAT_IS_COPIED: Final = (-7, 0, 4, 13)
-"""How many offsets behind what somebody has begun to copy an epoch may begin: in a segment, between two, or before the
+"""Where an epoch may begin, in offsets after the end of what has been copied: in a segment, between two, or before the
 end of one, which an unclean election has cut off."""
 
 

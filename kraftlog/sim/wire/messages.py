@@ -21,7 +21,7 @@ from raft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapsho
 
 
 class Messages:
-    """One cluster's."""
+    """All messages of one cluster."""
 
     def __init__(
         self,
@@ -32,15 +32,15 @@ class Messages:
         random: Random,
         *,
         through_codec: bool,
-        complain: Callable[[str], None],
+        report_violation: Callable[[str], None],
     ) -> None:
-        """`complain` is told what must not be; with `through_codec` messages go through the wire format."""
+        """`report_violation` is told what must not be; with `through_codec` messages go through the wire format."""
         self.pieces_to_corrupt = 0
-        """So many of the next pieces of snapshots arrive with a bit flipped."""
+        """The number of next pieces of snapshots that arrive with a bit flipped."""
         self.transfer_ambush: Callable[[SteppedProcess, Machine], None] | None = None
         """What happens as soon as a node asks another for more of a snapshot that it has a part of."""
         self.answers_to_falsify: dict[int, float] = {}
-        """By node: its next answer to a fetch lacks what it knows as committed, where this number says."""
+        """By node: the next answer to its fetch lacks some of what it knows as committed; how much is left, 0 to 1."""
         self.corrupt_rate = 0.0
         """How often a fetched batch arrives with a bit flipped."""
         self._by_endpoint = {endpoint: machine for machine in machines for endpoint in machine.possible_endpoints}
@@ -49,7 +49,7 @@ class Messages:
         self._marks = marks
         self._random = random
         self._through_codec = through_codec
-        self._complain = complain
+        self._complain = report_violation
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
         """A replica's request goes on its way."""
@@ -145,7 +145,7 @@ class Messages:
         )
 
     def send_foreign(self, machine: Machine, request: Request) -> None:
-        """Somebody who is no replica of this cluster sends a request."""
+        """A process that is no replica of this cluster sends a request."""
         process = machine.process
         if process is not None:
             process.run("foreign request", lambda: process.receive_foreign(request))

@@ -77,7 +77,7 @@ def receive(story: Story) -> None:
 DOING: dict[SnapshotWork, Callable[[Story], None]] = {
     SnapshotWork.WRITES: write,
     SnapshotWork.RECEIVES: receive,
-    SnapshotWork.BEGINS_ANEW: lambda story: story.log.start_anew(at(5)),
+    SnapshotWork.REPLACES_LOG: lambda story: story.log.start_anew(at(5)),
     SnapshotWork.MOVES_START: lambda story: story.log.advance_start(at(1)),
 }
 
@@ -118,7 +118,7 @@ def test_who_lies_in_wait_strikes_once_and_at_nothing_else(work: SnapshotWork) -
     story.machine.ambushes[work] = struck.append
     with watching_snapshot_work(story.world):
         for other in DOING:
-            if other is not work and other is not SnapshotWork.BEGINS_ANEW:
+            if other is not work and other is not SnapshotWork.REPLACES_LOG:
                 DOING[other](story)
         assert not struck
         DOING[work](story)

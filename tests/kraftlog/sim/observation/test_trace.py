@@ -19,7 +19,7 @@ def traced(*labels: str, look_between: bool = False) -> Trace:
     made = Trace()
     for number, label in enumerate(labels):
         made.step(Step(number, NODE, label))
-        made.say(number, f"fault {label}")
+        made.note(number, f"fault {label}")
         if look_between:
             assert made.digest
     return made
