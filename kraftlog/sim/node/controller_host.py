@@ -146,7 +146,7 @@ class SimulatedLog:
         if replica.is_leader and replica.epoch == epoch:
             self._process.shell.step(ResignRequested(epoch))
 
-    def settle(self, append_id: int, error: ProtocolError | None) -> bool:
+    def complete(self, append_id: int, error: ProtocolError | None) -> bool:
         """An append is settled; False if it is somebody else's."""
         future = self._futures.pop(append_id, None)
         if future is None:
@@ -245,7 +245,7 @@ class ControllerHost:
 
     def append_settled(self, append_id: int, error: ProtocolError | None) -> bool:
         """An append is settled; False if it is not the controller's."""
-        return self._log is not None and self._log.settle(append_id, error)
+        return self._log is not None and self._log.complete(append_id, error)
 
     def committed(self, end_offset: Offset) -> bool:
         """Everything below is committed and applied next. Returns whether an operation was answered."""
