@@ -30,7 +30,7 @@ def leap(world: World, random: Random) -> str | None:
 
 @fault("clock: the wall clock jumps")
 def jump(world: World, random: Random) -> str | None:
-    """Somebody sets a machine's clock, forward or back; timestamps in the log must not go back."""
+    """A machine's clock is set, forward or back; timestamps in the log must not go back."""
     machine = any_machine(world, random)
     machine.clock.wall_offset_ms += random.choice([-3_600_000, -1_000, 1_000, 3_600_000])
     return f"{machine.node_id}: {machine.clock.wall_offset_ms} ms off"

@@ -160,7 +160,7 @@ def damage_quorum_state(world: World, random: Random) -> str | None:
 
 @fault("disk: the meta file rots")
 def damage_meta(world: World, random: Random) -> str | None:
-    """Nobody can tell whose directory it is: the node must not start, until the file is brought back."""
+    """It is unknown whose directory it is: the node must not start until the file is restored."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(DIRECTORY)

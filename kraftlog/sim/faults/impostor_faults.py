@@ -25,14 +25,14 @@ from raft.core.validation import EPOCH_JUMP_MAX
 
 STRANGER_ID: Final = NodeId(77)
 STRANGER_ENDPOINT: Final = Endpoint("stranger", 9090)
-"""Nobody is configured with it: a node that sends anything there violates an invariant."""
+"""It is in no configuration: a node that sends anything there violates an invariant."""
 
 EPOCHS_AHEAD: Final = (0, 0, 1, 1, 7, EPOCH_JUMP_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """Who a stranger says that it is, and what it guesses of whom it speaks to: everything right, the worst case."""
+    """The identity that a stranger claims, and what it guesses of the receiver: everything right, the worst case."""
 
     cluster_id: str | None
     key: ReplicaKey
@@ -92,7 +92,7 @@ def _claim(world: World, random: Random, machine: Machine) -> _Claim | None:
     keys = [ReplicaKey(STRANGER_ID, UUID(int=random.getrandbits(128) | 1)), ReplicaKey(STRANGER_ID)]
     cluster_id: str | None = world.cluster_id
     if world.parameters.voters_know_directories:
-        # Without directory ids a voter's id is all that a voter has (RF-01): who says one is taken for it.
+        # Without directory ids a voter's id is all that a voter has (RF-01): a process that names one is taken for it.
         member_id = NodeId(random.choice(world.voter_ids))
         keys += [ReplicaKey(member_id, UUID(int=random.getrandbits(128) | 1)), ReplicaKey(member_id)] * 2
     key = random.choice(keys)
@@ -115,7 +115,7 @@ def _members(world: World) -> list[ReplicaKey]:
 
 @fault("input: a stranger's claims")
 def claim(world: World, random: Random) -> str | None:
-    """A process that is no member says for a while that it is one, or leads, to everybody, as if it knew everything."""
+    """A process that is no member claims for a while, to all nodes, that it is one or leads, and knows everything."""
     if not running(world):
         return None
     count, pause_ms = random.choice([1, 5, 20]), random.choice([1, 20, 200])

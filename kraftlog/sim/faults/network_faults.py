@@ -192,7 +192,7 @@ def corrupt(world: World, random: Random) -> str | None:
 
 @fault("network: pieces of snapshots arrive damaged")
 def corrupt_pieces(world: World, random: Random) -> str | None:
-    """The next few pieces of snapshots that anybody sends have a bit flipped in them."""
+    """The next few pieces of snapshots that are sent have a bit flipped in them."""
     world.messages.pieces_to_corrupt = random.choice([1, 2, 5])
     return f"{world.messages.pieces_to_corrupt} of them"
 

@@ -122,8 +122,8 @@ def restart_storm(world: World, random: Random) -> str | None:
 def move(world: World, random: Random) -> str | None:
     """A process comes back at another address. The others have it in their configuration, one after the other.
 
-    Nobody goes to an address that a message names. So a voter that moved hears the others, and is not heard at its new
-    address by those that were not started with it yet.
+    No node connects to an address that a message names. So a voter that moved hears the others, and gets nothing at its
+    new address from those that were not started with it yet.
     """
     machine = any_machine(world, random)
     machine.move()

@@ -22,7 +22,7 @@ def kill_at_work(world: World, random: Random) -> str | None:
     for machine in world.machines.values():
         after, crash = random.choice([0, 0, 1, 1, 2, 3, 5]), random.choice([Crash.KILLED, *POWER_CUTS])
         machine.ambushes[work] = partial(_let_be_killed, after % 2 if work is SnapshotWork.LOADS else after, crash)
-    if work is SnapshotWork.LOADS:  # which is rare: somebody needs one now
+    if work is SnapshotWork.LOADS:  # which is rare: make one node need a snapshot now
         machine = any_machine(world, random)
         world.kill(machine, Crash.KILLED, restart_after_us=1_000)
         machine.database.lose()
@@ -35,7 +35,7 @@ def _let_be_killed(after: int, crash: Crash, process: Process) -> None:
 
 @fault("disk: full in the middle of a snapshot")
 def fill_at_work(world: World, random: Random) -> str | None:
-    """There is hardly room left as soon as somebody next writes or receives a snapshot, later again for everything."""
+    """There is hardly room left as soon as a node next writes or receives a snapshot, later again for everything."""
     work = random.choice(NEEDS_ROOM)
     for machine in world.machines.values():
         machine.ambushes[work] = partial(_leave_little_room, world, random)

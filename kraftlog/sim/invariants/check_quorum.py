@@ -1,4 +1,4 @@
-"""A leader that nobody follows stops believing."""
+"""A leader without followers resigns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE: Final = 2
 
 
 class CheckQuorum(Invariant):
-    """Who heard fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
+    """A node that got fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
 
     It is judged when it acts: a paused leader believes what it believed, and may find out in its first step.
     """

@@ -10,7 +10,7 @@ from raft.core.types import Offset
 
 
 class CommittedImmutable(Invariant):
-    """Once any node knew an offset as committed, with an epoch and bytes, nobody ever knows others there.
+    """Once any node knew an offset as committed, with an epoch and bytes, no node ever knows others there.
 
     It keeps the world's committed log: what the first node to know more says. No false positives.
     """

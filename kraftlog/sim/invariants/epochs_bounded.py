@@ -1,4 +1,4 @@
-"""Who reaches nobody opens no epochs."""
+"""A node that is cut off opens no epochs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from raft.core.types import Epoch
 
 
 class LeaderCompleteness(Invariant):
-    """Whoever leads the highest epoch holds every committed record.
+    """The leader of the highest epoch holds every committed record.
 
     A leader of an older epoch that does not know it yet is left out. So are runs that destroy more than a minority can.
     """

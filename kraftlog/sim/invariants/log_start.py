@@ -69,7 +69,7 @@ class LogStartWaits(Invariant):
         self._furthest = Offset(0)
         """The furthest log start that any leader has had."""
         self._leaders: set[int] = set()
-        """Who led at the end of its last step."""
+        """The nodes that led at the end of their last step."""
 
     def after_step(self, step: Step) -> None:
         """Judge a log start that has moved."""

@@ -25,7 +25,7 @@ class OnlyVotersCount(Invariant):
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._highest = 0
-        """The highest epoch that anybody has been in."""
+        """The highest epoch of any node so far."""
         self._roles: dict[int, Role] = {}
 
     def after_step(self, step: Step) -> None:

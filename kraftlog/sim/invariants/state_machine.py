@@ -108,7 +108,7 @@ class RotIsFound(Invariant):
             self.violated(f"node {step.node.node_id} applies to tables that rotted")
 
     def at_end(self) -> None:
-        """Whoever lives has sound tables."""
+        """Every running node has sound tables."""
         for node_id, node in self.world.nodes.items():
             if node.has_rotted and node.replica is not None:
                 self.violated(f"node {node_id} still has tables that rotted")

@@ -18,7 +18,7 @@ from raft.core.types import Batch
 from raft.storage.batch import batch_body
 
 NO_LEADER: Final = -1
-"""The leader of a partition that nobody leads."""
+"""The leader of a partition that has none."""
 
 TOPIC, BROKER = 2, 4
 """Kinds of resources that have configs, by Kafka's numbers."""
@@ -259,7 +259,7 @@ class MetadataModel:
         return int(self.topic_config(topic_id, "min.insync.replicas", "1"))
 
     def allows_unclean(self, topic_id: bytes) -> bool:
-        """Whether somebody may lead who may lack something."""
+        """Whether a replica may lead that may lack committed records."""
         return self.topic_config(topic_id, "unclean.leader.election.enable", "false") == "true"
 
     @property

@@ -1,7 +1,7 @@
 """How the replicas of a partition may change: written from the rules (CT-54, CT-55), not from the controller's code.
 
 While a reassignment is under way its partition has the new replicas and all that it had before. Replicas go in two ways
-only: it ends, with everybody in sync who stays, or it is cancelled, and those go that it was adding.
+only: the reassignment ends, with all remaining replicas in sync, or it is cancelled, and the added ones go.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ def is_cancelled(before: Partition, after: Partition) -> bool:
 
 
 def is_on_the_way(partition: Partition, target: Sequence[int]) -> bool:
-    """Whether the partition has the target, in its order, and whoever is beside it is to go."""
+    """Whether the partition has the target, in its order, and all its other replicas are to go."""
     count = len(target)
     return partition.replicas[:count] == tuple(target) and set(partition.replicas[count:]) == set(partition.removing)

@@ -9,7 +9,7 @@ from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord, RegisterControllerReco
 
 
 class Listener(NamedTuple):
-    """Where somebody can be reached."""
+    """An address."""
 
     name: str
     host: str

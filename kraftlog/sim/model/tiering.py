@@ -33,7 +33,7 @@ class Segment:
     leader_epochs: tuple[tuple[int, int], ...]
     """Each with its first offset in the segment."""
     broker_id: int
-    """Who said last what became of it."""
+    """The broker that last set its state."""
     max_timestamp_ms: int
     event_timestamp_ms: int
     """When that was said."""
@@ -62,7 +62,7 @@ class Removal(NamedTuple):
 
     state: int
     broker_id: int
-    """Who said so; -1: the controller."""
+    """The broker that set it; -1: the controller."""
     event_timestamp_ms: int
 
 
@@ -189,7 +189,7 @@ class TieringModel:
         return key, before, after
 
     def remove_topic(self, topic_id: bytes) -> None:
-        """Nobody asks any more how far its epochs were copied; the segments stay until they are deleted."""
+        """How far its epochs were copied is forgotten; the segments stay until they are deleted."""
         for epoch, index in self.indexes.items():
             if epoch[0] == topic_id:
                 index.highest_offset = None

@@ -147,7 +147,7 @@ class SimulatedLog:
             self._process.shell.step(ResignRequested(epoch))
 
     def complete(self, append_id: int, error: ProtocolError | None) -> bool:
-        """An append is settled; False if it is somebody else's."""
+        """An append is settled. Returns False if it is not the controller's."""
         future = self._futures.pop(append_id, None)
         if future is None:
             return False

@@ -58,7 +58,7 @@ class Hardware:
         self._format(is_replacement=is_replacement)
 
     def write_voters(self, voters: VoterSet) -> None:
-        """Write who votes, by directory ids."""
+        """Write the voter set, with directory ids."""
         directory = join(DIRECTORY, SNAPSHOTS_NAME)
         write_bootstrap(self.disk.files, directory, self.cluster_id, voters, token=self.new_token())
 

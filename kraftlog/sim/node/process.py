@@ -161,7 +161,7 @@ class Process(SteppedProcess):
         self.environment.process_ended(self, reason)
 
     def _break_connection(self, waiting: _Waiting) -> None:
-        """Who waits for an answer learns that the connection broke, if the news gets through."""
+        """Tell a process that waits for an answer that the connection broke; the network may lose that, too."""
         source = waiting.source
         self.environment.network.send(
             self.machine.node_id,
@@ -170,7 +170,7 @@ class Process(SteppedProcess):
         )
 
     def forget_requests_of(self, source: SteppedProcess) -> None:
-        """A peer is gone; whoever waits in its name waits no more."""
+        """A peer is gone: its requests are cancelled."""
         gone = [request_id for request_id, waiting in self._waiting.items() if waiting.source is source]
         for request_id in gone:
             del self._waiting[request_id]
@@ -188,7 +188,7 @@ class Process(SteppedProcess):
         self.shell.step(RequestReceived(request_id, request))
 
     def receive_foreign(self, request: Request) -> None:
-        """A request arrived that nobody waits for the answer to."""
+        """A request arrived whose answer goes nowhere."""
         self.shell.step(RequestReceived(self.shell.new_id(), request))
 
     def send(self, send: Send) -> None:

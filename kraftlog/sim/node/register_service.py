@@ -57,7 +57,7 @@ class ClientReply:
     end_offset: Offset = UNKNOWN_OFFSET
     """Where the operation's record ends in the log."""
     leader_id: NodeId | None = None
-    """Refused by a node that does not lead: who does."""
+    """The leader, in a refusal of a node that does not lead."""
 
 
 Respond = Callable[[ClientReply], None]

@@ -45,7 +45,7 @@ class Environment(Protocol):
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, and where each listens now."""
+        """The voters, and where each listens now."""
 
     @property
     def configured_voters(self) -> VoterSet:

@@ -67,7 +67,7 @@ class Operation:
 
     @property
     def may_have_written(self) -> bool:
-        """Whether it may take effect, or may have done so, although nobody was told."""
+        """Whether it may take effect, or may have done so, although no client was told."""
         return self.kind is not Kind.READ and self.outcome in (Outcome.PENDING, Outcome.UNKNOWN)
 
     @property

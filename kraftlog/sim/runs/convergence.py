@@ -86,7 +86,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
                 machine, Crash.KILLED, restart_after_us=1_000
             )  # damage is noticed at the next start at the latest
         elif process.configured_voters != world.configured_voters:
-            world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # somebody moved: the new address is configured
+            world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # a node moved: the new address is configured
         else:
             process.crash_after = process.killed_after_vote = process.killed_before_sync = None
             if machine.view.is_paused:

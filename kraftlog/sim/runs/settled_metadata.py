@@ -12,8 +12,8 @@ from kraftlog.sim.observation.broker_view import BrokerView
 def why_not_settled(metadata: MetadataModel, brokers: Sequence[BrokerView]) -> str | None:
     """What the controller has yet to do; None if nothing.
 
-    Brokers that are there are unfenced, others fenced; partitions are led by one that is there, if one of those may
-    lead, and nobody else is in sync but the last ones of a partition that nobody leads.
+    Brokers that are up are unfenced, others fenced; each partition has a leader if a replica is active that may lead;
+    the ISR of a partition with a leader holds active brokers only.
     """
     return next(_brokers(metadata, brokers), None) or next(_partitions(metadata), None)
 
@@ -40,7 +40,7 @@ def _partitions(metadata: MetadataModel) -> Iterator[str]:
 
 
 def _may_lead(metadata: MetadataModel, key: Key, partition: Partition) -> Sequence[int]:
-    """Who may lead, if it is active (CT-50, CT-51, KIP-966)."""
+    """The replicas that may lead, if they are active (CT-50, CT-51, KIP-966)."""
     if metadata.allows_unclean(key[0]):
         return partition.replicas
     if partition.isr:

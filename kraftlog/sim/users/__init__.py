@@ -1,1 +1,1 @@
-"""Those who use the cluster: clients of registers, brokers, the administrator."""
+"""The users of the cluster: clients of registers, brokers, the administrator."""

@@ -16,7 +16,7 @@ FIRST_CLIENT_ID: Final = 101
 
 
 class Client:
-    """One operation at a time, on a few keys, sent to whoever is believed to lead."""
+    """One operation at a time, on a few keys, sent to the node that it takes for the leader."""
 
     def __init__(self, cluster: Cluster, history: History, client_id: int, random: Random) -> None:
         self._cluster = cluster

@@ -20,7 +20,7 @@ class LeaderEpochs:
         self._starts: dict[Key, list[tuple[int, int]]] = {}
         """By partition: each epoch with its first offset; both go up."""
         self._begun_ends: dict[Key, int] = {}
-        """Up to where anybody has begun to copy: exclusive."""
+        """By partition: where the last copy that was begun ends, exclusive."""
 
     def epochs(
         self, key: Key, leader_epoch: int, start_offset: int, end_offset: int, random: Random

@@ -12,7 +12,7 @@ class RemoteStorage:
     def __init__(self) -> None:
         self.objects: set[SegmentKey] = set()
         self.removed: list[SegmentKey] = []
-        """Since somebody looked last."""
+        """Since the checker last cleared it."""
         self.local_starts: dict[tuple[int, Key], int] = {}
         """By broker and partition: where the log on its own disk begins."""
         self.leader_epochs = LeaderEpochs()
