@@ -20,8 +20,8 @@ class _Told:
 
 class ListenerContract(Invariant):
     """Batches are committed, contiguous, each once; only a listener that is new or behind the log's start gets a
-    snapshot; leaders' epochs never go back; the leader's own listener hears that it leads only after it was given everything
-    before its epoch (LI-02 to LI-05, SN-60 to SN-62).
+    snapshot; leaders' epochs never go back; the leader's own listener hears that it leads only after it was given
+    everything before its epoch (LI-02 to LI-05, SN-60 to SN-62).
 
     A new process has a new listener, which begins where its state machine stands. A node whose disk cannot be read may
     be the only one to know what it delivers. No other false positives.
