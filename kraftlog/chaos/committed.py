@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from kraftbase.endpoint import Endpoint
 from kraftlog.chaos.workload import CONFIG
-from kraftlog.sim.oracle import CommittedWrite
+from kraftlog.sim.registers.oracle import CommittedWrite
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset
 from raft.listener import BatchReader, CommittedBatch, Listener

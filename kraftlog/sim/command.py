@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
 from kraftlog.sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total
-from kraftlog.sim.run import run
-from kraftlog.sim.shrink import shrink
-from kraftlog.sim.sweep import Total, sweep
+from kraftlog.sim.runs.run import run
+from kraftlog.sim.runs.shrink import shrink
+from kraftlog.sim.runs.sweep import Total, sweep
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import SEEDS_MAX, hunt_all
 from kraftlog.sim.zoo.mutation import MUTATIONS
@@ -30,17 +30,17 @@ def main(
     context: typer.Context,
     seeds: Annotated[int, typer.Option(help="how many seeds to run", min=1)] = 200,
     first: Annotated[int, typer.Option(help="the first of them", min=0)] = 0,
-    minutes: Annotated[float | None, typer.Option(help="run seeds for so long instead of a number of them")] = None,
+    minutes: Annotated[float | None, typer.Option(help="run seeds for this time instead of a number of them")] = None,
     at_least: Annotated[int, typer.Option(help="with --minutes: fewer seeds than this are a failure")] = 0,
     seed: Annotated[int | None, typer.Option(help="run this one seed")] = None,
     trace: Annotated[bool, typer.Option(help="with --seed: print every step")] = False,
-    shrink_seed: Annotated[int | None, typer.Option("--shrink", help="what it takes for it to fail")] = None,
-    safety_seconds: Annotated[int | None, typer.Option(help="with --seed: faults for so long")] = None,
-    voters: Annotated[int | None, typer.Option(help="with --seed: so many voters")] = None,
-    observers: Annotated[int | None, typer.Option(help="with --seed: so many observers")] = None,
-    brokers: Annotated[int | None, typer.Option(help="with --seed: so many brokers, 0 for none")] = None,
+    shrink_seed: Annotated[int | None, typer.Option("--shrink", help="find what this seed needs to fail")] = None,
+    safety_seconds: Annotated[int | None, typer.Option(help="with --seed: how long faults happen")] = None,
+    voters: Annotated[int | None, typer.Option(help="with --seed: how many voters")] = None,
+    observers: Annotated[int | None, typer.Option(help="with --seed: how many observers")] = None,
+    brokers: Annotated[int | None, typer.Option(help="with --seed: how many brokers, 0 for none")] = None,
     without: Annotated[list[str] | None, typer.Option(help="with --seed: without this kind of fault")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write what it came to into this file")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
 ) -> None:
     """Run simulated clusters under faults and check every invariant after every step."""
     if context.invoked_subcommand is not None:
@@ -60,7 +60,7 @@ def main(
 def zoo(
     names: Annotated[list[str] | None, typer.Argument(help="hunt only these")] = None,
     seeds: Annotated[int, typer.Option(help="how many seeds a bug may take", min=1)] = SEEDS_MAX,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write what it came to into this file")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
 ) -> None:
     """Put known bugs into the simulated nodes, one at a time, and see which invariant catches them."""
     unknown = [name for name in names or () if name not in MUTATIONS]

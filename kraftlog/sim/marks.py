@@ -46,7 +46,7 @@ SNAPSHOTS: Final = (
     "the slow listener loaded a snapshot",
     "a transfer of a snapshot went on with another leader",
 )
-"""What must have become of snapshots, and of whoever was at work on one."""
+"""What must have happened to snapshots, and to nodes at work on one."""
 
 
 COMMITTED: Final = (

@@ -10,19 +10,20 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from kraftlog.sim.network import NetworkConditions
+from kraftlog.sim.fault_kinds import KINDS
+from kraftlog.sim.virtual.network import NetworkConditions
 from raft.core.config import FETCH_VERSIONS, QuorumConfig
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start import LogStartConfig, LogStartPolicy
 
 BROKERS_ONE_IN: Final = 6
-"""One seed in so many has brokers and controllers: 3, 9, 15 and so on."""
+"""Every sixth seed has brokers and controllers: 3, 9, 15 and so on."""
 
 BROKERS_SECONDS_MAX: Final = 60
 """Those runs are short: heartbeats make many steps."""
 
 LARGE_CLUSTER: Final = 5
-"""Runs with so many nodes are half as long: most of their many steps are fetches that find nothing."""
+"""Runs with at least this number of nodes are half as long: most of their many steps are fetches that find nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class Parameters:
     through_codec: bool
     """Whether messages go through the wire format."""
     snapshot_interval: int
-    """After so many batches a node takes a snapshot; 0: never."""
+    """The number of applied batches after which a node takes a snapshot; 0: never."""
     log_start: LogStartConfig
     brokers: BrokerParameters | None = None
     """None: there are none, and no controllers."""
@@ -91,14 +92,14 @@ class Parameters:
 
 @dataclass(slots=True)
 class Overrides:
-    """What a run is told to do otherwise than its seed says, to find out what it takes to fail."""
+    """What differs from the seed's parameters, to find out what a run needs to fail."""
 
     safety_seconds: int | None = None
     without_faults: Sequence[str] = field(default_factory=tuple)
     voters: int | None = None
     observers: int | None = None
     brokers: int | None = None
-    """So many brokers; 0: none."""
+    """The number of brokers; 0: none."""
 
 
 def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = None) -> Parameters:
@@ -108,7 +109,7 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     voters = random.choice([1, 2, 3, 3, 3, 3, 3, 3, 4, 5])
     observers = random.choice([0, 0, 0, 1, 1, 2])
     how_many = random.choice([1, 3, 6, 12, len(fault_kinds)])
-    kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))))
+    kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))), key=KINDS.index)
     is_busy = random.random() < 0.35
     parameters = Parameters(
         seed=seed,

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from kraftlog.sim.parameters import Overrides
-from kraftlog.sim.run import Outcome
-from kraftlog.sim.sweep import Total
+from kraftlog.sim.runs.outcome import Outcome
+from kraftlog.sim.runs.sweep import Total
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import Catch
 from kraftlog.sim.zoo.mutation import MUTATIONS

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.sim.faults import clock_faults, disk_faults, input_faults, network_faults, process_faults, stranger_faults
-from kraftlog.sim.faults.fault import FAULTS
+from kraftlog.sim.fault_kinds import KINDS
+from kraftlog.sim.faults import (
+    clock_faults,
+    database_faults,
+    disk_faults,
+    impostor_faults,
+    input_faults,
+    network_faults,
+    process_faults,
+    snapshot_faults,
+)
+from kraftlog.sim.faults.fault import REGISTERED, Fault
 
-MODULES: Final = (network_faults, process_faults, disk_faults, clock_faults, input_faults, stranger_faults)
+MODULES: Final = (
+    network_faults,
+    process_faults,
+    disk_faults,
+    snapshot_faults,
+    database_faults,
+    clock_faults,
+    input_faults,
+    impostor_faults,
+)
 
-KINDS: Final = tuple(sorted(FAULTS))
-"""The names of all kinds."""
+FAULTS: Final[dict[str, Fault]] = {kind: REGISTERED[kind] for kind in KINDS}
+"""Every kind, by name, in the order in which seeds draw them."""

@@ -13,8 +13,8 @@ def drift(world: World, random: Random) -> str | None:
     """A machine's time passes up to ten times as fast, or as slowly, as the others'."""
     machine = any_machine(world, random)
     rate = random.choice([0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
-    machine.clock.drift(world.agenda.now_us, rate)
-    world.agenda.after(duration_us(random), lambda: machine.clock.drift(world.agenda.now_us, 1.0))
+    machine.clock.drift(world.event_queue.now_us, rate)
+    world.event_queue.after(duration_us(random), lambda: machine.clock.drift(world.event_queue.now_us, 1.0))
     return f"{machine.node_id}: {rate} times"
 
 
@@ -30,7 +30,7 @@ def leap(world: World, random: Random) -> str | None:
 
 @fault("clock: the wall clock jumps")
 def jump(world: World, random: Random) -> str | None:
-    """Somebody sets a machine's clock, forward or back; timestamps in the log must not go back."""
+    """A machine's clock is set, forward or back; timestamps in the log must not go back."""
     machine = any_machine(world, random)
     machine.clock.wall_offset_ms += random.choice([-3_600_000, -1_000, 1_000, 3_600_000])
     return f"{machine.node_id}: {machine.clock.wall_offset_ms} ms off"

@@ -8,18 +8,16 @@ from random import Random
 
 from kraftbase.files.files import SECTOR_BYTES, join, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.disk import DIRECTORY, QUICK_SYNC_US, Crash
 from kraftlog.sim.faults.fault import any_machine, downtime_us, duration_us, fault
-from kraftlog.sim.machine import Machine
-from kraftlog.sim.process import Process
-from kraftlog.sim.work import NEEDS_ROOM
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.disk import DIRECTORY, QUICK_SYNC_US
 from kraftlog.sim.world import World
 from raft.storage.directory import LOG_NAME, META_NAME, SNAPSHOTS_NAME
 from raft.storage.frame import HEAD_BYTES, Frame, find_frames
 from raft.storage.new_directory import NEW_DIRECTORY_NAME
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from raft.storage.segment import parse_segment_name
-from snapshot.names import parse_snapshot_name
 
 LOG = join(DIRECTORY, LOG_NAME)
 SNAPSHOTS = join(DIRECTORY, SNAPSHOTS_NAME)
@@ -35,7 +33,7 @@ def slow(world: World, random: Random) -> str | None:
     def end() -> None:
         disk.sync_us = QUICK_SYNC_US
 
-    world.agenda.after(duration_us(random), end)
+    world.event_queue.after(duration_us(random), end)
     return f"{machine.node_id}: {disk.sync_us[0] // 1_000} to {disk.sync_us[1] // 1_000} ms"
 
 
@@ -49,27 +47,8 @@ def fill(world: World, random: Random) -> str | None:
     def end() -> None:
         files.space_limit = None
 
-    world.agenda.after(duration_us(random), end)
+    world.event_queue.after(duration_us(random), end)
     return str(machine.node_id)
-
-
-@fault("disk: full in the middle of a snapshot")
-def fill_at_work(world: World, random: Random) -> str | None:
-    """There is hardly room left as soon as somebody next writes or receives a snapshot, later again for everything."""
-    work = random.choice(NEEDS_ROOM)
-    for machine in world.machines.values():
-        machine.ambushes[work] = partial(_leave_little_room, world, random)
-    return f"when {work}"
-
-
-def _leave_little_room(world: World, random: Random, process: Process) -> None:
-    files = process.machine.disk.files
-    files.space_limit = files.used_bytes() + random.choice([0, 50, 300])
-
-    def end() -> None:
-        files.space_limit = None
-
-    world.agenda.after(duration_us(random), end)
 
 
 @fault("disk: syncs fail")
@@ -80,7 +59,7 @@ def fail_syncs(world: World, random: Random) -> str | None:
     names = [join(LOG, name) for name in files.durable_files(LOG)] if files.exists(LOG) else []
     copies = [join(DIRECTORY, name) for name in COPY_NAMES]
     files.failing_syncs.update(random.choice([names, copies, [*names, *copies, LOG, SNAPSHOTS]]))
-    world.agenda.after(duration_us(random, 100, 5_000), files.failing_syncs.clear)
+    world.event_queue.after(duration_us(random, 100, 5_000), files.failing_syncs.clear)
     return str(machine.node_id)
 
 
@@ -97,7 +76,7 @@ def fail_reads(world: World, random: Random) -> str | None:
     world.atlas.harm(machine)
     name = random.choice(names)
     files.failing_reads.add(join(LOG, name))
-    world.agenda.after(duration_us(random), files.failing_reads.clear)
+    world.event_queue.after(duration_us(random), files.failing_reads.clear)
     return f"{machine.node_id}: {name}"
 
 
@@ -181,7 +160,7 @@ def damage_quorum_state(world: World, random: Random) -> str | None:
 
 @fault("disk: the meta file rots")
 def damage_meta(world: World, random: Random) -> str | None:
-    """Nobody can tell whose directory it is: the node must not start, until the file is brought back."""
+    """It is unknown whose directory it is: the node must not start until the file is restored."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(DIRECTORY)
@@ -199,41 +178,8 @@ def damage_meta(world: World, random: Random) -> str | None:
             files.damage(path, position, bytes([right]))
 
     machine.repairs.append(bring_back)
-    world.agenda.after(duration_us(random), bring_back)
+    world.event_queue.after(duration_us(random), bring_back)
     return str(machine.node_id)
-
-
-@fault("snapshot: a bit rots")
-def damage_snapshot(world: World, random: Random) -> str | None:
-    """A bit of a snapshot flips: it must be neither loaded nor given out, and another one comes in its place."""
-    machine = any_machine(world, random)
-    files = machine.disk.files
-    named = files.durable_files(SNAPSHOTS) if files.exists(SNAPSHOTS) else {}
-    names = sorted(name for name in named if parse_snapshot_name(name) is not None and named[name].data)
-    if not names or not world.atlas.may_harm(machine):
-        return None
-    name = random.choice(names)
-    position = random.randrange(len(named[name].data))
-    machine.view.has_damaged_snapshots = True
-    files.damage(join(SNAPSHOTS, name), position, bytes([named[name].data[position] ^ 1 << random.randrange(8)]))
-    return f"{machine.node_id}: {name}"
-
-
-@fault("snapshot: lost")
-def lose_snapshot(world: World, random: Random) -> str | None:
-    """A snapshot's file is gone while the process is down."""
-    machine = any_machine(world, random)
-    files = machine.disk.files
-    names = sorted(files.durable_files(SNAPSHOTS)) if files.exists(SNAPSHOTS) else []
-    names = [name for name in names if parse_snapshot_name(name) is not None]
-    if not names or SNAPSHOTS in files.failing_syncs or not world.atlas.may_harm(machine):
-        return None
-    name = random.choice(names)
-    machine.view.has_damaged_snapshots = True
-    world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
-    files.remove(join(SNAPSHOTS, name))
-    files.fsync_directory(SNAPSHOTS)
-    return f"{machine.node_id}: {name}"
 
 
 @fault("disk: the log is rolled back to an older copy")
@@ -242,7 +188,7 @@ def roll_back_log(world: World, random: Random) -> str | None:
 
     Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
     disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from
-    before the voter took part: with that it would begin anew, and a majority of such voters stands still.
+    before the voter took part: with that it would start as a new voter, and a majority of such voters stands still.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
@@ -259,7 +205,7 @@ def roll_back_log(world: World, random: Random) -> str | None:
         applied = machine.view.applied
         if applied is None or applied.end_offset <= copied_end_offset or not world.atlas.may_harm(machine):
             if attempts > 1:
-                world.agenda.after(1_000_000, partial(roll_back, attempts - 1))
+                world.event_queue.after(1_000_000, partial(roll_back, attempts - 1))
             return
         if machine.key != key or machine.disk.files.failing_syncs or machine.disk.files.space_limit is not None:
             return
@@ -269,7 +215,7 @@ def roll_back_log(world: World, random: Random) -> str | None:
             _put_back(machine.disk.files, directory, contents)
         world.marks.hit("a log was rolled back below what was applied")
 
-    world.agenda.after(duration_us(random), partial(roll_back, 20))
+    world.event_queue.after(duration_us(random), partial(roll_back, 20))
     return f"{machine.node_id} at {copied_end_offset}"
 
 
@@ -294,7 +240,7 @@ def wipe(world: World, random: Random) -> str | None:
     world.atlas.lose(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
     machine.replace_disk()
-    world.tell_voters(machine)
+    world.write_voters(machine)
     return str(machine.node_id)
 
 
@@ -309,54 +255,4 @@ def wipe_unnoticed(world: World, random: Random) -> str | None:
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
     # `format` asks the others, and an operator who knows that there was a cluster says so.
     machine.replace_disk(is_replacement=world.committed_end_offset > 0 or random.random() < 0.5)
-    return str(machine.node_id)
-
-
-@fault("database: comes to something else")
-def diverge(world: World, random: Random) -> str | None:
-    """A node's tables come to something else than the others': it must be found out, fenced and made anew."""
-    machine = any_machine(world, random)
-    process = machine.process
-    others = [other for other in world.machines.values() if other.view.has_diverged]
-    if process is None or others or len(world.voter_ids) < 3 or process.tables.applied.end_offset == 0:
-        return None
-    if not world.atlas.may_harm(machine):
-        return None
-    machine.view.has_diverged = True
-    machine.database.diverge()
-    world.kill(machine, Crash.KILLED, restart_after_us=1_000)
-    return str(machine.node_id)
-
-
-@fault("database: a stored row changes")
-def rot_row(world: World, random: Random) -> str | None:
-    """A value in a node's tables changes where SQLite does not look: the node must find out, and make them anew."""
-    machine = any_machine(world, random)
-    process = machine.process
-    others = [other for other in world.machines.values() if other.view.has_diverged]
-    if process is None or others or process.is_fenced or not world.atlas.may_harm(machine):
-        return None
-    changed = machine.database.rot()
-    if changed is None:
-        return None
-    machine.view.has_diverged = machine.view.has_rotted = True
-    world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before anybody reads it: the next start scrubs
-    return f"{machine.node_id}: {changed}"
-
-
-@fault("database: lost")
-def lose_database(world: World, random: Random) -> str | None:
-    """The state machine's file is gone; the log fills a new one."""
-    machine = any_machine(world, random)
-    world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
-    machine.database.lose()
-    return str(machine.node_id)
-
-
-@fault("database: damaged")
-def damage_database(world: World, random: Random) -> str | None:
-    """Bits of the state machine's file flip."""
-    machine = any_machine(world, random)
-    world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
-    machine.database.damage()
     return str(machine.node_id)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kraftlog.sim.agenda import MICROSECONDS_PER_MS
-from kraftlog.sim.disk import Crash
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftlog.sim.world import World
 
-if TYPE_CHECKING:
-    from kraftlog.sim.machine import Machine
-    from kraftlog.sim.world import World
-
-Begin = Callable[["World", Random], str | None]
+Begin = Callable[[World, Random], str | None]
 """Lets it happen and says to whom, for the trace; None if it cannot happen now."""
 
 POWER_CUTS: Final = (Crash.NOTHING_KEPT, Crash.PREFIX_KEPT, Crash.SECTORS_KEPT, Crash.PAGES_KEPT)
@@ -28,15 +26,15 @@ class Fault:
     begin: Begin
 
 
-FAULTS: Final[dict[str, Fault]] = {}
-"""Every kind, by name. The modules of this package fill it when `kraftlog.sim.faults.catalogue` imports them."""
+REGISTERED: Final[dict[str, Fault]] = {}
+"""By name, what the modules of this package define. All of it is there once `kraftlog.sim.faults.catalogue` is."""
 
 
 def fault(kind: str) -> Callable[[Begin], Begin]:
     """Make a function the fault of that kind."""
 
     def register(begin: Begin) -> Begin:
-        FAULTS[kind] = Fault(kind, begin)
+        REGISTERED[kind] = Fault(kind, begin)
         return begin
 
     return register

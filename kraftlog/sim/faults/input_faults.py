@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from kraftlog.sim.faults.fault import fault, running
-from kraftlog.sim.machine import Machine
+from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.world import World
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -70,7 +70,7 @@ def _requests(cluster_id: str | None, epoch: Epoch, replica_key: ReplicaKey, off
 
 def _send(world: World, random: Random, machine: Machine, requests: list[Request]) -> str:
     for request in requests:
-        world.send_foreign(machine, request)
+        world.messages.send_foreign(machine, request)
     return str(machine.node_id)
 
 
@@ -143,5 +143,5 @@ def lack_committed(world: World, random: Random) -> str | None:
     if not followers:
         return None
     machine = random.choice(followers)
-    world.answers_to_falsify[machine.node_id] = random.random()
+    world.messages.answers_to_falsify[machine.node_id] = random.random()
     return str(machine.node_id)

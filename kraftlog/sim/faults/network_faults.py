@@ -9,18 +9,19 @@ from random import Random
 from typing import Any, Final
 
 from kraftlog.sim.faults.fault import any_machine, duration_us, fault
-from kraftlog.sim.machine import Machine
-from kraftlog.sim.process import Process
-from kraftlog.sim.world import FIRST_CLIENT_ID, World
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.users.client import FIRST_CLIENT_ID
+from kraftlog.sim.world import World
 
 ELECTION_MS: Final = 5_000
-"""Cut off for so long, a leader has a successor."""
+"""How long a leader must be cut off until another one is elected."""
 
 
 def _cut(world: World, random: Random, links: Iterable[tuple[int, int]], low_ms: int = 100) -> None:
     cut = [link for link in links if link[0] != link[1]]
     world.network.cut_links(cut)
-    world.agenda.after(duration_us(random, low_ms), lambda: world.network.heal_links(cut))
+    world.event_queue.after(duration_us(random, low_ms), lambda: world.network.heal_links(cut))
 
 
 def _both_ways(some: Iterable[int], others: Iterable[int]) -> list[tuple[int, int]]:
@@ -115,9 +116,9 @@ def flap(world: World, random: Random) -> str | None:
     links = _both_ways(*([node_id] for node_id in _two(world, random)))
     for _ in range(10):
         at_us = duration_us(random, 0, 10_000)
-        world.agenda.after(at_us, lambda: world.network.cut_links(links))
-        world.agenda.after(at_us + duration_us(random, 10, 1_500), lambda: world.network.heal_links(links))
-    world.agenda.after(12_000_000, lambda: world.network.heal_links(links))
+        world.event_queue.after(at_us, lambda: world.network.cut_links(links))
+        world.event_queue.after(at_us + duration_us(random, 10, 1_500), lambda: world.network.heal_links(links))
+    world.event_queue.after(12_000_000, lambda: world.network.heal_links(links))
     return str(links[0])
 
 
@@ -127,7 +128,7 @@ def clog(world: World, random: Random) -> str | None:
     if len(world.machines) < 2:
         return None
     link = _two(world, random)
-    world.network.clogged_until_us[link] = world.agenda.now_us + duration_us(random, 100, 5_000)
+    world.network.clogged_until_us[link] = world.event_queue.now_us + duration_us(random, 100, 5_000)
     return f"{link[0]} to {link[1]}"
 
 
@@ -149,7 +150,7 @@ def _for_a_while(world: World, random: Random, **conditions: Any) -> str:
         if world.network.conditions is changed:
             world.network.conditions = before
 
-    world.agenda.after(duration_us(random), end)
+    world.event_queue.after(duration_us(random), end)
     return str(conditions)
 
 
@@ -180,39 +181,37 @@ def slow(world: World, random: Random) -> str | None:
 @fault("network: batches arrive damaged")
 def corrupt(world: World, random: Random) -> str | None:
     """Every fifth answer with batches has a bit flipped in them."""
-    world.corrupt_rate = 0.2
+    world.messages.corrupt_rate = 0.2
 
     def end() -> None:
-        world.corrupt_rate = 0.0
+        world.messages.corrupt_rate = 0.0
 
-    world.agenda.after(duration_us(random), end)
+    world.event_queue.after(duration_us(random), end)
     return "one in five"
 
 
 @fault("network: pieces of snapshots arrive damaged")
 def corrupt_pieces(world: World, random: Random) -> str | None:
-    """The next few pieces of snapshots that anybody sends have a bit flipped in them."""
-    world.pieces_to_corrupt = random.choice([1, 2, 5])
-    return f"{world.pieces_to_corrupt} of them"
+    """The next few pieces of snapshots that are sent have a bit flipped in them."""
+    world.messages.pieces_to_corrupt = random.choice([1, 2, 5])
+    return f"{world.messages.pieces_to_corrupt} of them"
 
 
 @fault("network: cut off in the middle of a snapshot")
 def cut_transfer(world: World, random: Random) -> str | None:
-    """Whoever next asks for more of a snapshot loses the leader; mostly the others lose it, too, and elect another."""
+    """The node that next fetches more of a snapshot loses the leader; mostly the others do, too, and elect another."""
 
-    def spring(source: Process, leader: Machine) -> None:
+    def spring(source: SteppedProcess, leader: Machine) -> None:
         if random.random() < 0.8:
             _cut(world, random, _both_ways([leader.node_id], world.machines), ELECTION_MS)
         else:
             _cut(world, random, _both_ways([leader.node_id], [source.machine.node_id]))
 
-    world.transfer_ambush = spring
+    world.messages.transfer_ambush = spring
     return "whoever asks next"
 
 
 def heal(world: World) -> None:
     """End every fault of the network."""
     world.network.heal()
-    world.corrupt_rate = 0.0
-    world.pieces_to_corrupt = 0
-    world.transfer_ambush = None
+    world.messages.heal()

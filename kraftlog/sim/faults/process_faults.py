@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from kraftlog.sim.agenda import MICROSECONDS_PER_MS
-from kraftlog.sim.disk import Crash
 from kraftlog.sim.faults.fault import POWER_CUTS, any_machine, downtime_us, duration_us, fault, running
-from kraftlog.sim.machine import Machine
-from kraftlog.sim.process import Process
-from kraftlog.sim.work import Work
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.world import World
 from raft.core.events import ResignRequested
 
@@ -28,7 +26,7 @@ def kill(world: World, random: Random) -> str | None:
 
 @fault("process: the leader is killed")
 def kill_leader(world: World, random: Random) -> str | None:
-    """Whoever leads is killed."""
+    """The leader is killed."""
     leader = world.leader()
     return None if leader is None else _kill(world, random, leader, Crash.KILLED)
 
@@ -91,7 +89,7 @@ def kill_between_operations(world: World, random: Random) -> str | None:
 
 @fault("process: killed after granting a vote")
 def kill_after_vote(world: World, random: Random) -> str | None:
-    """Whoever next grants a vote knows no more than its disk does."""
+    """The next voter that grants a vote is killed, and knows afterwards only what its disk holds."""
     for machine in running(world):
         if machine.process is not None:
             machine.process.killed_after_vote = random.choice(POWER_CUTS)
@@ -108,30 +106,12 @@ def cut_power_before_sync(world: World, random: Random) -> str | None:
     return str(leader.node_id)
 
 
-@fault("process: killed at work on a snapshot")
-def kill_at_work(world: World, random: Random) -> str | None:
-    """Whoever next does that with a snapshot, or with its log because of one, is killed in the middle of it."""
-    work = random.choice(list(Work))
-    for machine in world.machines.values():
-        after, crash = random.choice([0, 0, 1, 1, 2, 3, 5]), random.choice([Crash.KILLED, *POWER_CUTS])
-        machine.ambushes[work] = partial(_let_be_killed, after % 2 if work is Work.LOADS else after, crash)
-    if work is Work.LOADS:  # which is rare: somebody needs one now
-        machine = any_machine(world, random)
-        world.kill(machine, Crash.KILLED, restart_after_us=1_000)
-        machine.database.lose()
-    return f"when {work}"
-
-
-def _let_be_killed(after: int, crash: Crash, process: Process) -> None:
-    process.crash_after, process.crash = after, crash
-
-
 @fault("process: restarted again and again")
 def restart_storm(world: World, random: Random) -> str | None:
     """The same process is killed as soon as it is up."""
     machine = any_machine(world, random)
     for number in range(8):
-        world.agenda.after(
+        world.event_queue.after(
             number * random.randrange(1, 900) * MICROSECONDS_PER_MS,
             lambda: world.kill(machine, random.choice([Crash.KILLED, *POWER_CUTS]), restart_after_us=1_000),
         )
@@ -142,18 +122,18 @@ def restart_storm(world: World, random: Random) -> str | None:
 def move(world: World, random: Random) -> str | None:
     """A process comes back at another address. The others have it in their configuration, one after the other.
 
-    Nobody goes to an address that a message names. So a voter that moved hears the others, and is not heard at its new
-    address by those that were not started with it yet.
+    No node connects to an address that a message names. So a voter that moved hears the others, and gets nothing at its
+    new address from those that were not started with it yet.
     """
     machine = any_machine(world, random)
     machine.move()
     for other in world.machines.values():
         if other is not machine:
-            world.agenda.after(duration_us(random), partial(_configure_anew, world, other))
+            world.event_queue.after(duration_us(random), partial(_reconfigure, world, other))
     return _kill(world, random, machine, Crash.KILLED)
 
 
-def _configure_anew(world: World, machine: Machine) -> None:
+def _reconfigure(world: World, machine: Machine) -> None:
     if machine.process is not None and machine.process.configured_voters != world.configured_voters:
         world.kill(machine, Crash.KILLED, restart_after_us=1_000)
 
@@ -169,7 +149,7 @@ def _pause(world: World, machine: Machine, pause_us: int) -> str | None:
             machine.view.is_paused = False
             process.resume()
 
-    world.agenda.after(pause_us, resume)
+    world.event_queue.after(pause_us, resume)
     return str(machine.node_id)
 
 
@@ -202,7 +182,7 @@ def shut_down(world: World, random: Random) -> str | None:
         if machine.process is process:
             world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
 
-    world.agenda.after(5_000 * MICROSECONDS_PER_MS, lose_patience)
+    world.event_queue.after(5_000 * MICROSECONDS_PER_MS, lose_patience)
     return str(machine.node_id)
 
 

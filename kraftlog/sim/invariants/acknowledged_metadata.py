@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraftbase.errors import ErrorCode
-from kraftlog.sim.administrator import CREATED_BY
-from kraftlog.sim.calls import Call
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
-from kraftlog.sim.plain_metadata import TOPIC, Partition
-from kraftlog.sim.plain_terms import Key
+from kraftlog.sim.model.keys import Key
+from kraftlog.sim.model.metadata import TOPIC, Partition
+from kraftlog.sim.observation.call import CREATED_BY, Call
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 
 _Found = dict[Any, list[int]]
 """The offsets of records, by what they say."""

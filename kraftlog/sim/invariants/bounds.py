@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.connections import CONNECTIONS_MAX
 from raft.core.replica import Replica
 from raft.core.serving import OBSERVERS_MAX

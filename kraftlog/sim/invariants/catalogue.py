@@ -49,7 +49,8 @@ from kraftlog.sim.invariants.tiered_topics import TopicsTakeTheirRemoteData
 from kraftlog.sim.invariants.timers import Timers
 from kraftlog.sim.invariants.transfers import TransfersGoOn
 from kraftlog.sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 
 ALL: Final[tuple[type[Invariant], ...]] = (
     CommittedImmutable,

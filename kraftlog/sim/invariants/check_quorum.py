@@ -1,11 +1,12 @@
-"""A leader that nobody follows stops believing."""
+"""A leader without followers resigns."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.events import RequestReceived
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
 
@@ -14,7 +15,7 @@ PATIENCE: Final = 2
 
 
 class CheckQuorum(Invariant):
-    """Who heard fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
+    """A node that got fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
 
     It is judged when it acts: a paused leader believes what it believed, and may find out in its first step.
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import NodeView, Observed, Step, batches_of
+from kraftlog.sim.observation.node_view import NodeView, batches_of
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Offset
 
 
 class CommittedImmutable(Invariant):
-    """Once any node knew an offset as committed, with an epoch and bytes, nobody ever knows others there.
+    """Once any node knew an offset as committed, with an epoch and bytes, no node ever knows others there.
 
     It keeps the world's committed log: what the first node to know more says. No false positives.
     """

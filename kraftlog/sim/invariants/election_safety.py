@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Epoch, NodeId
 
 

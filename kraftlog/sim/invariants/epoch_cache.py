@@ -6,7 +6,9 @@ from itertools import pairwise
 from typing import Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import NodeView, Observed, Step, batches_of
+from kraftlog.sim.observation.node_view import NodeView, batches_of
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Epoch, Offset
 
 EVERY_STEPS: Final = 64

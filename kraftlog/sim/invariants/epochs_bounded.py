@@ -1,11 +1,13 @@
-"""Who reaches nobody opens no epochs."""
+"""A node that is cut off opens no epochs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import NodeView, Observed, Step
+from kraftlog.sim.observation.node_view import NodeView
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.states import Role
 
 

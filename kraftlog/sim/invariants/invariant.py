@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, NoReturn
 
-from kraftlog.sim.observation import Observed, Step
-
-
-class Violation(Exception):
-    """An invariant does not hold. The message tells which and what was seen."""
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
+from kraftlog.sim.violation import Violation
 
 
 class Invariant:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import STATE_MACHINE, Observed, Step
-from kraftlog.sim.service import committed_writes
+from kraftlog.sim.observation.node_view import STATE_MACHINE
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
+from kraftlog.sim.registers.records import committed_writes
 from raft.core.types import Offset
 
 

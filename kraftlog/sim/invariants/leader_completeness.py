@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step, batches_of
+from kraftlog.sim.observation.node_view import batches_of
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Epoch
 
 
 class LeaderCompleteness(Invariant):
-    """Whoever leads the highest epoch holds every committed record.
+    """The leader of the highest epoch holds every committed record.
 
     A leader of an older epoch that does not know it yet is left out. So are runs that destroy more than a minority can.
     """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import STATE_MACHINE, Delivery, NodeView, Observed, Step
+from kraftlog.sim.observation.node_view import STATE_MACHINE, NodeView
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Delivery, Step
 from raft.core.types import Offset
 
 
@@ -17,9 +19,9 @@ class _Told:
 
 
 class ListenerContract(Invariant):
-    """Batches are committed, contiguous, each once; a snapshot comes only to who is new or behind the log's start;
-    leaders' epochs never go back; the leader's own listener hears that it leads only after it was given everything
-    before its epoch (LI-02 to LI-05, SN-60 to SN-62).
+    """Batches are committed, contiguous, each once; only a listener that is new or behind the log's start gets a
+    snapshot; leaders' epochs never go back; the leader's own listener hears that it leads only after it was given
+    everything before its epoch (LI-02 to LI-05, SN-60 to SN-62).
 
     A new process has a new listener, which begins where its state machine stands. A node whose disk cannot be read may
     be the only one to know what it delivers. No other false positives.

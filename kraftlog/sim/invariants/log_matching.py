@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import DurableLog, Observed, Step
+from kraftlog.sim.observation.durable_log import DurableLog
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Batch, Epoch
 
 

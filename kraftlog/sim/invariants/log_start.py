@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import StartLogAnew
 from raft.core.states import Role
 from raft.core.types import Offset, OffsetAndEpoch
@@ -68,7 +69,7 @@ class LogStartWaits(Invariant):
         self._furthest = Offset(0)
         """The furthest log start that any leader has had."""
         self._leaders: set[int] = set()
-        """Who led at the end of its last step."""
+        """The nodes that led at the end of their last step."""
 
     def after_step(self, step: Step) -> None:
         """Judge a log start that has moved."""

@@ -1,10 +1,10 @@
-"""Leaders wait for everybody whom the controller counts in."""
+"""Leaders wait for every replica that the controller counts as in sync."""
 
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_metadata import Partition
+from kraftlog.sim.model.metadata import Partition
+from kraftlog.sim.observation.step import Step
 
 
 class LeadersKnowTheirIsr(Invariant):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_metadata import taken
-from kraftlog.sim.plain_terms import Contradiction
+from kraftlog.sim.model.keys import Contradiction
+from kraftlog.sim.model.metadata import taken
+from kraftlog.sim.observation.step import Step
 
 
 class MetadataMakesSense(Invariant):

@@ -8,22 +8,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
-from kraftlog.sim.plain_metadata import Partition, PlainMetadata
-from kraftlog.sim.plain_registrations import Broker, Listener, SupportedLevels
-from kraftlog.sim.plain_terms import SegmentKey
-from kraftlog.sim.plain_tiering import PlainTiering, Segment
+from kraftlog.sim.model.keys import SegmentKey
+from kraftlog.sim.model.metadata import MetadataModel, Partition
+from kraftlog.sim.model.registrations import Broker, Listener, SupportedLevels
+from kraftlog.sim.model.tiering import Segment, TieringModel
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from statemachine.words.ids import id_to_text
 
 STEPS_BETWEEN_LOOKS: Final = 6
-"""Reading all rows takes as long as a step: one in so many applies is looked at, and the end of the run."""
+"""Reading all rows takes as long as a step: only one in this number of applies is checked, and the end of the run."""
 
 Row = tuple[Any, ...]
 """Of a table, or what of it comes after the key."""
 
 
 class RowsAreTheLog(Invariant):
-    """What a node has in SQLite is what a plain model of the committed log comes to at the same offset.
+    """A node has in SQLite what the model of the committed log holds at the same offset.
 
     A node whose state machine a fault made differ is left out, as is one that is not exactly as far as the model.
     """
@@ -73,7 +74,7 @@ def rows_in(tables: sqlite3.Connection) -> dict[str, set[Any]]:
     return {name: set(tables.execute(query).fetchall()) for name, query in _QUERIES.items()}
 
 
-def rows_of(metadata: PlainMetadata) -> dict[str, set[Any]]:
+def rows_of(metadata: MetadataModel) -> dict[str, set[Any]]:
     """The rows that there must be."""
     return {
         "topics": {(id_to_text(topic_id), name) for topic_id, name in metadata.topics.items()},
@@ -89,7 +90,7 @@ def rows_of(metadata: PlainMetadata) -> dict[str, set[Any]]:
     }
 
 
-def tiering_rows(tiering: PlainTiering) -> dict[str, set[Any]]:
+def tiering_rows(tiering: TieringModel) -> dict[str, set[Any]]:
     """Those of tiered storage."""
     return {
         "remote_segments": {
@@ -139,7 +140,7 @@ def _of_broker(broker: Broker) -> Row:
     )
 
 
-def _of_segment(place: SegmentKey, segment: Segment, tiering: PlainTiering) -> Row:
+def _of_segment(place: SegmentKey, segment: Segment, tiering: TieringModel) -> Row:
     epochs = [(*entry, int((place, entry[0]) in tiering.replaced)) for entry in segment.leader_epochs]
     return (
         segment.start_offset,

@@ -1,9 +1,9 @@
-"""Nobody asks itself."""
+"""No node sends a request to itself."""
 
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import Send
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import NodeView, Observed, Step
+from kraftlog.sim.observation.node_view import NodeView
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import PersistElectionState, Send
 from raft.core.election import ElectionState
 from raft.core.states import Role
@@ -23,7 +25,7 @@ class OnlyVotersCount(Invariant):
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._highest = 0
-        """The highest epoch that anybody has been in."""
+        """The highest epoch of any node so far."""
         self._roles: dict[int, Role] = {}
 
     def after_step(self, step: Step) -> None:

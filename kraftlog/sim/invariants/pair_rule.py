@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Offset
 from raft.storage.batch import decode_batches
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_metadata import NOBODY, Change, Partition
+from kraftlog.sim.model.metadata import NO_LEADER, Change, Partition
+from kraftlog.sim.observation.step import Step
 
 
 class PartitionStates(Invariant):
@@ -42,7 +42,7 @@ class PartitionStates(Invariant):
             or max(Counter([*partition.isr, *partition.elr]).values(), default=1) > 1
         ):
             self.violated(f"{what}: its ISR and its eligible replicas are not different replicas of it")
-        if partition.leader != NOBODY and partition.leader not in isr:
+        if partition.leader != NO_LEADER and partition.leader not in isr:
             self.violated(f"{what}: its leader is not in its ISR")
         if elr and len(isr) >= change.min_isr:
             self.violated(f"{what}: replicas are eligible though {change.min_isr} are enough, and in sync")
@@ -54,7 +54,7 @@ class PartitionStates(Invariant):
         after: Partition = change.after
         arrived = set(after.isr) - (set(before.isr) if before is not None else set())
         if before is None or before.leader_epoch != after.leader_epoch:
-            arrived |= {after.leader} - {NOBODY}
+            arrived |= {after.leader} - {NO_LEADER}
         absent = sorted(arrived - change.active)
         if absent:
             self.violated(

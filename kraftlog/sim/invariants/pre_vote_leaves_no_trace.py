@@ -1,11 +1,12 @@
-"""A pre-vote changes nobody's epoch and nobody's vote."""
+"""A pre-vote changes no epoch and no vote."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.election import ElectionState
 from raft.core.events import RequestReceived
 from raft.core.messages import VoteRequest

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftbase.errors import ErrorCode
-from kraftlog.sim.calls import Call
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
-from kraftlog.sim.plain_metadata import NOBODY, Change, Partition
-from kraftlog.sim.plain_reassignments import is_cancelled, is_ended, is_on_the_way
-from kraftlog.sim.plain_terms import Key
+from kraftlog.sim.model.keys import Key
+from kraftlog.sim.model.metadata import NO_LEADER, Change, Partition
+from kraftlog.sim.model.reassignments import is_cancelled, is_ended, is_on_the_way
+from kraftlog.sim.observation.call import Call
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from kraftpb.v1.admin_pb2 import PartitionReassignment
 
 
@@ -41,7 +42,7 @@ class InSyncLead(Invariant):
 
     def _check(self, change: Change, before: Partition, after: Partition) -> None:
         leader = after.leader
-        if leader in (NOBODY, before.leader) or leader in before.isr or is_ended(before, after):
+        if leader in (NO_LEADER, before.leader) or leader in before.isr or is_ended(before, after):
             return
         better = set(before.isr if leader in before.elr else (*before.isr, *before.elr)) & change.active
         if is_cancelled(before, after):

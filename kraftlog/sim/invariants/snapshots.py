@@ -5,7 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step, snapshot_fault
+from kraftlog.sim.observation.durable_state import snapshot_fault
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import OffsetAndEpoch
 
 

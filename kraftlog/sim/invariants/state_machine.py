@@ -1,16 +1,18 @@
-"""State machines that have applied the same came to the same."""
+"""State machines that have applied the same records are equal."""
 
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import STATE_MACHINE, AppliedState, Observed, Step
+from kraftlog.sim.observation.node_view import STATE_MACHINE, AppliedState
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.types import Offset
 
 
 class StateMachineSafety(Invariant):
     """Two state machines that have applied as much have the same digest, over all nodes and lives.
 
-    The digest covers what was applied and what it came to. One that a fault made differ is left out: it must be fenced.
+    The digest covers what was applied and the tables. A node that a fault made differ is left out: it must be fenced.
     """
 
     number = 26
@@ -90,7 +92,7 @@ class AppliedOnce(Invariant):
 
 
 class RotIsFound(Invariant):
-    """A node whose tables changed by themselves applies nothing more before they are made anew.
+    """A node whose tables changed by themselves applies nothing more before they are rebuilt.
 
     It finds out by itself, at the next start at the latest. What rotted is taken from the fault that did it.
     """
@@ -106,7 +108,7 @@ class RotIsFound(Invariant):
             self.violated(f"node {step.node.node_id} applies to tables that rotted")
 
     def at_end(self) -> None:
-        """Whoever lives has sound tables."""
+        """Every running node has sound tables."""
         for node_id, node in self.world.nodes.items():
             if node.has_rotted and node.replica is not None:
                 self.violated(f"node {node_id} still has tables that rotted")

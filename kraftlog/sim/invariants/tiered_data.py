@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_terms import Key
-from kraftlog.sim.plain_tiering import DELETING, FINISHED, REMOVAL_STARTED
+from kraftlog.sim.model.keys import Key
+from kraftlog.sim.model.tiering import DELETING, FINISHED, REMOVAL_STARTED
+from kraftlog.sim.observation.step import Step
 
 
 class TieredData(Invariant):

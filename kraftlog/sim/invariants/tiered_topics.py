@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Step
-from kraftlog.sim.plain_metadata import Change, DeletedTopic
-from kraftlog.sim.plain_terms import Key
-from kraftlog.sim.plain_tiering import MARKED
+from kraftlog.sim.model.keys import Key
+from kraftlog.sim.model.metadata import Change, DeletedTopic
+from kraftlog.sim.model.tiering import MARKED
+from kraftlog.sim.observation.step import Step
 
 
 class TopicsTakeTheirRemoteData(Invariant):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import AppendSnapshot, DropSnapshot, Send
 from raft.core.events import SnapshotRefused
 from raft.core.messages import FetchSnapshotRequest
@@ -23,7 +24,7 @@ class _Transfer:
 class TransfersGoOn(Invariant):
     """A replica asks for the byte behind those that it has written of that snapshot, whomever it asks (SN-12).
 
-    It may begin anew at any time, with byte 0. What it was ordered to write counts as written: it asks for nothing
+    It may begin again at any time, with byte 0. What it was ordered to write counts as written: it asks for nothing
     before it is. No false positives.
     """
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import StartLogAnew, TruncateLog
 from raft.core.states import Role
 from raft.core.types import Offset, ReplicaKey
@@ -14,7 +15,7 @@ class CommittedIsKept(Invariant):
 
     Held in a snapshot before the log's start is held, too. A tail that was never committed may be cut anywhere, so what
     counts is the part of the disk's log that agrees with the committed log. What damage took was not cut: a disk that
-    has lost data is measured anew once it has it back.
+    has lost data is measured again once it has it back.
     """
 
     number = 18

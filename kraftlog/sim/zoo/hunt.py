@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.parameters import Overrides
-from kraftlog.sim.run import run_seed
-from kraftlog.sim.workers import workers
+from kraftlog.sim.runs.run import run_seed
+from kraftlog.sim.runs.workers import workers
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import kraftlog.sim.database
+import kraftlog.sim.node.database
 import raft.shell.log_start_keeper
 import raft.shell.node_snapshots
 import raft.storage.segmented_log
@@ -196,7 +196,7 @@ def snapshot_one_too_high() -> list[Any]:
         snapshot_id = OffsetAndEpoch(epoch=found.snapshot_id.epoch, offset=Offset(found.snapshot_id.offset + 1))
         return SnapshotPoint(snapshot_id, found.header)
 
-    return [instead(kraftlog.sim.database, "snapshot_point", point)]
+    return [instead(kraftlog.sim.node.database, "snapshot_point", point)]
 
 
 @mutation("what is in a snapshot is not checked", "SN-06")

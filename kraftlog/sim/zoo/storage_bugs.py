@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable
 from marshal import dumps
 from typing import Any
 
-import kraftlog.sim.process
+import kraftlog.sim.node.process
 import statemachine.store.scrub
 import statemachine.tables.row_sums
 from kraftbase.files.files import FileSystem, join
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.database import Database
-from kraftlog.sim.disk import Crash
-from kraftlog.sim.process import Process
-from kraftlog.sim.service import Answer, ClientReply, ClientRequest, Service
+from kraftlog.sim.node.database import Database
+from kraftlog.sim.node.register_service import Answer, ClientReply, ClientRequest, RegisterService
+from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import elections
 from raft.core.context import Context
@@ -162,18 +161,16 @@ def told_too_early() -> list[Any]:
 @mutation("reads are answered without asking the quorum", "etcd #20418")
 def stale_reads() -> list[Any]:
     """Whoever believes that it leads answers from its own state."""
-    handle = Service.handle
+    handle = RegisterService.handle
 
-    def hasty(self: Service, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
+    def hasty(self: RegisterService, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
         if request.kind.value == "read" and self._epoch is not None:
-            process: Process = self._process
-            respond(
-                ClientReply(Answer.DONE, found=self._value(request.key), end_offset=process.tables.applied.end_offset)
-            )
+            end_offset = self._process.tables.applied.end_offset
+            respond(ClientReply(Answer.DONE, found=self._value(request.key), end_offset=end_offset))
         else:
             handle(self, request, respond)
 
-    return [instead(Service, "handle", hasty)]
+    return [instead(RegisterService, "handle", hasty)]
 
 
 @mutation("a log behind what was applied is taken as it is", "a database over an older copy of its log")
@@ -184,7 +181,7 @@ def rolled_back_unnoticed() -> list[Any]:
     def careless(*given: Any, **named: Any) -> SegmentedLog:
         return open_log(*given, **{**named, "applied": LOG_BEGINNING})
 
-    return [instead(kraftlog.sim.process, "open_log", careless)]
+    return [instead(kraftlog.sim.node.process, "open_log", careless)]
 
 
 # --- the state machine's rows -----------------------------------------------------------------------------------------

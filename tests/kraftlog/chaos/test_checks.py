@@ -9,9 +9,9 @@ import pytest
 from kraftlog.chaos.availability import Window
 from kraftlog.chaos.checks import answers_agree, linearizable, nothing_lost, windows_served
 from kraftlog.chaos.committed import CommittedLog
-from kraftlog.sim.history import History, Kind
-from kraftlog.sim.linearizability import Verdict
-from kraftlog.sim.oracle import CommittedWrite
+from kraftlog.sim.registers.history import History, Kind
+from kraftlog.sim.registers.linearizability import Verdict
+from kraftlog.sim.registers.oracle import CommittedWrite
 from raft.core.types import Offset
 
 

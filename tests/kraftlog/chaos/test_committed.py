@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kraftlog.chaos.committed import CommittedLog
-from kraftlog.sim.oracle import CommittedWrite
+from kraftlog.sim.registers.oracle import CommittedWrite
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord, NoOpRecord
 from raft.core.types import Batch, Epoch, Offset
 from raft.listener import BatchReader

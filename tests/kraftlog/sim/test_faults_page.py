@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kraftlog.sim.faults.catalogue import KINDS
+from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.zoo import controller_bugs, snapshot_bugs
 from kraftlog.sim.zoo.catalogue import NAMES

@@ -15,8 +15,11 @@ import pytest
 
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.invariants.invariant import Invariant, Violation
-from kraftlog.sim.observation import STATE_MACHINE, AppliedState, Delivery, NodeView, Observed, Step
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation.node_view import STATE_MACHINE, AppliedState, NodeView
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Delivery, Step
+from kraftlog.sim.violation import Violation
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord
 from raft.core.actions import Send, StartLogAnew
 from raft.core.messages import Request

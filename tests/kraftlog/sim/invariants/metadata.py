@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kraftlog.sim.brokers import Broker
 from kraftlog.sim.invariants.metadata_log import MetadataMakesSense
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
+from kraftlog.sim.users.broker import Broker
 from kraftpb.v1.metadata_pb2 import (
     BrokerIds,
     BrokerRegistrationChangeRecord,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.sim.administrator import CREATED_BY
-from kraftlog.sim.calls import Call
 from kraftlog.sim.invariants.acknowledged_metadata import AcknowledgedMetadata
+from kraftlog.sim.observation.call import CREATED_BY, Call
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord, RemoveTopicRecord, UnregisterBrokerRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.invariants.applied_is_kept import AppliedIsKept
-from kraftlog.sim.observation import AppliedState
+from kraftlog.sim.observation.node_view import AppliedState
 from raft.core.actions import Action, StartLogAnew, TruncateLog
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, violates

@@ -12,8 +12,10 @@ import pytest
 import kraftlog.sim.invariants
 from kraftlog.sim.invariants.catalogue import ALL, STEP_FIELDS, Checker
 from kraftlog.sim.invariants.committed_immutable import CommittedImmutable
-from kraftlog.sim.invariants.invariant import Invariant, Violation
-from kraftlog.sim.observation import Observed, Step
+from kraftlog.sim.invariants.invariant import Invariant
+from kraftlog.sim.observation.observed import Observed
+from kraftlog.sim.observation.step import Step
+from kraftlog.sim.violation import Violation
 from raft.core.actions import PersistElectionState, Reply
 from raft.core.events import RequestReceived
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, send

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from kraftlog.sim.invariants.epoch_cache import EVERY_STEPS, EpochCache
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.epochs import EpochCache as Cache
 from raft.core.types import Epoch, Offset, OffsetAndEpoch

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kraftlog.sim.invariants.epochs_bounded import EpochsBounded
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.states import Role
 from tests.kraftlog.sim.invariants.builders import Cluster, violates
 from tests.raft.core.builders import CONFIG, election_state, key

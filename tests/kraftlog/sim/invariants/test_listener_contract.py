@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.invariants.listener_contract import ListenerContract
-from kraftlog.sim.observation import Delivery, Step
+from kraftlog.sim.observation.step import Delivery, Step
 from raft.core.types import Batch, Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, restart, violates
 from tests.raft.core.builders import leader_and_epoch

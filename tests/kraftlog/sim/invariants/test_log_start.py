@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kraftlog.sim.invariants.log_start import LogStart, LogStartWaits
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.states import ReplicaProgress, Role
 from raft.core.types import Offset
 from snapshot.log_start import LogStartPolicy

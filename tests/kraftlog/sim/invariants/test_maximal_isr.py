@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraftlog.sim.brokers import Led
 from kraftlog.sim.invariants.maximal_isr import LeadersKnowTheirIsr
+from kraftlog.sim.observation.broker_view import Led
 from tests.kraftlog.sim.invariants.builders import violates
 from tests.kraftlog.sim.invariants.metadata import KEY, MetadataCluster, change, partition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlog.sim.plain_metadata import Partition
+from kraftlog.sim.model.metadata import Partition
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
     BeginTransactionRecord,

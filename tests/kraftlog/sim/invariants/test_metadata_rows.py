@@ -9,7 +9,8 @@ from contextlib import closing
 import pytest
 
 from kraftlog.sim.invariants.metadata_rows import STEPS_BETWEEN_LOOKS, RowsAreTheLog, rows_in
-from kraftlog.sim.observation import AppliedState, Delivery, Step
+from kraftlog.sim.observation.node_view import AppliedState
+from kraftlog.sim.observation.step import Delivery, Step
 from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RegisterControllerRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.events import Event, RequestReceived, TimePassed
 from raft.core.states import Role
 from tests.kraftlog.sim.invariants.builders import Cluster, violates

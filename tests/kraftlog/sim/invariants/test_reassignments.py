@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.sim.calls import Call
 from kraftlog.sim.invariants.reassignments import InSyncLead, ReassignmentsAreTaken, ReplicasGoWhenDone
+from kraftlog.sim.observation.call import Call
 from kraftpb.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

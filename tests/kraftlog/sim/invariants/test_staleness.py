@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlog.sim.invariants.staleness import StalenessBounded
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.events import TimePassed
 from raft.core.purgatory import ParkedFetch, Purgatory
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.invariants.state_machine import AppliedOnce, StateMachineSafety
-from kraftlog.sim.observation import AppliedState, Delivery
+from kraftlog.sim.observation.node_view import AppliedState
+from kraftlog.sim.observation.step import Delivery
 from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, restart, violates
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.invariants.state_ordering import StateOrdering
-from kraftlog.sim.observation import AppliedState
+from kraftlog.sim.observation.node_view import AppliedState
 from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 

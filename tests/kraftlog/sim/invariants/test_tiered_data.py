@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.tiered_data import TieredData
-from kraftlog.sim.plain_tiering import DELETED, DELETING, FINISHED
+from kraftlog.sim.model.tiering import DELETED, DELETING, FINISHED
 from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RemoteLogSegmentMetadataRecord,

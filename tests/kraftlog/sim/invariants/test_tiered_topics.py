@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftlog.sim.invariants.tiered_topics import TopicsTakeTheirRemoteData
-from kraftlog.sim.plain_metadata import TOPIC
-from kraftlog.sim.plain_tiering import MARKED, REMOVAL_STARTED
+from kraftlog.sim.model.metadata import TOPIC
+from kraftlog.sim.model.tiering import MARKED, REMOVAL_STARTED
 from kraftpb.v1.metadata_pb2 import (
     BeginTransactionRecord,
     ConfigRecord,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.transfers import TransfersGoOn
-from kraftlog.sim.observation import Step
+from kraftlog.sim.observation.step import Step
 from raft.core.actions import Action, AppendSnapshot, DropSnapshot
 from raft.core.events import Event, SnapshotRefused
 from raft.core.messages import FetchSnapshotRequest

@@ -1,0 +1,116 @@
+"""Faults in the middle of work on snapshots: ambushes that set them off, and marks that prove that they happened.
+
+The work is the production code's; its methods are wrapped for as long as a run lasts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, Final
+from unittest import mock
+
+from kraftbase.errors import OutOfSpace
+from kraftlog.sim.cluster.cluster import Cluster
+from kraftlog.sim.node.apply_loop import ApplyLoop
+from kraftlog.sim.node.machine import Machine
+from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.virtual.crash import ProcessKilled
+from raft.shell import snapshot_start
+from raft.storage.segmented_log import SegmentedLog
+from snapshot.incoming import IncomingSnapshot
+from snapshot.store import SnapshotStore
+from snapshot.writer import SnapshotWriter
+
+
+class SnapshotWork(StrEnum):
+    """Work that takes several operations on a disk, and may be cut short after any of them."""
+
+    WRITES = "a snapshot is written"
+    RECEIVES = "a snapshot is received"
+    REPLACES_LOG = "the log begins anew"
+    MOVES_START = "the log start moves on"
+    LOADS = "the state machine loads a snapshot"
+
+
+NEEDS_ROOM: Final = (SnapshotWork.WRITES, SnapshotWork.RECEIVES)
+
+_METHODS: Final[tuple[tuple[Any, str, SnapshotWork], ...]] = (
+    (SnapshotStore, "create", SnapshotWork.WRITES),
+    (SnapshotWriter, "append", SnapshotWork.WRITES),
+    (SnapshotWriter, "freeze", SnapshotWork.WRITES),
+    (SnapshotStore, "receive", SnapshotWork.RECEIVES),
+    (IncomingSnapshot, "append", SnapshotWork.RECEIVES),
+    (IncomingSnapshot, "freeze", SnapshotWork.RECEIVES),
+    (SegmentedLog, "start_anew", SnapshotWork.REPLACES_LOG),
+    (SegmentedLog, "advance_start", SnapshotWork.MOVES_START),
+)
+
+BEGUN_AT_START: Final = "recovery: a log began anew behind a snapshot that had come before"
+
+
+@contextlib.contextmanager
+def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
+    """Mark work that is cut short, and set off ambushes, for as long as this lasts."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, work in _METHODS:
+            watched = _watched(cluster, getattr(owner, name), work)
+            stack.enter_context(mock.patch.object(owner, name, watched))
+        stack.enter_context(mock.patch.object(ApplyLoop, "_load", _watched_load(cluster, ApplyLoop._load)))
+        begin = _watched_begin(cluster, snapshot_start._begin_behind_newest)
+        stack.enter_context(mock.patch.object(snapshot_start, "_begin_behind_newest", begin))
+        yield
+
+
+def _watched(cluster: Cluster, method: Callable[..., Any], work: SnapshotWork) -> Callable[..., Any]:
+    def watched(self: Any, *arguments: Any, **named: Any) -> Any:
+        with _doing(cluster, _machine_with(cluster, self._files), work):
+            return method(self, *arguments, **named)
+
+    return watched
+
+
+def _watched_load(cluster: Cluster, method: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self: ApplyLoop, reader: Any) -> None:
+        if reader is None:
+            method(self, reader)
+            return
+        with _doing(cluster, _machine_of(cluster, self.process), SnapshotWork.LOADS):
+            method(self, reader)
+
+    return watched
+
+
+def _watched_begin(cluster: Cluster, function: Callable[..., None]) -> Callable[..., None]:
+    def watched(log: SegmentedLog, *arguments: Any) -> None:
+        start = log.start
+        function(log, *arguments)
+        if log.start != start:
+            cluster.marks.hit(BEGUN_AT_START)
+
+    return watched
+
+
+def _machine_with(cluster: Cluster, files: object) -> Machine | None:
+    return next((machine for machine in cluster.machines.values() if machine.disk.files is files), None)
+
+
+def _machine_of(cluster: Cluster, process: SteppedProcess) -> Machine | None:
+    return next((machine for machine in cluster.machines.values() if machine.process is process), None)
+
+
+@contextlib.contextmanager
+def _doing(cluster: Cluster, machine: Machine | None, work: SnapshotWork) -> Iterator[None]:
+    if machine is not None and machine.process is not None:
+        ambush = machine.ambushes.pop(work, None)
+        if ambush is not None:
+            ambush(machine.process)
+    try:
+        yield
+    except ProcessKilled:
+        cluster.marks.hit(f"killed while {work}")
+        raise
+    except OutOfSpace:
+        cluster.marks.hit(f"no room while {work}")
+        raise

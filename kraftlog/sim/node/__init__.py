@@ -1,0 +1,1 @@
+"""One machine and the production code that runs on it."""

@@ -1,0 +1,199 @@
+"""A machine's metadata database: production tables on an in-memory SQLite connection, with images that outlive it.
+
+SQLite is derived data and is written without waiting for the disk, so a power cut may bring back any earlier commit,
+and the file may be gone or damaged. The log fills it again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from contextlib import closing
+from random import Random
+from typing import Final
+
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.registers.records import CONFIG_NAME
+from kraftlog.sim.virtual.crash import Crash
+from snapshot.reader import SnapshotReader
+from snapshot.store import SnapshotStore
+from statemachine.store.image import load_image, snapshot_point, write_image
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.store.scrub import RottenDatabase, check_rows
+from statemachine.tables.catalogue import TABLES
+from statemachine.tables.database import UnusableDatabase, check_tables, create_in, read_sums
+from statemachine.words.resources import ResourceType
+
+IMAGE_RATE: Final = 0.05
+"""How often a commit is remembered as one that a power cut may bring back."""
+
+DIGEST_INTERVAL: Final = 10
+"""State machines are compared often here: runs are short."""
+
+_IMAGES_MAX: Final = 4
+_templates: dict[str, bytes] = {}
+
+
+class Database:
+    """What is on the disk is an image; a process works on a connection."""
+
+    def __init__(self, cluster_id: str, random: Random, marks: Marks) -> None:
+        self._cluster_id = cluster_id
+        self._random = random
+        self._marks = marks
+        self._images: deque[bytes] = deque(maxlen=_IMAGES_MAX)
+        self._open: sqlite3.Connection | None = None
+        self.is_set_aside = False
+        """Whether its digest was not the quorum's: the next process begins with an empty one."""
+        self.is_rotten = False
+        """Whether that is because it rotted: no snapshot was taken of the damage."""
+        self.must_forget_snapshots = False
+        """Whether the snapshots were taken of a database that diverged."""
+
+    def open(self) -> MetadataTables:
+        """The tables as the last process left them, new ones if the image is gone or cannot be used."""
+        if self.is_set_aside:
+            self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was made anew")
+            self.must_forget_snapshots = not self.is_rotten
+            self.lose()
+        image = self._images[-1] if self._images else self._template()
+        connection = _connect(image)
+        if not _is_sound(connection):
+            self._marks.hit("recovery: a damaged database was made anew")
+            self.lose()
+            connection = _connect(self._template())
+        self._open = connection
+        return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
+
+    def loaded(self, reader: SnapshotReader) -> MetadataTables:
+        """New tables with what a snapshot holds, durably in the place of the old ones."""
+        connection = _connect(self._template())
+        load_image(reader, MetadataTables(connection, digest_interval=DIGEST_INTERVAL))
+        if self._open is not None:
+            self._open.close()
+        self._open = connection
+        self._images.clear()
+        self._images.append(connection.serialize())
+        return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
+
+    def committed(self, tables: MetadataTables) -> None:
+        """A transaction was committed."""
+        if self._open is not None and self._random.random() < IMAGE_RATE:
+            self._images.append(self._open.serialize())
+
+    def crash(self, crash: Crash) -> None:
+        """The process is gone. After a power cut one of the last commits is what the file holds."""
+        if self._open is None:
+            return
+        self._images.append(self._open.serialize())
+        self._open.close()
+        self._open = None
+        if crash is not Crash.KILLED:
+            for _ in range(self._random.randrange(len(self._images))):
+                self._images.pop()
+
+    def value(self, tables: MetadataTables, key: str) -> str | None:
+        """What the tables hold for a client's key."""
+        row = tables.connection.execute(
+            "SELECT value FROM configs WHERE resource_type = ? AND resource_name = ? AND name = ?",
+            (int(ResourceType.TOPIC), key, CONFIG_NAME),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def lose(self) -> None:
+        """The file is gone."""
+        self._images.clear()
+        self.is_set_aside = self.is_rotten = False
+
+    def diverge(self) -> None:
+        """The digest of the tables differs from the others', as after a record that was applied wrongly."""
+        if self._open is not None:
+            sums = read_sums(self._open)
+            columns = "cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
+            applied = list(self._open.execute(f"SELECT {columns} FROM applied").fetchone())  # noqa: S608
+            applied[3] = "d" * 32
+            self._open.execute(
+                "UPDATE applied SET digest = ?, row_sums = ?", (applied[3], sums.encoded(tuple(applied)))
+            )
+
+    def rot(self) -> str | None:
+        """A value of a stored row changes by itself, where SQLite does not look. Which one; None if there is no row."""
+        if self._open is None:
+            return None
+        filled = [table for table in TABLES if self._open.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone()]  # noqa: S608
+        choices = [(table, column) for table in filled for column in table.columns if column not in table.key]
+        if not choices:
+            return None
+        table, column = self._random.choice(choices)
+        key = ", ".join(table.key)
+        rows = self._open.execute(f"SELECT {key}, {column} FROM {table.name}").fetchall()  # noqa: S608
+        if not rows:
+            return None
+        *row_key, value = self._random.choice(rows)
+        if not isinstance(value, int | str):
+            return None
+        changed = value ^ 1 if isinstance(value, int) else value[:-1] + chr(ord(value[-1:] or "a") ^ 1)
+        conditions = " AND ".join(f"{part} = ?" for part in table.key)
+        self._open.execute(f"UPDATE {table.name} SET {column} = ? WHERE {conditions}", (changed, *row_key))  # noqa: S608
+        self._images.clear()  # no power cut brings it back
+        return f"{table.name}.{column} of {row_key}"
+
+    def find_rot(self) -> str | None:
+        """What a scrub finds."""
+        if self._open is None:
+            return None
+        try:
+            check_rows(self._open)
+        except RottenDatabase as error:
+            return str(error)
+        return None
+
+    def damage(self) -> None:
+        """Bits in the file rot, so many that it shows; one in the middle of a value would not (docs/faults.md)."""
+        if not self._images:
+            return
+        image = bytearray(self._images.pop())
+        connection = _connect(bytes(image))
+        while _is_sound(connection):
+            connection.close()
+            for _ in range(20):
+                image[self._random.randrange(len(image))] ^= 1 << self._random.randrange(8)
+            connection = _connect(bytes(image))
+        connection.close()
+        self._images.append(bytes(image))
+
+    def _template(self) -> bytes:
+        """An empty database: made once, because making tables takes longer than a simulated minute."""
+        if self._cluster_id not in _templates:
+            connection = sqlite3.connect(":memory:", isolation_level=None)
+            connection.execute("PRAGMA page_size = 512")
+            create_in(connection, self._cluster_id)
+            _templates[self._cluster_id] = connection.serialize()
+            connection.close()
+        return _templates[self._cluster_id]
+
+
+def take_snapshot(image: bytes, snapshots: SnapshotStore) -> None:
+    """A snapshot of what a database held when its `image` was made. Raises StorageError."""
+    with closing(_connect(image)) as connection:
+        point = snapshot_point(connection)
+        writer = None if point is None else snapshots.create(*point)
+        if writer is not None:
+            with writer:
+                check_rows(connection)
+                write_image(connection, writer)
+                writer.freeze()
+
+
+def _is_sound(connection: sqlite3.Connection) -> bool:
+    try:
+        check_tables(connection)
+        return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+    except (sqlite3.Error, UnicodeDecodeError, UnusableDatabase):  # SQLite's complaint quotes what is damaged
+        return False
+
+
+def _connect(image: bytes) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(image)
+    return connection

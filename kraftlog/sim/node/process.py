@@ -1,0 +1,322 @@
+"""One life of a node: the production shell, log, quorum state and state machine on a simulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ProtocolError
+from kraftlog.sim.node.apply_loop import ApplyLoop
+from kraftlog.sim.node.controller_host import ControllerHost
+from kraftlog.sim.node.hardware import Hardware
+from kraftlog.sim.node.observed_shell import ObservedShell
+from kraftlog.sim.node.register_service import RegisterService
+from kraftlog.sim.node.runtime import SimulatedRuntime
+from kraftlog.sim.node.slow_listener import SLOW_LISTENER, SlowListener
+from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
+from kraftlog.sim.observation.node_view import STATE_MACHINE
+from kraftlog.sim.virtual.crash import Crash, ProcessKilled
+from kraftlog.sim.virtual.disk import DIRECTORY
+from raft.core.actions import Action, Send
+from raft.core.events import (
+    Event,
+    RequestCancelled,
+    RequestFailed,
+    RequestReceived,
+    ShutdownRequested,
+    StateDigestReported,
+    StateMachineFenced,
+)
+from raft.core.messages import Request, Response, VoteResponse
+from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.shell.log_start_keeper import ListenerPosition
+from raft.shell.open_log import open_log
+from raft.shell.ports import Identity
+from raft.shell.starting_voters import starting_voters
+from raft.storage.directory import DataDirectory
+from raft.storage.quorum_state import QuorumStateStore
+from snapshot.store import SnapshotStore
+
+
+class _Waiting(NamedTuple):
+    """A process that waits for the answer to a request."""
+
+    request: Request
+    source: SteppedProcess
+    correlation_id: int
+
+
+class Process(SteppedProcess):
+    """See the module. It is the outlet of its shell (`raft.shell.shell.Outlet`)."""
+
+    def __init__(self, environment: Environment, machine: Hardware) -> None:
+        super().__init__(environment, machine)
+        self.configured_voters = environment.configured_voters
+        """The voter set in its configuration when it was started."""
+        self.killed_after_vote: Crash | None = None
+        """If set: it is killed like that as soon as a vote that it granted has left."""
+        self._waiting: dict[int, _Waiting] = {}
+        self._is_leaving = False
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open what is on the disk and take up the role that it gives."""
+        self.step.started = True
+        machine, environment = self.machine, self.environment
+        files = machine.disk.files
+        files.before_operation = self.before_operation
+        directory = DataDirectory.open(files, DIRECTORY, cluster_id=environment.cluster_id, node_id=machine.key.node_id)
+        quorum_state = QuorumStateStore(files, directory.path)
+        election_state = quorum_state.load()
+        self.tables = machine.database.open()
+        self.snapshots = SnapshotStore(files, directory.snapshots_path, token=machine.new_token)
+        if machine.database.must_forget_snapshots:
+            self.snapshots.delete_all()
+            machine.database.must_forget_snapshots = False
+        voters, _ = starting_voters(directory, self.configured_voters)
+        applied = OffsetAndEpoch(epoch=self.tables.applied.epoch, offset=self.tables.applied.end_offset)
+        self.log = open_log(
+            directory,
+            environment.parameters.log,
+            self.snapshots,
+            election_state=election_state,
+            has_others=not voters.is_only_voter(machine.key),
+            applied=applied,
+        )
+        self.log.reserve(0)
+        if self.log.recovering is not None:
+            environment.marks.hit("recovery: a damaged log is fetched again")
+            if not self.log.epochs.holds(applied, self.log.log_end_offset):
+                environment.marks.hit("recovery: a log behind what was applied is fetched again")
+        environment.log_opened(machine, is_recovering=self.log.recovering is not None)
+        apply_random = machine.new_random()
+        self._slow_listener = SlowListener(self)
+        self.runtime = SimulatedRuntime(self)
+        self.register_service = RegisterService(self)
+        self.controller_host = ControllerHost(self)
+        self.apply_loop = ApplyLoop(self, self.register_service, self.controller_host, apply_random)
+        self.shell = ObservedShell(
+            self.note_event,
+            self.note_actions,
+            identity=Identity(
+                cluster_id=environment.cluster_id,
+                key=machine.key,
+                endpoint=machine.endpoint,
+                voters=voters,
+                bootstrap_endpoints=environment.bootstrap_endpoints,
+            ),
+            config=replace(environment.parameters.quorum, fetch_version=machine.fetch_version),
+            log=self.log,
+            quorum_state=quorum_state,
+            election_state=election_state,
+            snapshots=self.snapshots,
+            log_start=environment.parameters.log_start,
+            applied=applied,
+            random=machine.new_random(),
+            runtime=self.runtime,
+            outlet=self,
+        )
+        view = machine.view
+        view.replica, view.log = self.shell.replica, self.log
+        if self.tables.applied.end_offset == 0:
+            view.has_diverged = view.has_rotted = False
+        self.apply_loop.note_applied()
+        self.shell.start()
+        self._slow_listener.start()
+        if self.tables.state_digest is not None:
+            self.shell.step(StateDigestReported(self.tables.state_digest))
+        self.scrub()
+
+    def shut_down(self) -> None:
+        """Ask it to hand over and end."""
+        self._is_leaving = True
+        self.shell.step(ShutdownRequested())
+
+    def end(self, reason: str, crash: Crash) -> None:
+        """The process is gone, and the disk keeps what such an end leaves it."""
+        if self.ended:
+            return
+        self.ended = True
+        self.step.ended = reason
+        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.download is not None:
+            self.environment.marks.hit("killed while a snapshot is received")
+        if reason != "shut down" and hasattr(self, "apply_loop") and self.apply_loop.has_acknowledged:
+            self.environment.marks.hit("killed between an acknowledgement and its application")
+        if hasattr(self, "shell"):
+            self.shell.close()
+        self.machine.disk.files.before_operation = None
+        self.machine.disk.crash(crash)
+        self.machine.database.crash(crash)
+        view = self.machine.view
+        view.replica, view.log, view.applied, view.tables = None, None, None, None
+        view.positions = ()
+        view.is_paused = view.is_behind = False
+        for waiting in self._waiting.values():
+            self._break_connection(waiting)
+        self._waiting.clear()
+        self.environment.process_ended(self, reason)
+
+    def _break_connection(self, waiting: _Waiting) -> None:
+        """Tell a process that waits for an answer that the connection broke; the network may lose that, too."""
+        source = waiting.source
+        self.environment.network.send(
+            self.machine.node_id,
+            source.machine.node_id,
+            lambda: source.run("connection broke", lambda: source.shell.outcome(RequestFailed(waiting.correlation_id))),
+        )
+
+    def forget_requests_of(self, source: SteppedProcess) -> None:
+        """A peer is gone: its requests are cancelled."""
+        gone = [request_id for request_id, waiting in self._waiting.items() if waiting.source is source]
+        for request_id in gone:
+            del self._waiting[request_id]
+            self.after(1_000, "caller gone", partial(self._forget, request_id))
+
+    def _forget(self, request_id: int) -> None:
+        self.shell.step(RequestCancelled(request_id))
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def receive(self, request: Request, source: SteppedProcess, correlation_id: int) -> None:
+        """A request arrived."""
+        request_id = self.shell.new_id()
+        self._waiting[request_id] = _Waiting(request, source, correlation_id)
+        self.shell.step(RequestReceived(request_id, request))
+
+    def receive_foreign(self, request: Request) -> None:
+        """A request arrived whose answer goes nowhere."""
+        self.shell.step(RequestReceived(self.shell.new_id(), request))
+
+    def send(self, send: Send) -> None:
+        """Send a request to a peer."""
+        self.crash_point()
+        self.environment.send_request(self, send)
+
+    def reply(self, request_id: int, response: Response, records: bytes) -> None:
+        """Answer a request."""
+        self.crash_point()
+        waiting = self._waiting.pop(request_id, None)
+        self.environment.marks.hit(f"error: {response.error.name}")
+        if waiting is None:
+            return
+        self.step.replies.append((waiting.request, response))
+        self.environment.send_response(self, waiting.source, waiting.correlation_id, response, records)
+        if self.killed_after_vote is not None and isinstance(response, VoteResponse) and _counts(response):
+            self.crash = self.killed_after_vote
+            raise ProcessKilled
+
+    def append_too_much(self) -> None:
+        """A client appends more than a batch may hold: that must be refused."""
+        too_much = bytes(self.shell.config.batch_bytes_max + 1)
+        try:
+            self.shell.prepare_append(self.shell.new_id(), self.shell.replica.epoch, too_much, 1)
+        except ProtocolError as error:
+            self.environment.marks.hit(f"error: {error.code.name}")
+
+    # --- what the shell says (raft.shell.ports.Outlet) ----------------------------------------------------------------
+
+    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+        """An append of the controller's or the service's is settled."""
+        if not self.controller_host.append_settled(append_id, error):
+            self.register_service.append_settled(append_id, error)
+
+    def committed(self, committed_end_offset: Offset) -> None:
+        """More is committed."""
+        if committed_end_offset > self.committed_end_offset:
+            self.committed_end_offset = committed_end_offset
+            self.apply_loop.schedule()
+
+    def leader_changed(
+        self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
+    ) -> None:
+        """There is another leader, or none."""
+        self.leader = (leader, leader_endpoint, epoch_start_offset)
+        self.apply_loop.schedule()
+
+    def leader_refused(self, refused: RefusedLeader | None) -> None:
+        """The leader lacks what is committed, or none does any more."""
+        self.environment.marks.hit(
+            "a leader was refused" if refused is not None else "a leader that was refused is followed again"
+        )
+
+    def shutdown_complete(self) -> None:
+        """It has handed over and ends, not from within its own shell."""
+        if self._is_leaving:
+            self._is_leaving = False
+            self.after(0, "end", self._end_in_good_order)
+
+    def _end_in_good_order(self) -> None:
+        self.controller_host.shut_down()
+        self.end("shut down", Crash.KILLED)
+
+    def listener_positions(self) -> list[ListenerPosition]:
+        """How far the listeners have read."""
+        return [
+            ListenerPosition(STATE_MACHINE, self.apply_loop.next_offset),
+            ListenerPosition(SLOW_LISTENER, self._slow_listener.cursor.next_offset),
+        ]
+
+    def snapshots_changed(self) -> None:
+        """The state machine may be waiting for one."""
+        self.apply_loop.schedule()
+
+    def snapshot_damaged(self) -> None:
+        """Another one is taken."""
+        self.environment.marks.hit("recovery: a damaged snapshot was deleted")
+        if hasattr(self, "apply_loop"):
+            self.apply_loop.take_snapshot_soon()
+
+    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
+        """The state machine's digest is not the quorum's: it stops, and is rebuilt at the next start."""
+        self.is_fenced = True
+        self.machine.database.is_set_aside = True
+        self.environment.state_diverged(self, expected, own)
+
+    def scrub(self) -> None:
+        """Read all tables; a state machine that finds rot stops, and asks to be rebuilt."""
+        reason = self.machine.database.find_rot()
+        if reason is None or self.is_fenced:
+            return
+        self.environment.marks.hit("rot was found by a scrub")
+        if not self.machine.view.has_rotted:
+            self.environment.report_violation(f"node {self.machine.node_id} found rot where there is none: {reason}")
+        self.is_fenced = True
+        self.machine.database.is_set_aside = self.machine.database.is_rotten = True
+        self.shell.step(StateMachineFenced())
+
+    def may_rebuild_state(self) -> None:
+        """The node restarts, and its database is rebuilt then."""
+        self.environment.marks.hit("a fenced state machine may be made anew")
+        self.environment.start_over(self)
+
+    def fatal(self, error: BaseException) -> None:
+        """The process must end, or is being killed."""
+        if isinstance(error, ProcessKilled):
+            self.end("killed", self.crash)
+        elif not self.ended:
+            self.environment.process_failed(self, error)
+            self.end(f"stopped itself: {error}", Crash.KILLED)
+
+    def note_event(self, event: Event) -> None:
+        """Read along what the core is told."""
+        self.step.events.append(event)
+
+    def note_actions(self, actions: Sequence[Action]) -> None:
+        """Read along what the core orders."""
+        self.step.actions.extend(actions)
+        for action in actions:
+            self.environment.marks.hit(type(action).__name__)
+
+    def note_positions(self) -> None:
+        """Let the checkers see how far the listeners are."""
+        if not self.ended and hasattr(self, "shell"):
+            self.machine.view.positions = tuple(self.listener_positions())
+            self.machine.view.now_ms = int(self.runtime.now_ms())
+
+
+def _counts(response: VoteResponse) -> bool:
+    return response.vote_granted and not response.pre_vote

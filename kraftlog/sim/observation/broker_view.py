@@ -1,0 +1,51 @@
+"""What the checkers may look at of one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kraftlog.sim.model.keys import Key
+
+
+@dataclass(slots=True)
+class Led:
+    """What a broker knows of a partition that it leads."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[int]
+    asked: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    """ISRs that it has asked for and that may still come, each with the partition epoch that it named."""
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Whom it must wait for before it calls a record committed (KIP-497)."""
+        return self.isr.union(*(isr for _, isr in self.asked))
+
+    def learn(self, partition_epoch: int, isr: frozenset[int]) -> None:
+        """The partition has that ISR since that epoch; what was asked for in earlier ones has come or will not."""
+        if partition_epoch > self.partition_epoch:
+            self.partition_epoch, self.isr = partition_epoch, isr
+            self.asked = [asked for asked in self.asked if asked[0] >= partition_epoch]
+
+
+class BrokerView(Protocol):
+    """One broker (`kraftlog.sim.users.broker.Broker`)."""
+
+    @property
+    def broker_id(self) -> int:
+        """Its id, and its place in the network."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it will be heard of."""
+
+    @property
+    def epoch(self) -> int | None:
+        """Of its registration; None: it has not heard of one."""
+
+    @property
+    def led(self) -> Mapping[Key, Led]:
+        """What it leads, as far as it knows."""

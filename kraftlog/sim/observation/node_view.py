@@ -1,0 +1,86 @@
+"""What the checkers may look at of one node: its memory and its disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraftbase.errors import KraftlogError
+from kraftlog.sim.observation.durable_log import DurableLog
+from kraftlog.sim.observation.durable_state import DurableSnapshots
+from raft.core.election import ElectionState
+from raft.core.replica import Replica
+from raft.core.types import Batch, Offset, ReplicaKey
+from raft.storage.segmented_log import SegmentedLog
+
+
+class AppliedState(NamedTuple):
+    """How much of the log a node's state machine holds, and its digest."""
+
+    end_offset: Offset
+    digest: str
+
+
+@dataclass(slots=True)
+class NodeView:
+    """One node. Kept by the world; checkers only read it."""
+
+    node_id: int
+    key: ReplicaKey
+    is_voter: bool
+    life: int = 0
+    """How often its process was started."""
+    replica: Replica | None = None
+    """None while no process runs."""
+    log: SegmentedLog | None = None
+    applied: AppliedState | None = None
+    """None while no process runs."""
+    tables: sqlite3.Connection | None = None
+    """The database of its state machine; None while no process runs."""
+    is_behind: bool = False
+    """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica thinks."""
+    is_paused: bool = False
+    durable_log: DurableLog = field(default_factory=DurableLog)
+    durable_snapshots: DurableSnapshots = field(default_factory=DurableSnapshots)
+    durable_election: ElectionState | None = None
+    has_diverged: bool = False
+    """A fault made its state machine differ from the others'; it has not been rebuilt since."""
+    has_rotted: bool = False
+    """In addition: a fault changed a row of its tables, and the node must detect that by itself."""
+    started_at_us: int = 0
+    """When its process was started."""
+    now_ms: int = 0
+    """Its monotonic clock, at the last step."""
+    has_leapt: bool = False
+    """Its clock has leapt since its process was started."""
+    has_damaged_snapshots: bool = False
+    """A fault has damaged one of its snapshots; it has not been replaced since."""
+    positions: tuple[tuple[str, Offset], ...] = ()
+    """How far its listeners have read, by name; -1: not begun."""
+    has_lost_data: bool = False
+    """A fault took durable data from its disk that it has not got back yet: damage, or a wiped disk."""
+
+
+READ_BYTES: Final = 1 << 30
+
+STATE_MACHINE: Final = "state machine"
+"""The name of the listener that every node has."""
+
+
+def batches_of(node: NodeView, start: Offset, end: Offset | None = None) -> list[Batch] | None:
+    """What a running node's log gives out from `start` up to `end`; None if damage to its disk is in the way.
+
+    Raises KraftlogError if there is no damage that could be.
+    """
+    found: list[Batch] = []
+    offset = start
+    try:
+        while node.log is not None and (batches := node.log.read_batches(offset, READ_BYTES, end)):
+            found += batches
+            offset = batches[-1].end_offset
+    except KraftlogError:
+        if not node.has_lost_data:
+            raise
+        return None
+    return found

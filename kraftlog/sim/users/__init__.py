@@ -1,0 +1,1 @@
+"""The users of the cluster: clients of registers, brokers, the administrator."""

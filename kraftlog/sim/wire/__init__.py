@@ -1,0 +1,1 @@
+"""What happens to messages between two nodes."""

@@ -1,0 +1,85 @@
+"""What messages go through between two nodes: on some runs the wire format, always the checks of what arrives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraftpb.v1 import quorum_pb2
+from raft.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LogRange,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.rpc import codec
+from raft.storage.batch import decode_batches
+
+
+def encode_request(request: Request) -> bytes:
+    """The bytes of a request that a replica sends."""
+    match request:
+        case FetchRequest():
+            return codec.fetch_request_to_proto(0, request).SerializeToString()
+        case FetchSnapshotRequest():
+            return codec.fetch_snapshot_request_to_proto(request).SerializeToString()
+        case VoteRequest():
+            return codec.vote_request_to_proto(request).SerializeToString()
+        case BeginQuorumEpochRequest():
+            return codec.begin_quorum_epoch_request_to_proto(request).SerializeToString()
+        case EndQuorumEpochRequest():
+            return codec.end_quorum_epoch_request_to_proto(request).SerializeToString()
+        case _:
+            raise TypeError(f"a replica does not send {type(request).__name__}")
+
+
+def decode_request(kind: type[Request], data: bytes) -> Request:
+    """The request in `data`. Raises ProtocolError."""
+    if kind is FetchRequest:
+        return codec.fetch_request_from_proto(quorum_pb2.FetchRequest.FromString(data))
+    if kind is FetchSnapshotRequest:
+        return codec.fetch_snapshot_request_from_proto(quorum_pb2.FetchSnapshotRequest.FromString(data))
+    if kind is VoteRequest:
+        return codec.vote_request_from_proto(quorum_pb2.VoteRequest.FromString(data))
+    if kind is BeginQuorumEpochRequest:
+        return codec.begin_quorum_epoch_request_from_proto(quorum_pb2.BeginQuorumEpochRequest.FromString(data))
+    return codec.end_quorum_epoch_request_from_proto(quorum_pb2.EndQuorumEpochRequest.FromString(data))
+
+
+def carry_request(request: Request, *, through_codec: bool) -> Request:
+    """The request as it arrives."""
+    return decode_request(type(request), encode_request(request)) if through_codec else request
+
+
+def carry_response(response: Response, records: bytes, *, through_codec: bool) -> Response:
+    """The response as it arrives, with the batches that its range stands for. Raises ProtocolError for bad batches."""
+    match response:
+        case FetchResponse():
+            if through_codec:
+                data = codec.fetch_response_to_proto(0, response, records).SerializeToString()
+                return codec.fetch_response_from_proto(quorum_pb2.FetchResponse.FromString(data))
+            if isinstance(response.records, LogRange):
+                return replace(response, records=decode_batches(records))
+            return response
+        case FetchSnapshotResponse() if through_codec and isinstance(response.data, bytes):
+            piece = codec.fetch_snapshot_response_to_proto(response, response.data).SerializeToString()
+            return codec.fetch_snapshot_response_from_proto(quorum_pb2.FetchSnapshotResponse.FromString(piece))
+        case VoteResponse() if through_codec:
+            vote = codec.vote_response_to_proto(response).SerializeToString()
+            return codec.vote_response_from_proto(quorum_pb2.VoteResponse.FromString(vote))
+        case BeginQuorumEpochResponse() if through_codec:
+            begin = codec.begin_quorum_epoch_response_to_proto(response).SerializeToString()
+            return codec.begin_quorum_epoch_response_from_proto(quorum_pb2.BeginQuorumEpochResponse.FromString(begin))
+        case EndQuorumEpochResponse() if through_codec:
+            end = codec.end_quorum_epoch_response_to_proto(response).SerializeToString()
+            return codec.end_quorum_epoch_response_from_proto(quorum_pb2.EndQuorumEpochResponse.FromString(end))
+        case _:
+            return response

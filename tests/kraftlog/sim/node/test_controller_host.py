@@ -1,0 +1,94 @@
+"""The controller's ports on a simulated node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kraftbase.errors import ErrorCode, ProtocolError
+from kraftlog.controller import controller
+from kraftlog.controller.controller import Controller
+from kraftlog.controller.rules import pages
+from kraftlog.sim.fault_kinds import KINDS
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.node import controller_host as controller_host
+from kraftlog.sim.node.controller_host import CommitFuture, watching_controllers
+from kraftlog.sim.parameters import Overrides, draw
+from kraftlog.sim.users.broker import BrokerState
+from kraftlog.sim.world import World
+
+
+def make_world(brokers: int = 3) -> World:
+    overrides = Overrides(brokers=brokers, voters=3, observers=1)
+    return World(draw(1, (), overrides), marks=Marks())
+
+
+def controllers(world: World) -> dict[int, Controller]:
+    """Those that there are, by node."""
+    found = {}
+    for machine in world.machines.values():
+        if machine.process is not None and machine.process.controller_host.controller is not None:
+            found[machine.node_id] = machine.process.controller_host.controller
+    return found
+
+
+def test_a_settlement_tells_in_a_step_of_its_own() -> None:
+    soon: list[Callable[[], None]] = []
+    process = SimpleNamespace(runtime=SimpleNamespace(call_soon=soon.append))
+    future = CommitFuture(cast(Any, process))
+    told: list[object] = []
+    future.add_done_callback(told.append)
+    assert not future.done() and not soon
+    error = ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "lost")
+    future.complete(error)
+    future.add_done_callback(told.append)
+    assert future.done() and future.exception() is error and not future.cancelled()
+    assert told == []
+    for call in soon:
+        call()
+    assert told == [future, future]
+
+
+def test_brokers_register_and_are_unfenced_over_the_network() -> None:
+    world = make_world()
+    with watching_controllers(world):
+        world.start_all()
+        for broker in world.brokers:
+            broker.start()
+            broker.quiesce()
+        world.run_for(30_000_000)
+    up = {broker.broker_id: broker.epoch for broker in world.brokers if broker.state is BrokerState.UP}
+    assert len(up) >= 2, "the seed ends too many of them"
+    registered = world.metadata.brokers
+    assert {broker_id: registered[broker_id].epoch for broker_id in up} == up
+    assert all(registered[broker_id].is_active for broker_id in up)
+    assert world.metadata.features["metadata.version"] > 0
+    leader = world.leader()
+    assert leader is not None and len(controllers(world)) == 4
+    assert [node_id for node_id, one in controllers(world).items() if one.is_active] == [leader.node_id]
+
+
+def test_a_bug_that_the_controller_logs_is_a_violation_and_pages_are_small_for_so_long() -> None:
+    world = make_world()
+    before = pages.PAGE_PARTITIONS
+    with watching_controllers(world):
+        assert pages.PAGE_PARTITIONS == controller_host.PAGE_PARTITIONS < before
+        controller.logger.warning("nothing bad")
+        assert world.violation is None
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            controller.logger.exception("an operation met a bug", operation="create_topics")
+    assert "an operation met a bug" in str(world.violation)
+    assert world.violation is not None and isinstance(world.violation.__cause__, ZeroDivisionError)
+    assert before == pages.PAGE_PARTITIONS
+
+
+def test_without_brokers_there_is_no_controller() -> None:
+    world = World(draw(1, KINDS), marks=Marks())
+    with watching_controllers(world):
+        world.start_all()
+        assert pages.PAGE_PARTITIONS > controller_host.PAGE_PARTITIONS
+    assert controllers(world) == {}
+    assert world.brokers == [] and world.administrator is None

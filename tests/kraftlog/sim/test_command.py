@@ -1,0 +1,74 @@
+"""`kraftlog sim` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kraftlog.sim.command import app
+from kraftlog.sim.parameters import Overrides
+from kraftlog.sim.runs.shrink import shrink
+from kraftlog.sim.zoo.mutation import MUTATIONS
+
+RUNNER = CliRunner()
+BUG = "less than a majority commits"
+
+
+def test_one_seed_can_be_traced_and_written_to_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    result = RUNNER.invoke(app, ["--seed", "7", "--safety-seconds", "5", "--trace", "--json", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "seed 7: all invariants hold" in result.output
+    assert " leader " in result.output
+    assert json.loads(file.read_text())["violation"] is None
+
+
+def test_a_few_seeds_give_a_table_and_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.json"
+    result = RUNNER.invoke(app, ["--seeds", "3", "--first", "5", "--json", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "simulated cluster-hours" in result.output
+    written = json.loads(file.read_text())
+    assert (written["seeds"], written["failures"]) == (3, [])
+
+
+def test_a_failure_tells_the_seed_the_nodes_the_last_lines_and_how_to_see_it_again() -> None:
+    with MUTATIONS[BUG].put_in():
+        result = RUNNER.invoke(app, ["--seed", "1", "--safety-seconds", "20"])
+    assert result.exit_code == 1
+    for words in ("kraftlog sim --seed 1 --trace --safety-seconds 20", "configuration:", "nodes at the end:", "(6)"):
+        assert words in result.output
+
+
+def test_a_seed_is_shrunk_to_what_it_takes_to_fail() -> None:
+    with MUTATIONS[BUG].put_in():
+        overrides, outcome = shrink(1, lambda line: None)
+    assert outcome.violation is not None
+    assert overrides.safety_seconds is not None
+    assert overrides.safety_seconds < 20
+    assert outcome.parameters.fault_kinds == ()
+
+
+def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
+    with pytest.raises(ValueError, match="does not fail"):
+        shrink(7, lambda line: None)
+
+
+def test_the_zoo_hunts_what_it_is_told_and_says_what_caught_it(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.json"
+    result = RUNNER.invoke(app, ["zoo", BUG, "--seeds", "3", "--json", str(file)])
+    assert result.exit_code == 0, result.output
+    assert json.loads(file.read_text())[0]["seeds"] <= 3
+
+
+def test_an_unknown_bug_is_refused_by_name() -> None:
+    result = RUNNER.invoke(app, ["zoo", "no such bug"])
+    assert result.exit_code == 2
+    assert "no such bug" in result.output
+
+
+def test_nothing_is_overridden_unless_it_is_said() -> None:
+    assert Overrides() == Overrides(None, (), None, None)
