@@ -148,7 +148,7 @@ def _start_command(code: Path, config: Path) -> list[str]:
 
 
 def _ratio(found: Sequence[tuple[Cost, Cost]], field: str) -> float:
-    return median(getattr(own, field) / getattr(other, field) for other, own in found)
+    return float(median(getattr(own, field) / getattr(other, field) for other, own in found))
 
 
 def _print(found: Sequence[tuple[Cost, Cost]], against: Path, console: Console) -> None:
