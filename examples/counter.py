@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kraftbase.uuids import random_cluster_id
 from kraftlog import (
+    ApiError,
     BatchReader,
     DataDirectory,
     Endpoint,
@@ -23,7 +24,6 @@ from kraftlog import (
     Listener,
     NodeId,
     PosixFileSystem,
-    ProtocolError,
     RaftClient,
     ReplicaKey,
     Voter,
@@ -107,7 +107,7 @@ async def append_at_leader(clients: list[RaftClient], counters: list[Counter], r
                 wait.cancel()
             try:
                 await clients[leader].append([record])
-            except ProtocolError as error:
+            except ApiError as error:
                 if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     raise
             else:

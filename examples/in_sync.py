@@ -13,7 +13,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from kraftlog import AdminClient, Endpoint, ErrorCode, ProtocolError, parse_endpoint
+from kraftlog import AdminClient, ApiError, Endpoint, ErrorCode, parse_endpoint
 from kraftlog.admin.client.partition_client import alter_partition
 from kraftlog.commands.clients import committed_end_offset
 from statemachine.query.descriptions import BrokerDescription, TopicDescription
@@ -38,7 +38,7 @@ def alterations(
 
 
 async def bring_in_sync(addresses: list[Endpoint]) -> int:
-    """Say it for all partitions that have a leader; how many ISRs have grown. Raises ProtocolError if one could not."""
+    """Say it for all partitions that have a leader; how many ISRs have grown. Raises ApiError if one could not."""
     offset = await committed_end_offset(addresses)
     async with AdminClient(addresses) as client:
         brokers = (await client.list_brokers(min_applied_end_offset=offset)).brokers
@@ -52,7 +52,7 @@ async def bring_in_sync(addresses: list[Endpoint]) -> int:
             for outcome in await alter_partition(client, leader, broker.broker_epoch, wanted) if wanted else ():
                 # The latter: that ended a reassignment, and it was the old leader's last word.
                 if outcome.code not in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
-                    raise ProtocolError(outcome.code, outcome.message)
+                    raise ApiError(outcome.code, outcome.message)
                 grown += 1
         return grown
 

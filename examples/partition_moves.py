@@ -20,7 +20,7 @@ from kraftlog import Offset, observe, parse_endpoint
 from kraftlog.admin.client.connection import describe_any
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.apply.machine import MetadataMachine
-from statemachine.apply.watching import Watcher
+from statemachine.apply.publishers import MetadataPublisher
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.store import MetadataStore
 from statemachine.words.ids import id_to_bytes
@@ -33,12 +33,12 @@ class PartitionMoves:
         self._write = write
         self._names: dict[bytes, str] = {}
 
-    def look_anew(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Learn the names of the topics that there are."""
         topics = metadata.execute("SELECT topic_id, name FROM topics")
         self._names = {id_to_bytes(topic_id): name for topic_id, name in topics}
 
-    def handle_delta(self, delta: MetadataDelta) -> None:
+    def on_delta(self, delta: MetadataDelta) -> None:
         """A line for each partition that was there before and is still, and somewhere else."""
         for topic in delta.topics:
             if topic.after is not None:
@@ -63,15 +63,17 @@ def _leader(partition: PartitionRecord) -> str:
     return "none" if partition.leader < 0 else str(partition.leader)
 
 
-async def follow_metadata(address: str, watcher: Watcher, directory: Path, end_offset: Offset | None = None) -> None:
-    """Tell `watcher` what each commit of a cluster changes, with the metadata kept in `directory`.
+async def follow_metadata(
+    address: str, publisher: MetadataPublisher, directory: Path, end_offset: Offset | None = None
+) -> None:
+    """Tell `publisher` what each commit of a cluster changes, with the metadata kept in `directory`.
 
     With a directory that stays, the next call goes on where this one ended. Without `end_offset` it never ends.
     """
     cluster_id = (await describe_any([parse_endpoint(address)])).cluster_id
     with closing(MetadataStore.open(directory / "metadata.db", cluster_id)) as store:
         machine = MetadataMachine(store)
-        machine.watch(watcher)
+        machine.install_publisher(publisher)
         await observe(
             address, machine, start_offset=store.applied_end_offset, end_offset=end_offset, cluster_id=cluster_id
         )

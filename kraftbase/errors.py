@@ -1,7 +1,7 @@
 """Error codes with Kafka's names and numbers, and the exceptions of the project, drawn once:
 
 KraftlogError                 everything that we raise on purpose
-├── ProtocolError             carries an ErrorCode: what a peer or caller is told
+├── ApiError             carries an ErrorCode: what a peer or caller is told
 ├── StorageError              a file or directory is not what it must be; the message says which and why
 │   ├── OutOfSpace            no room for an append; nothing was written
 │   ├── CorruptLog            bytes that were durable are damaged
@@ -69,7 +69,7 @@ class KraftlogError(Exception):
     """Base of everything that kraftlog raises on purpose."""
 
 
-class ProtocolError(KraftlogError):
+class ApiError(KraftlogError):
     """A request was refused. `code` is what the caller is told, the message what is wrong and what to do."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kraftbase.endpoint import Endpoint
-    from kraftbase.errors import ErrorCode, KraftlogError, ProtocolError
+    from kraftbase.errors import ApiError, ErrorCode, KraftlogError
     from kraftbase.files.posix import PosixFileSystem
     from kraftlog.admin.client.client import AdminClient, NewTopic
     from kraftlog.config.config import NodeConfig, load_config
@@ -30,6 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdminClient",
+    "ApiError",
     "BatchReader",
     "CommittedBatch",
     "DataDirectory",
@@ -44,7 +45,6 @@ __all__ = [
     "Offset",
     "OffsetAndEpoch",
     "PosixFileSystem",
-    "ProtocolError",
     "RaftClient",
     "ReplicaKey",
     "Voter",
@@ -61,7 +61,7 @@ _MODULE_OF: Final = {
     name: module
     for module, names in {
         "kraftbase.endpoint": ("Endpoint",),
-        "kraftbase.errors": ("ErrorCode", "KraftlogError", "ProtocolError"),
+        "kraftbase.errors": ("ErrorCode", "KraftlogError", "ApiError"),
         "kraftbase.files.posix": ("PosixFileSystem",),
         "kraftlog.admin.client.client": ("AdminClient", "NewTopic"),
         "kraftlog.config.config": ("NodeConfig", "load_config"),

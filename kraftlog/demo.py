@@ -26,12 +26,11 @@ from kraftlog.analytics.export import export_from
 from kraftlog.bench import failover, latency
 from kraftlog.bench.workload import OBSERVERS, VOTERS
 from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
-from kraftlog.controller.rules.partition_change import NO_LEADER
-from kraftlog.local.agreement import node_counts
 from kraftlog.local.cluster import LocalCluster, own_environment
 from kraftlog.local.cluster_directory import open_or_create
+from kraftlog.local.consistency_check import node_counts
 from kraftlog.local.status import describe_all, status_table
-from raft.core.types import Offset
+from raft.core.types import NO_LEADER, Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
 from statemachine.query.descriptions import Counts, PartitionDescription

@@ -10,7 +10,7 @@ from types import TracebackType
 import structlog
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.config import FETCH_VERSIONS
 from raft.core.events import FetchVersionAllowed, StateDigestReported, StateMachineFenced
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
@@ -31,7 +31,7 @@ class PreparedAppend:
     end_offset: Offset
     """The offset after its last record."""
     committed: asyncio.Future[None]
-    """Done when it is committed; ProtocolError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost
+    """Done when it is committed; ApiError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost
     before: then it may still be committed by the next leader."""
 
 
@@ -152,14 +152,14 @@ class RaftClient:
     async def append(self, records: Sequence[bytes]) -> Offset:
         """Append `records`, all or none, and return the last one's offset when they are committed.
 
-        Raises ValueError for no records, ProtocolError NOT_LEADER_OR_FOLLOWER if this node does not lead or stops
+        Raises ValueError for no records, ApiError NOT_LEADER_OR_FOLLOWER if this node does not lead or stops
         leading before (the records may then still be committed), RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR when
         the disk is full, THROTTLING_QUOTA_EXCEEDED when too much is pending; POLICY_VIOLATION, and nothing is written,
         where only the node's own controller appends (`HostedState.is_sole_writer`).
         """
         if not self._node.takes_records:
             message = "only the controller appends to this log, which looks whether a record can be applied: ask it"
-            raise ProtocolError(ErrorCode.POLICY_VIOLATION, message)
+            raise ApiError(ErrorCode.POLICY_VIOLATION, message)
         body = encode_body(records)
         prepared = self.prepare_append(self.leader_and_epoch.epoch, body, len(records))
         self.schedule_appends()
@@ -170,7 +170,7 @@ class RaftClient:
         """Prepare an append of an encoded `kraftpb.v1.BatchBody` with `record_count` records (LI-20, LI-21).
 
         Its offsets are known at once; nothing is written before `schedule_appends`. Raises ValueError for no records
-        or an epoch that has not come yet, ProtocolError as `append` does.
+        or an epoch that has not come yet, ApiError as `append` does.
         """
         if record_count < 1:
             raise ValueError(f"an append of {record_count} records; give at least one")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kraftbase.errors import ErrorCode, ProtocolError, StorageError
+from kraftbase.errors import ApiError, ErrorCode, StorageError
 from raft.commits import CommitFeed, Snapshots, opened_latest
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
@@ -125,13 +125,13 @@ class ListenerCursor:
     def needs_snapshot(self, committed_end_offset: Offset, latest: OffsetAndEpoch | None) -> bool:
         """Whether it must be given the newest snapshot now (SN-60).
 
-        Raises ProtocolError(OFFSET_OUT_OF_RANGE) if what it would read is gone and it cannot load a snapshot.
+        Raises ApiError(OFFSET_OUT_OF_RANGE) if what it would read is gone and it cannot load a snapshot.
         """
         if self.next_offset >= committed_end_offset:
             return False
         is_behind = 0 <= self.next_offset < self._log.log_start_offset
         if is_behind and not self._can_load_snapshots:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"the listener would read offset {self.next_offset} next, the log starts at"
                 f" {self._log.log_start_offset}; let it override handle_load_snapshot",

@@ -25,7 +25,7 @@ from grpc_reflection.v1alpha import reflection
 from kraftbase.endpoint import Endpoint
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
@@ -38,11 +38,11 @@ from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
 from raft.rpc.quorum_service import QuorumService
 from raft.shell.open_log import open_log
-from raft.shell.ports import Identity
+from raft.shell.shell_host import Identity
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000

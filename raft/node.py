@@ -18,11 +18,11 @@ from typing import Final
 import structlog
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.commits import CommitFeed, Snapshots
 from raft.core.actions import Send
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import LogStartHolder, Request, Response
@@ -35,12 +35,12 @@ from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
 from raft.shell.appends import PendingAppends
 from raft.shell.log_start_keeper import ListenerPosition
-from raft.shell.ports import Identity
 from raft.shell.runtime import AsyncioRuntime
 from raft.shell.shell import Shell
+from raft.shell.shell_host import Identity
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
 
@@ -138,7 +138,7 @@ class Node:
         """Wire it up; `start` sets it going. `log` stays the caller's to close.
 
         `election_state` is what `quorum_state` holds, `applied` what the state machine does; `snapshots` fit `log`
-        (`raft.shell.snapshot_start`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state
+        (`raft.shell.reconcile`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state
         machine's owner takes another.
         `on_listener_fault` is told of a listener that raised, which gets nothing more (LI-08). One that raises while
         the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what the quorum's state
@@ -170,7 +170,7 @@ class Node:
             applied=applied,
             random=random.Random(),  # noqa: S311 (jitter of elections, no secret)
             runtime=runtime,
-            outlet=self,
+            host=self,
             fetch_version_allowed=fetch_version_allowed,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
@@ -269,7 +269,7 @@ class Node:
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> tuple[Offset, asyncio.Future[None]]:
         """Prepare an append of `record_count` records (LI-20): its base offset, and what tells when it is committed.
 
-        Raises ProtocolError and changes nothing if this node does not lead `epoch`, if the body is too large, or
+        Raises ApiError and changes nothing if this node does not lead `epoch`, if the body is too large, or
         if there is no room on the disk.
         """
         self._refuse_if_closed()
@@ -304,9 +304,9 @@ class Node:
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, STOPPED)
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, STOPPED)
 
-    # --- what leaves the shell (raft.shell.shell.Outlet) --------------------------------------------------------------
+    # --- what leaves the shell (raft.shell.shell.ShellHost) -----------------------------------------------------------
 
     def send(self, send: Send) -> None:
         """Send a request to a peer."""
@@ -318,9 +318,9 @@ class Node:
         if waiting is not None and not waiting.done():
             waiting.set_result((response, records))
 
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+    def append_completed(self, append_id: int, error: ApiError | None) -> None:
         """Tell whoever prepared an append what came of it."""
-        self._appends.settle(append_id, error)
+        self._appends.complete(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
         """Let listeners have what is committed."""

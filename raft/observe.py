@@ -20,7 +20,7 @@ import grpc.aio
 import structlog
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import CorruptSnapshot, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset
 from raft.known_nodes import KnownNodes
@@ -88,7 +88,7 @@ async def observe(
     with one name the last to ask counts.
 
     `addresses` names one node or more: `"host:port,host:port"` or endpoints. Returns the offset after the last record
-    taken once everything below `end_offset` was; without one it goes on until it is cancelled. Raises ProtocolError
+    taken once everything below `end_offset` was; without one it goes on until it is cancelled. Raises ApiError
     OFFSET_OUT_OF_RANGE if the offset is gone and the listener cannot load snapshots, or no node sends any because all
     are of a version before that; INCONSISTENT_CLUSTER_ID if the address is of another cluster than `cluster_id`;
     INVALID_REQUEST for a name that cannot be one; StorageError if there is no room for a snapshot. Nodes that cannot be
@@ -209,7 +209,7 @@ class _Cursor:
     async def take(self, message: log_pb2.WatchResponse, receiver: SnapshotReceiver) -> Watched | None:
         """What the message says; None for a piece of a snapshot that is not the last one.
 
-        Raises ProtocolError CORRUPT_MESSAGE, or CorruptSnapshot, for what was not asked for.
+        Raises ApiError CORRUPT_MESSAGE, or CorruptSnapshot, for what was not asked for.
         """
         self._refused_count = 0
         leader, _ = codec.leader_from_proto(message.current_leader)
@@ -231,20 +231,20 @@ class _Cursor:
 
     def _check(self, first: Batch) -> None:
         if self.next_offset is not None and not first.base_offset <= self.next_offset < first.end_offset:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"asked for offset {self.next_offset} and got {first.base_offset}; the node that answers is broken",
             )
 
     def raise_if_refused(self, error: grpc.aio.AioRpcError, node_count: int) -> None:
-        """Raise the ProtocolError that a node has answered with, unless another one may know better."""
+        """Raise the ApiError that a node has answered with, unless another one may know better."""
         for key, value in error.trailing_metadata() or ():
             if key == ERROR_KEY and isinstance(value, str):
                 code = codec.error_from_proto(int(value))
                 if code not in _FOR_ANOTHER_NODE and not (
                     code is ErrorCode.OFFSET_OUT_OF_RANGE and self._may_get(node_count)
                 ):
-                    raise ProtocolError(code, error.details() or "") from None
+                    raise ApiError(code, error.details() or "") from None
 
     def _may_get(self, node_count: int) -> bool:
         """Whether somebody may still have what a node does not.

@@ -43,7 +43,7 @@ async def reader_lease(
 ) -> AsyncGenerator[None, None]:
     """The leader's log start waits for the reader for as long as the context lasts; then the lease is ended.
 
-    What keeps that from being so, such as too many readers, is logged and tried again. Raises ProtocolError
+    What keeps that from being so, such as too many readers, is logged and tried again. Raises ApiError
     INVALID_REQUEST for a name that cannot be one.
     """
     check_reader(name, lease_ms)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from kraftbase.checks import check
-from kraftbase.errors import CorruptSnapshot, ProtocolError
+from kraftbase.errors import ApiError, CorruptSnapshot
 from kraftpb.v1 import batch_pb2
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.core.voters import VoterSet
@@ -150,7 +150,7 @@ class SnapshotChecks:
                 self.voters = voters
             elif batch.is_control:
                 self.digest = self._checked_footer(batch)
-        except (CorruptSnapshot, ProtocolError) as error:
+        except (CorruptSnapshot, ApiError) as error:
             raise self._corrupt(str(error)) from None
         self._running.update(data)
         self.position += len(data)
@@ -171,7 +171,7 @@ class SnapshotChecks:
     def _decode(self, data: bytes) -> Batch:
         try:
             batch = decode_batch(data)
-        except ProtocolError as error:
+        except ApiError as error:
             reason = error.args[0].partition(" is refused: ")[2]  # before it is where the batch begins in these bytes
             raise self._corrupt(f"from byte {self.position} on no batch follows: {reason}") from None
         epoch = batch_epoch(self._snapshot_id)

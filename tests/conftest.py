@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 
@@ -54,13 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Note every error code that is raised from now on."""
-    init = ProtocolError.__init__
+    init = ApiError.__init__
 
-    def noted(self: ProtocolError, code: ErrorCode, message: str) -> None:
+    def noted(self: ApiError, code: ErrorCode, message: str) -> None:
         raised.add(code)
         init(self, code, message)
 
-    ProtocolError.__init__ = noted  # type: ignore[method-assign]
+    ApiError.__init__ = noted  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(optionalhook=True)

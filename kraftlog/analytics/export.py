@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.analytics.dependencies import require_pyarrow
 from kraftlog.analytics.directory import ExportDirectory
 from kraftlog.analytics.files import ExportFiles, PosixFiles
@@ -59,7 +59,7 @@ async def export_from(
 ) -> ExportSummary:
     """Export what is committed on a running cluster; see `export`. `address` is "host:port", or endpoints to try.
 
-    Raises what `export` raises, and ProtocolError(BROKER_NOT_AVAILABLE) if no node answers.
+    Raises what `export` raises, and ApiError(BROKER_NOT_AVAILABLE) if no node answers.
     """
     source = GrpcSource(address, cluster_id=cluster_id)
     return await export(source, Path(directory), rows_per_file=rows_per_file, progress=progress)
@@ -75,8 +75,8 @@ async def export(
 ) -> ExportSummary:
     """Export everything from where the directory's last export ended up to the high watermark of now.
 
-    Raises ProtocolError(INCONSISTENT_CLUSTER_ID) if the directory holds another cluster's export,
-    ProtocolError(OFFSET_OUT_OF_RANGE) if the next offset is gone from the log, DirectoryError if the directory is not
+    Raises ApiError(INCONSISTENT_CLUSTER_ID) if the directory holds another cluster's export,
+    ApiError(OFFSET_OUT_OF_RANGE) if the next offset is gone from the log, DirectoryError if the directory is not
     an export's or another export is at work, StorageError if it cannot be written. What was published before stays.
     """
     require_pyarrow()
@@ -84,7 +84,7 @@ async def export(
         raise ValueError(f"rows_per_file must be at least 1, not {rows_per_file}")
     log = await source.describe()
     if log.high_watermark < 0:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.LEADER_NOT_AVAILABLE,
             "the node does not know yet what is committed; try again when there is a leader",
         )
@@ -97,13 +97,13 @@ async def export(
 
 def _check_continues(manifest: Manifest, log: LogDescription, directory: Path) -> None:
     if log.cluster_id != manifest.cluster_id:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"{directory} holds an export of cluster {manifest.cluster_id}, this is cluster {log.cluster_id};"
             " export to another directory",
         )
     if log.log_start_offset > manifest.end_offset:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"the export in {directory} ends at offset {manifest.end_offset}, the log now starts at"
             f" {log.log_start_offset}: what lies between is gone. Keep this export"
@@ -168,7 +168,7 @@ class _Run:
                 await self._take(batch)
         await self._close_range()
         if self._next_offset != self._end_offset:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"the log ended at offset {self._next_offset} although {self._end_offset} is committed; export again",
             )
@@ -208,12 +208,12 @@ class _Run:
         expected = self._next_offset
         holds_it = batch.base_offset <= expected < batch.end_offset
         if not holds_it or (batch.base_offset != expected and expected != self._start_offset):
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"offset {expected} must come next, a batch from {batch.base_offset} to {batch.last_offset} came",
             )
         if batch.epoch < self._epoch:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"offset {batch.base_offset} has epoch {batch.epoch}, what is exported before it has epoch"
                 f" {self._epoch}: this is not the log that the export began with; export to an empty directory",

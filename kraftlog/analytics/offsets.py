@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.analytics.manifest import Manifest
 from raft.core.types import Offset
 
@@ -47,13 +47,13 @@ def resolve_range(options: ReadOptions, manifest: Manifest) -> tuple[Offset, Off
     """The offsets to read, from the first to the second (exclusive).
 
     `startingOffsets` is `earliest` (the default) or an offset, `endingOffsets` is `latest` (the default) or an offset,
-    exclusive. Raises ConfigurationError for anything else, ProtocolError(OFFSET_OUT_OF_RANGE) outside the export.
+    exclusive. Raises ConfigurationError for anything else, ApiError(OFFSET_OUT_OF_RANGE) outside the export.
     """
     start = _offset(STARTING_OFFSETS, options.starting_offsets, EARLIEST, manifest.start_offset)
     end = _offset(ENDING_OFFSETS, options.ending_offsets, LATEST, manifest.end_offset)
     for name, offset in ((STARTING_OFFSETS, start), (ENDING_OFFSETS, end)):
         if not manifest.start_offset <= offset <= manifest.end_offset:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{name} is {offset}, the export goes from {manifest.start_offset} to {manifest.end_offset}"
                 " (exclusive); name an offset of it, or run the export again to have more",

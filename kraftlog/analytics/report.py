@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.analytics.manifest import Manifest, check_files, read_manifest
 from kraftlog.analytics.offsets import ENDING_OFFSETS
 from kraftlog.analytics.queries import BROKERS, COUNTS, LEADERS, RECORDS_OVER_TIME, STATE_COLUMNS
@@ -119,12 +119,12 @@ def replayable_manifest(directory: Path) -> Manifest:
     """The manifest of an export that can be replayed: it begins at offset 0, and its files are there.
 
     Raises DirectoryError if there is none, CorruptLog if a file is missing or of another size,
-    ProtocolError(OFFSET_OUT_OF_RANGE) if it does not begin at offset 0.
+    ApiError(OFFSET_OUT_OF_RANGE) if it does not begin at offset 0.
     """
     manifest = read_manifest(directory)
     check_files(directory, manifest)
     if manifest.start_offset > 0:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"the export in {directory} begins at offset {manifest.start_offset}: what was before is not in it, so it"
             " cannot say what there is now; it can still be queried as a table",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.analytics.payload import bytes_to_text, to_json
 from kraftlog.analytics.schema import COLUMN_NAMES, UNKNOWN_RECORD_TYPE, arrow_schema
 from kraftpb.v1 import batch_pb2, metadata_pb2
@@ -35,7 +35,7 @@ CONFIG_RESOURCE_TYPES: Final = {2: "TOPIC", 4: "BROKER"}
 def rows_of(batches: Sequence[Batch], start_offset: Offset, end_offset: Offset) -> pyarrow.RecordBatch:
     """The rows of the records from `start_offset` to `end_offset` (exclusive) in `batches`.
 
-    Raises ProtocolError(CORRUPT_MESSAGE) for a batch whose body does not hold what its header says.
+    Raises ApiError(CORRUPT_MESSAGE) for a batch whose body does not hold what its header says.
     """
     import pyarrow as pa
 
@@ -126,10 +126,8 @@ def _control_records(batch: Batch) -> list[tuple[Message | None, bytes]]:
     return pairs
 
 
-def _corrupt(batch: Batch, reason: str) -> ProtocolError:
-    return ProtocolError(
-        ErrorCode.CORRUPT_MESSAGE, f"the body of the control batch at offset {batch.base_offset} {reason}"
-    )
+def _corrupt(batch: Batch, reason: str) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"the body of the control batch at offset {batch.base_offset} {reason}")
 
 
 def _resource_type(number: int) -> str:

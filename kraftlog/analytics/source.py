@@ -15,7 +15,7 @@ import grpc.aio
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Batch, Offset
 from raft.observe import Watched, parse_endpoint, watch
@@ -46,7 +46,7 @@ class CommittedSource(Protocol):
     def batches(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Batch]:
         """The committed batches that hold the offsets from `start_offset` to `end_offset` (exclusive), in order.
 
-        The first and the last batch are whole, so they may hold more. Raises ProtocolError(OFFSET_OUT_OF_RANGE) if
+        The first and the last batch are whole, so they may hold more. Raises ApiError(OFFSET_OUT_OF_RANGE) if
         `start_offset` is gone. Never ends early without an error.
         """
         ...
@@ -79,7 +79,7 @@ class GrpcSource:
     async def describe(self) -> LogDescription:
         """What the first node that answers knows.
 
-        Raises ProtocolError(INCONSISTENT_CLUSTER_ID) for another cluster, BROKER_NOT_AVAILABLE if no node answers.
+        Raises ApiError(INCONSISTENT_CLUSTER_ID) for another cluster, BROKER_NOT_AVAILABLE if no node answers.
         """
         retrying = AsyncRetrying(
             stop=stop_after_attempt(DESCRIBE_ROUNDS * len(self._endpoints)),
@@ -89,7 +89,7 @@ class GrpcSource:
         )
         node: log_pb2.DescribeNodeResponse = await retrying(self._describe_node)
         if self._cluster_id is not None and node.cluster_id != self._cluster_id:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"{self._endpoint} belongs to cluster {node.cluster_id}, not {self._cluster_id}; check the address",
             )
@@ -151,7 +151,7 @@ class GrpcSource:
                 raise _NodeLost(f"{endpoint} does not answer: {error.details() or error.code().name}") from None
 
 
-class _NodeLost(ProtocolError):
+class _NodeLost(ApiError):
     """This node gives no more; another, or the same later, may."""
 
     def __init__(self, message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import write_json
 from kraftlog.bench.machine import machine
@@ -65,7 +65,7 @@ async def _wait_until_level(
     while time.monotonic() - started < TIMEOUT_SECONDS:
         try:
             node = await cluster.describe(node_id, 1.0)
-        except ProtocolError:
+        except ApiError:
             await asyncio.sleep(POLL_SECONDS)
             continue
         seconds = round(time.monotonic() - started, 3)
@@ -75,7 +75,7 @@ async def _wait_until_level(
         if node.applied_end_offset >= end_offset:
             return {**level, "applied_after_seconds": seconds}
         await asyncio.sleep(POLL_SECONDS)
-    raise ProtocolError(
+    raise ApiError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"node {node_id} has not caught up to offset {end_offset} after {TIMEOUT_SECONDS:g} s;"
         f" see {cluster.directory.log_path(node_id)}",

@@ -50,7 +50,7 @@ def operations(topics: Iterable[admin_pb2.CreatableTopic]) -> list[admin_pb2.Ope
 async def create_all(
     client: AdminClient, made: Iterable[admin_pb2.Operation], progress: Callable[[], object] = lambda: None
 ) -> int:
-    """Carry out the operations; the end offset of the last. Raises ProtocolError for the first that failed.
+    """Carry out the operations; the end offset of the last. Raises ApiError for the first that failed.
 
     `progress` is told of each that is done.
     """

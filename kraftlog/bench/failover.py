@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import summary, times_table, write_json
 from kraftlog.bench.machine import machine
@@ -59,14 +59,14 @@ class Writer:
             try:
                 result = await self._client.execute(create_topic_operation(name))
                 check_result(result)
-            except ProtocolError:
+            except ApiError:
                 continue
             self.end_offset = max(self.end_offset, result.end_offset)
             self.acknowledged[name] = time.monotonic()
             self._acknowledgement.set()
 
     async def wait_for_acknowledgements(self, count: int) -> float:
-        """When the last of the next `count` acknowledgements came. Raises ProtocolError REQUEST_TIMED_OUT."""
+        """When the last of the next `count` acknowledgements came. Raises ApiError REQUEST_TIMED_OUT."""
         wanted = len(self.acknowledged) + count
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_SECONDS):
@@ -74,7 +74,7 @@ class Writer:
                     self._acknowledgement.clear()
                     await self._acknowledgement.wait()
         except TimeoutError:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{len(self.acknowledged)} acknowledgements came, the next did not in {ROUND_TIMEOUT_SECONDS:g} s;"
                 " look at the nodes' logs",
@@ -91,7 +91,7 @@ async def kill_leader(cluster: LocalCluster, writer: Writer) -> tuple[NodeId, fl
     acknowledged = await writer.wait_for_acknowledgements(writer.callers + 1)
     successor = await cluster.wait_for_leader()
     if successor == leader:
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"node {leader} leads although it was killed")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"node {leader} leads although it was killed")
     return leader, acknowledged - killed
 
 

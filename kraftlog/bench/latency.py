@@ -23,7 +23,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.status import Status
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import summary, times_table, write_json
 from kraftlog.bench.machine import machine
@@ -104,7 +104,7 @@ async def time_operations(
             acknowledged_ns = time.monotonic_ns()
             visible_ns = await visibility.wait_for(result.end_offset)
             applied_ns = None if applied is None else await applied.wait_for(result.end_offset)
-        except ProtocolError as error:
+        except ApiError as error:
             measured.errors.append(str(error))
             continue
         measured.submit_to_ack_ms.append((acknowledged_ns - submitted_ns) / 1e6)

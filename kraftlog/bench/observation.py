@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.connection import describe_quorum
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import quorum_pb2
 from raft.core.types import NodeId, Offset
 from raft.storage.directory import LOG_NAME, SNAPSHOTS_NAME
-from snapshot.log_start import LogStartPolicy
+from snapshot.log_start_policy import LogStartPolicy
 from snapshot.names import parse_snapshot_name
 
 SAMPLE_SECONDS: Final = 0.1
@@ -110,7 +110,7 @@ class Observation:
 
     async def _watch(self) -> None:
         while True:
-            with suppress(ProtocolError):
+            with suppress(ApiError):
                 self._look_at_quorum(await describe_quorum(self._cluster.bootstrap_servers))
             for node_id in self._cluster.node_ids:
                 self.snapshot_bytes.update(snapshot_sizes(self._cluster, node_id))

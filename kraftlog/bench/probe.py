@@ -20,7 +20,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import LeaderAndEpoch, Offset
 from raft.listener import BatchReader, Listener
 
@@ -112,7 +112,7 @@ class Visibility:
     async def wait_for(self, end_offset: int, timeout_seconds: float = 10.0) -> int:
         """When the last of the nodes had everything below `end_offset`, in nanoseconds of CLOCK_MONOTONIC.
 
-        Exact if nothing else is committed meanwhile. Raises ProtocolError REQUEST_TIMED_OUT.
+        Exact if nothing else is committed meanwhile. Raises ApiError REQUEST_TIMED_OUT.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -120,7 +120,7 @@ class Visibility:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"offset {end_offset - 1} is not visible everywhere after {timeout_seconds:g} s: {self._behind()}",
             ) from None

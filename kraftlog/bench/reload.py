@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import summary, times_table, write_json
 from kraftlog.bench.filling import fill
@@ -55,7 +55,7 @@ from kraftlog.bench.workload import (
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster, start_command
 from raft.core.types import NodeId
-from snapshot.log_start import LogStartPolicy
+from snapshot.log_start_policy import LogStartPolicy
 
 POLICIES: Final = (LogStartPolicy.EAGER, LogStartPolicy.REPLICATED)
 SLOW_OBSERVER: Final = NodeId(VOTERS + 1)
@@ -125,7 +125,7 @@ class SteadyWriter:
             submitted = time.monotonic()
             try:
                 await execute_once(self._client, operation)
-            except ProtocolError as error:
+            except ApiError as error:
                 self.errors.append(str(error))
             else:
                 self.times_ms.append((time.monotonic() - submitted) * 1000)
@@ -178,7 +178,7 @@ class Slowness:
         observer_seconds = listener_seconds = None
         while observer_seconds is None or listener_seconds is None:
             if time.monotonic() - resumed > TIMEOUT_SECONDS:
-                raise ProtocolError(
+                raise ApiError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"after a pause, the observer or the listener is not level after {TIMEOUT_SECONDS:g} s;"
                     f" see {self._cluster.directory.path}",
@@ -195,7 +195,7 @@ class Slowness:
     async def _applied(self) -> int:
         try:
             return (await self._cluster.describe(SLOW_OBSERVER, 1.0)).applied_end_offset
-        except ProtocolError:
+        except ApiError:
             return -1
 
 
@@ -288,7 +288,7 @@ async def _wait_until_log_start_moves(cluster: LocalCluster) -> None:
         if all(node.log_start_offset > 0 for node in nodes):
             return
         await asyncio.sleep(POLL_SECONDS)
-    raise ProtocolError(
+    raise ApiError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"not every node's log starts further on after {TIMEOUT_SECONDS:g} s; see the nodes' logs",
     )

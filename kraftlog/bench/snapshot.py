@@ -16,7 +16,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.status import Status
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import connect
@@ -192,7 +192,7 @@ async def _restart_without(cluster: LocalCluster, leader: NodeId, node_id: NodeI
                 await reader.describe_topics([TOPIC])
             return time.monotonic() - started
         await asyncio.sleep(POLL_SECONDS)
-    raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT, f"node {node_id} has not caught up in {TIMEOUT_SECONDS:g} s")
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"node {node_id} has not caught up in {TIMEOUT_SECONDS:g} s")
 
 
 def _print(result: dict[str, Any], console: Console) -> None:

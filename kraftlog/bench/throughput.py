@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import summary, times_table, write_json
 from kraftlog.bench.machine import machine
@@ -67,7 +67,7 @@ async def load(client: AdminClient, callers: int, seconds: float, operation: Cal
             submitted_ns = time.monotonic_ns()
             try:
                 await execute_once(client, operation())
-            except ProtocolError as error:
+            except ApiError as error:
                 result.errors.append(str(error))
             else:
                 result.acknowledged += 1

@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.admin.client.connection import connect
 from kraftlog.local.cluster import LocalCluster
@@ -56,7 +56,7 @@ class SnapshotFetcher:
         self._piece_bytes = piece_bytes
 
     async def fetch(self, take: Take) -> tuple[int, int]:
-        """All of it, piece by piece; how many bytes and pieces that were. Raises ProtocolError."""
+        """All of it, piece by piece; how many bytes and pieces that were. Raises ApiError."""
         position = pieces = 0
         size: int | None = None
         while size is None or position < size:
@@ -68,7 +68,7 @@ class SnapshotFetcher:
         return position, pieces
 
     async def ask(self, position: int, max_bytes: int) -> quorum_pb2.FetchSnapshotResponse:
-        """One piece. Raises ProtocolError for an error in the answer, or if nothing is in it."""
+        """One piece. Raises ApiError for an error in the answer, or if nothing is in it."""
         request = FetchSnapshotRequest(
             cluster_id=self._cluster_id,
             replica_key=None,
@@ -84,7 +84,7 @@ class SnapshotFetcher:
         if code is ErrorCode.NONE and not response.unaligned_records:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         if code is not ErrorCode.NONE:
-            raise ProtocolError(code, f"the leader gives no byte {position} of the snapshot {self._snapshot_id}")
+            raise ApiError(code, f"the leader gives no byte {position} of the snapshot {self._snapshot_id}")
         return response
 
 

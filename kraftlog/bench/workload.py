@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import Command, LocalCluster, start_command
@@ -79,17 +79,17 @@ def alter_configs_operation(alterations: list[admin_pb2.ConfigAlteration]) -> ad
 
 
 async def execute_once(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """Carry out one operation without a retry. Raises ProtocolError for any error in the answer."""
+    """Carry out one operation without a retry. Raises ApiError for any error in the answer."""
     result = await client.execute(operation, retry=False)
     check_result(result)
     return result
 
 
 def check_result(result: admin_pb2.OperationResult) -> None:
-    """Raise ProtocolError for the first error of the operation or of a part of it."""
+    """Raise ApiError for the first error of the operation or of a part of it."""
     errors = [(result.error_code, result.error_message)]
     errors += [(topic.error_code, topic.error_message) for topic in result.create_topics.topics]
     errors += [(resource.error_code, resource.error_message) for resource in result.alter_configs.resources]
     for code, message in errors:
         if code != ErrorCode.NONE:
-            raise ProtocolError(ErrorCode(code), message)
+            raise ApiError(ErrorCode(code), message)

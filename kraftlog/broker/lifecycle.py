@@ -22,7 +22,7 @@ from typing import Final
 
 import structlog
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_uuid, uuid_from_text, uuid_to_text
 from kraftlog.admin.client.client import AdminClient
@@ -186,7 +186,7 @@ class BrokerLifecycle:
                 if self.broker_epoch < 0:
                     await self._register()
                 await self._heartbeat()
-            except ProtocolError as error:
+            except ApiError as error:
                 if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                     self._wait_for_another()
                 if error.code in _REGISTER_ANEW:
@@ -249,7 +249,7 @@ class BrokerLifecycle:
                 self._known_metadata_offset = await self._metadata_offset()
         except TimeoutError:
             logger.info("what the broker has applied was not heard in time", broker_id=self.broker_id)
-        except ProtocolError as error:
+        except ApiError as error:
             if not _is_passing(error, was_registered=True):
                 raise
             logger.info("what the broker has applied was not heard", broker_id=self.broker_id, reason=str(error))
@@ -285,7 +285,7 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
             await life.stop()
 
 
-def _is_passing(error: ProtocolError, *, was_registered: bool) -> bool:
+def _is_passing(error: ApiError, *, was_registered: bool) -> bool:
     """Whether another attempt may go better: there is no controller now, or another incarnation still has a session.
 
     That nobody is there at all means a wrong address before it has registered, and that all are down after it. What a

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.chaos.disk import SmallDisk
 from kraftlog.chaos.network import Network
 from kraftlog.chaos.truth import Truth
@@ -149,11 +149,11 @@ class Arena:
                 return
             except NodeDied:
                 raise
-            except ProtocolError as error:  # a connection broke while the node came up; its process runs
+            except ApiError as error:  # a connection broke while the node came up; its process runs
                 self.note(f"{node_id} does not answer yet: {error}")
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while self.cluster.is_running(node_id):
-                with suppress(ProtocolError):
+                with suppress(ApiError):
                     await self.cluster.describe(node_id)
                     return
                 await asyncio.sleep(POLL_SECONDS)
@@ -202,7 +202,7 @@ class Arena:
 
     async def leader(self) -> NodeId | None:
         """Who leads, as far as can be learned within a while."""
-        with suppress(ProtocolError):
+        with suppress(ApiError):
             return await self.cluster.wait_for_leader(LEADER_TIMEOUT_SECONDS)
         return None
 
@@ -238,7 +238,7 @@ class Arena:
             self.truth.changed()
 
     async def heal(self) -> None:
-        """Everything is repaired and every node runs. Raises ProtocolError if one does not answer."""
+        """Everything is repaired and every node runs. Raises ApiError if one does not answer."""
         self.note("heal")
         for source, target in sorted(self.truth.cuts):
             await self.mend(source, target)

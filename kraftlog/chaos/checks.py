@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import CorruptSnapshot, ProtocolError
+from kraftbase.errors import ApiError, CorruptSnapshot
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.admin.client.connection import connect
 from kraftlog.chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
@@ -23,7 +23,7 @@ from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from raft.core.types import NodeId, Offset, OffsetAndEpoch
 from raft.storage.directory import METADATA_DATABASE_NAME, SNAPSHOTS_NAME
 from snapshot.store import SnapshotStore
-from statemachine.query.queries import applied_end_offset, digest
+from statemachine.query.metadata_queries import applied_end_offset, digest
 from statemachine.tables.database import open_reader
 
 LEVEL_TIMEOUT_SECONDS: Final = 60.0
@@ -37,7 +37,7 @@ STORIES_MAX: Final = 20
 
 
 async def until_level(cluster: LocalCluster) -> Offset:
-    """Wait until every node has committed and applied the same, and return its end. Raises ProtocolError."""
+    """Wait until every node has committed and applied the same, and return its end. Raises ApiError."""
     await cluster.wait_for_leader(LEVEL_TIMEOUT_SECONDS)
     async with asyncio.timeout(LEVEL_TIMEOUT_SECONDS):
         while True:
@@ -57,7 +57,7 @@ async def logs_agree(cluster: LocalCluster, followed: CommittedLog, end_offset: 
         try:
             start_offset = Offset((await cluster.describe(node_id)).log_start_offset)
             log = await committed_log(cluster.endpoint(node_id), start_offset, end_offset, cluster.cluster_id)
-        except ProtocolError as error:
+        except ApiError as error:
             wrong.append(f"node {node_id} does not hand out its log: {error}")
             continue
         if log.digest() != followed.digest(start_offset):
@@ -101,7 +101,7 @@ async def snapshots_agree(cluster: LocalCluster) -> tuple[int, list[str]]:
             async with connect(cluster.endpoint(node_id)) as channel:
                 stub = SnapshotServiceStub(channel)
                 taken = await stub.CreateSnapshot(CreateSnapshotRequest(), timeout=SNAPSHOT_TIMEOUT_SECONDS)
-        except ProtocolError as error:
+        except ApiError as error:
             wrong.append(f"node {node_id} takes no snapshot: {error}")
         else:
             last.add((taken.snapshot.snapshot_id.end_offset, taken.snapshot.snapshot_id.epoch))

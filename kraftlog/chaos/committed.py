@@ -58,7 +58,7 @@ class CommittedLog(Listener):
 
 
 async def committed_log(endpoint: Endpoint, start_offset: Offset, end_offset: Offset, cluster_id: str) -> CommittedLog:
-    """What one node says was committed between two offsets. Raises ProtocolError."""
+    """What one node says was committed between two offsets. Raises ApiError."""
     log = CommittedLog(start_offset)
     await observe([endpoint], log, start_offset=start_offset, end_offset=end_offset, cluster_id=cluster_id)
     return log

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.chaos import checks
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.availability import Window, longest_gap, windows
@@ -91,7 +91,7 @@ class Run:
             try:
                 await self._storm(arena, self.workload)
                 await self._judge(arena, self.workload, followed)
-            except (ProtocolError, TimeoutError) as error:
+            except (ApiError, TimeoutError) as error:
                 self.violations.append(f"after all faults were over the cluster did not come to rest: {error!r}")
             finally:
                 self.workload.history.save(self.plan.directory / "history.jsonl")
@@ -124,7 +124,7 @@ class Run:
             arena = self.arena = Arena(cluster, network, disk, plan.directory / "journal.txt")
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
-                raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
+                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
             await cluster.wait_for_leader()
             yield arena
 

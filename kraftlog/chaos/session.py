@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.chaos.namespaces import NamespacesUnavailable
 from kraftlog.process.logs import configure_logging
 
@@ -55,7 +55,7 @@ class Session:
             code = WELL if asyncio.run(_supervised(work, line, self._console)) else VIOLATED
         except NamespacesUnavailable as error:
             self._say(f"error: network namespaces cannot be had: {error}; use --network proxy")
-        except ProtocolError as error:
+        except ApiError as error:
             self._say(f"error: {error}; see {self.directory}")
         except (KeyboardInterrupt, asyncio.CancelledError):
             self._say(f"interrupted; the nodes' logs are in {self.directory}")

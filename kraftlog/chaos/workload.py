@@ -21,7 +21,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic, OutcomeUnknown
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.sim.registers.history import History, Kind, Operation, Outcome
@@ -59,7 +59,7 @@ class Workload:
 
     @asynccontextmanager
     async def prepared(self) -> AsyncIterator[None]:
-        """Within the block there is what the operations need: a broker that lives, and topics. Raises ProtocolError."""
+        """Within the block there is what the operations need: a broker that lives, and topics. Raises ApiError."""
         async with AdminClient(self._bootstrap) as client, living_brokers(client, [BROKER_ID]):
             await client.create_topics([_topic(name) for name in self._names(0)])
             yield
@@ -105,13 +105,13 @@ class Workload:
         self.outcomes[Outcome.UNKNOWN] += 1
 
     async def keys(self, client: AdminClient) -> list[str]:
-        """The registers in use, the barrier last; new ones when these have been used enough. Raises ProtocolError."""
+        """The registers in use, the barrier last; new ones when these have been used enough. Raises ApiError."""
         if self._used >= OPERATIONS_PER_GENERATION and not self._creating.locked():
             async with self._creating:
                 following = self._generation + 1
                 try:
                     await client.create_topics([_topic(name) for name in self._names(following)])
-                except ProtocolError as error:
+                except ApiError as error:
                     if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                         raise
                 self._generation, self._used = following, 0
@@ -137,7 +137,7 @@ class _Client:
             while not stop.is_set():
                 try:
                     *registers, barrier = await self._workload.keys(client)
-                except ProtocolError:
+                except ApiError:
                     continue
                 key = self._random.choice(registers)
                 if self._random.random() < READ_SHARE:
@@ -154,7 +154,7 @@ class _Client:
         except OutcomeUnknown:
             self._workload.lose_track(operation)
             return None
-        except ProtocolError:
+        except ApiError:
             self._workload.refuse(operation)
             return None
         if _has_error(result):
@@ -172,7 +172,7 @@ class _Client:
             return
         try:
             described = await client.describe_configs(ResourceType.TOPIC, key, min_applied_end_offset=end_offset)
-        except ProtocolError:
+        except ApiError:
             self._workload.refuse(operation)
             return
         values = [config.value for config in described.configs if config.name == CONFIG]

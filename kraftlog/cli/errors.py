@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 
-from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode, KraftlogError, ProtocolError, StorageError
+from kraftbase.errors import ApiError, ConfigurationError, DirectoryError, ErrorCode, KraftlogError, StorageError
 
 
 def one_line(error: Exception) -> str | None:
     """`KAFKA_ERROR_NAME: what; what to do`, or None for an error that nobody expects."""
     match error:
-        case ProtocolError():
+        case ApiError():
             return str(error)
         case ConfigurationError():
             return f"{ErrorCode.INVALID_CONFIG.name}: {error}"

@@ -75,7 +75,7 @@ def _check_until(until: int | None, start: int) -> None:
 
 
 async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int | None, limit: int | None) -> None:
-    from kraftbase.errors import ErrorCode, ProtocolError
+    from kraftbase.errors import ApiError, ErrorCode
     from kraftlog.admin.client.connection import describe_any
 
     waiting = asyncio.get_running_loop().call_later(
@@ -87,10 +87,10 @@ async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int |
         _check_until(until, start)
         with ended_with_reader():
             await _print_records(addresses, node.cluster_id, start, until, limit, waiting)
-    except ProtocolError as error:
+    except ApiError as error:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             hint = f"--from {EARLIEST} begins where it starts now"
-            raise ProtocolError(error.code, f"{error.args[0]}; {hint}") from None
+            raise ApiError(error.code, f"{error.args[0]}; {hint}") from None
         raise
     finally:
         waiting.cancel()

@@ -46,13 +46,13 @@ from kraftlog.cli import (
     verify,
     voters,
 )
-from kraftlog.cli.endings import end_by_exception, interrupted_exit_code
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note, say
+from kraftlog.cli.signals import interrupted_exit_code, raise_on_signals
 from kraftlog.cli.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
 from kraftlog.cli.timeout import with_timeout
-from kraftlog.commands.notices import notices_to
+from kraftlog.commands.user_messages import user_messages_to
 from kraftlog.process.logs import configure_logging
 
 EXIT_FAILURE: Final = 1
@@ -115,7 +115,7 @@ def run() -> None:
     # Otherwise gRPC writes lines of its own between ours, such as one about a port in use before our error says so.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before any command imports grpc, which reads it once
     prepare_standard_streams()
-    end_by_exception()
+    raise_on_signals()
     code = main(sys.argv[1:])
     sys.exit(interrupted_exit_code() if code == EXIT_INTERRUPTED else code)
 
@@ -143,7 +143,7 @@ def _command(arguments: Sequence[str]) -> int:
         if not _is_utf8(argument):
             raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
     try:
-        with notices_to(note), one_event_loop(), limits_end():
+        with user_messages_to(note), one_event_loop(), limits_end():
             command = with_timeout(typer.main.get_command(app))
             result: Any = command(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from kraftbase.endpoint import Endpoint
-from kraftlog.cli.endings import Ended, Ending
+from kraftlog.cli.signals import SignalCancellation, TerminatedBySignal
 from kraftlog.config.endpoints import parse_endpoints
 
 Result = TypeVar("Result")
@@ -81,17 +81,17 @@ def one_event_loop() -> Iterator[None]:
 
 
 def run_async(work: Coroutine[Any, Any, Result], *, is_endless: bool = False) -> Result:
-    """Run a command's asynchronous part. Ctrl-C cancels it and comes out as KeyboardInterrupt, SIGTERM as Ended.
+    """Run a command's asynchronous part. Ctrl-C cancels it and raises KeyboardInterrupt, SIGTERM TerminatedBySignal.
 
     It takes no longer than `--timeout` says, unless it `is_endless`: then only its calls do.
     """
     from kraftlog.admin.client.time_limit import within_limit
 
-    runner, ending = _runner.get(), Ending()
-    bounded = ending.cancelling(within_limit(work, is_endless=is_endless))
+    runner, cancellation = _runner.get(), SignalCancellation()
+    bounded = cancellation.run_until_signal(within_limit(work, is_endless=is_endless))
     try:
         return asyncio.run(bounded) if runner is None else runner.run(bounded, context=copy_context())
     except asyncio.CancelledError:
-        if ending.number is None:
+        if cancellation.number is None:
             raise
-        raise Ended(ending.number) from None
+        raise TerminatedBySignal(cancellation.number) from None

@@ -13,7 +13,7 @@ from kraftlog.cli.options import Output, OutputOption, path_argument
 from kraftlog.cli.output import print_fields, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from kraftlog.offline.restore import Restored
+    from kraftlog.offline.restore import RestoredCluster
     from raft.core.voters import VoterSet
 
 COLUMNS: Final = ("NodeId", "DirectoryId", "Path")
@@ -87,7 +87,7 @@ def _refuse(reason: str, options: Mapping[str, object]) -> None:
             raise typer.BadParameter(reason, param_hint=name)
 
 
-def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: VoterSet | None) -> Restored:
+def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: VoterSet | None) -> RestoredCluster:
     from kraftbase.uuids import random_cluster_id
     from kraftlog.config.config import load_config
     from kraftlog.offline.restore import restore_node
@@ -102,13 +102,13 @@ def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: 
     return restore_node(snapshot, load_config(config), wanted, voters)
 
 
-def _restore_cluster(snapshot: Path, directory: Path, voters: int | None, observers: int | None) -> Restored:
+def _restore_cluster(snapshot: Path, directory: Path, voters: int | None, observers: int | None) -> RestoredCluster:
     from kraftlog.offline.restore import restore_cluster
 
     return restore_cluster(snapshot, directory, voters=voters, observers=observers)
 
 
-def _fields(restored: Restored) -> dict[str, Any]:
+def _fields(restored: RestoredCluster) -> dict[str, Any]:
     from kraftbase.uuids import uuid_to_text
 
     source, snapshot = restored.source, restored.snapshot

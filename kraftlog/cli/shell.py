@@ -24,7 +24,7 @@ from kraftlog.cli.options import endpoints, path_argument, run_async
 from kraftlog.cli.output import note, say
 
 if TYPE_CHECKING:
-    from kraftlog.offline.metadata_shell import Shell, Source
+    from kraftlog.offline.metadata_shell import MetadataShell, Source
 
 COMPLETIONS_MAX: Final = 1_000
 """So many names, at most, are offered to complete one."""
@@ -66,10 +66,10 @@ def shell(
     Without a command, runs the lines of standard input, or asks for them at a terminal; see its command help. Changes
     nothing. The exit code is 1 if a command failed.
     """
-    from kraftlog.offline.metadata_shell import Shell
+    from kraftlog.offline.metadata_shell import MetadataShell
 
     with _opened(snapshot, directory, bootstrap_server if live else None, live=live) as source:
-        session = Shell(source, say, _complain)
+        session = MetadataShell(source, say, _complain)
         if words:
             is_well = session.run(words)
         elif sys.stdin.isatty():
@@ -201,7 +201,7 @@ def _complain(line: str) -> None:
     note(line)
 
 
-def _run_lines(shell: Shell) -> bool:
+def _run_lines(shell: MetadataShell) -> bool:
     """Run the lines of standard input; whether all went well."""
     is_well = True
     _accept_all_bytes()
@@ -213,7 +213,7 @@ def _run_lines(shell: Shell) -> bool:
     return is_well
 
 
-def _converse(shell: Shell) -> bool:
+def _converse(shell: MetadataShell) -> bool:
     """Ask for lines and run them until the end of the input. Ctrl-C gives up a line, or stops its command."""
     _accept_all_bytes()
     readline = _complete_with_tab(shell)
@@ -265,7 +265,7 @@ def _accept_all_bytes() -> None:
         sys.stdin.reconfigure(errors="backslashreplace")
 
 
-def _complete_with_tab(shell: Shell) -> ModuleType | None:
+def _complete_with_tab(shell: MetadataShell) -> ModuleType | None:
     """The module that lets lines be edited and completed; None where there is none."""
     try:
         import readline
@@ -285,7 +285,7 @@ def _complete_with_tab(shell: Shell) -> ModuleType | None:
     return readline
 
 
-def completions(shell: Shell, before: str, text: str) -> list[str]:
+def completions(shell: MetadataShell, before: str, text: str) -> list[str]:
     """What `text`, the last word of a line that begins with `before`, can become."""
     from kraftlog.offline.metadata_shell import COMMANDS
     from kraftlog.offline.metadata_tree import File

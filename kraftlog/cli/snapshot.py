@@ -129,17 +129,17 @@ def verify(files: SnapshotFiles, output: OutputOption = Output.TABLE) -> None:
     Reads all of each, and changes nothing. The exit code is 0 if all are whole; 1 if any is damaged, or cannot be read.
     """
     from kraftbase.errors import StorageError
-    from kraftlog.offline.findings import COLUMNS
+    from kraftlog.offline.file_reports import COLUMNS
     from kraftlog.offline.snapshot_files import verify_files
 
     verdicts = verify_files(files)
-    rows = [finding.row() for finding in verdicts.findings]
+    rows = [report.row() for report in verdicts.reports]
     if rows and output is Output.JSON:
         print_json({"IsSound": verdicts.are_sound, "Files": rows})
     elif rows:
         print_rows(COLUMNS, rows, output)
-        for finding in verdicts.findings:
-            for line in finding.lines():
+        for report in verdicts.reports:
+            for line in report.lines():
                 say(line)
     if verdicts.failures:
         raise StorageError("; ".join(map(str, verdicts.failures)))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What files fail with that take no more. Storage names the file in an error of its own; this one has no name."""
@@ -34,11 +34,11 @@ def prepare_standard_streams() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def standard_output_failure(error: OSError) -> ProtocolError | None:
+def standard_output_failure(error: OSError) -> ApiError | None:
     """What to say of `error` if it is that standard output cannot be written; None if it is something else."""
     if error.filename is not None or not (error.errno in _NO_ROOM or _is_standard_output_broken()):
         return None
-    return ProtocolError(
+    return ApiError(
         ErrorCode.KAFKA_STORAGE_ERROR,
         f"standard output cannot be written: {error.strerror}; make room or name another place, and see what was done"
         " before you do it again",

@@ -46,10 +46,10 @@ def up(
 
     One process per node. The same command on the same directory resumes with all its data.
     """
+    from kraftlog.local.brokers import check_broker_count
     from kraftlog.local.cluster import LocalCluster
     from kraftlog.local.cluster_directory import open_or_create
     from kraftlog.local.status import watch_cluster
-    from kraftlog.local.up_brokers import check_broker_count
 
     check_broker_count(brokers)
     found = open_or_create(directory, voters=voters, observers=observers, first_port=first_port)

@@ -28,18 +28,18 @@ def verify(
 
     Changes nothing. The exit code is 0 if all is sound, or what a crash leaves; 1 if anything is damaged.
     """
-    from kraftlog.offline.findings import COLUMNS, is_sound
+    from kraftlog.offline.file_reports import COLUMNS, is_sound
     from kraftlog.offline.verification import verify_directory
 
     with late_progress("replaying the log") as progress:
-        findings = verify_directory(directory, progress)
-    verdict = is_sound(findings)
-    rows = [finding.row() for finding in findings]
+        reports = verify_directory(directory, progress)
+    verdict = is_sound(reports)
+    rows = [report.row() for report in reports]
     if output is Output.JSON:
         print_json({"Directory": str(directory), "IsSound": verdict, "Files": rows})
     else:
         print_rows(COLUMNS, rows, output)
-        for line in itertools.chain.from_iterable(finding.lines() for finding in findings):
+        for line in itertools.chain.from_iterable(report.lines() for report in reports):
             say(line)
         say(f"{directory} is {'sound' if verdict else 'damaged'}.")
     if not verdict:

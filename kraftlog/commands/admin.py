@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import NotSent
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.commands.clients import QUERY_TIMEOUT_MS, committed_end_offset, connected_client
@@ -72,25 +72,25 @@ def parse_listener(text: str) -> BrokerListener:
 async def create_topic(
     endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool, validate_only: bool = False
 ) -> CreatedTopic | None:
-    """Create it, or see whether it could be; None if it exists and may. Raises ProtocolError."""
+    """Create it, or see whether it could be; None if it exists and may. Raises ApiError."""
     async with connected_client(endpoints) as client:
         try:
             return (await client.create_topics([topic], validate_only=validate_only))[0]
-        except ProtocolError as error:
+        except ApiError as error:
             if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return None
             raise
 
 
 async def existing_topic(endpoints: Sequence[Endpoint], name: str) -> dict[str, Any]:
-    """What a topic is that exists: its id and how large it is. Raises ProtocolError."""
+    """What a topic is that exists: its id and how large it is. Raises ApiError."""
     (described,) = await topic_descriptions(endpoints, [name])
     return {key: described[key] for key in ("Topic", "TopicId", "PartitionCount", "ReplicationFactor")}
 
 
 async def delete_topics(
     endpoints: Sequence[Endpoint], names: Sequence[str]
-) -> AsyncGenerator[tuple[str, ProtocolError | None]]:
+) -> AsyncGenerator[tuple[str, ApiError | None]]:
     """Delete them one by one; tells of each why it could not be deleted, or None.
 
     Raises NotSent, which names those that were not tried, when there is no leader to ask any more.
@@ -103,7 +103,7 @@ async def delete_topics(
             except NotSent as error:
                 left = ", ".join(names[index:])
                 raise NotSent(error.code, f"{error.args[0]}; not deleted: {left}") from None
-            except ProtocolError as error:
+            except ApiError as error:
                 problem = error
             yield name, problem
 
@@ -111,7 +111,7 @@ async def delete_topics(
 async def register_broker(
     endpoints: Sequence[Endpoint], broker_id: int, listeners: Sequence[BrokerListener], rack: str | None
 ) -> int:
-    """Register it; returns its epoch. Raises ProtocolError."""
+    """Register it; returns its epoch. Raises ApiError."""
     async with connected_client(endpoints) as client:
         return await client.register_broker(broker_id, listeners, rack=rack)
 
@@ -125,7 +125,7 @@ async def run_broker(
     say: Callable[[str], None],
     note: Callable[[str], None],
 ) -> None:
-    """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ProtocolError.
+    """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ApiError.
 
     Raises StorageError if how it was shut down cannot be read or left in `data_dir`.
     """
@@ -162,13 +162,13 @@ async def _done_or_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event)
 
 
 async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
-    """Fence it until its next heartbeat. Raises ProtocolError."""
+    """Fence it until its next heartbeat. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await client.fence_broker(broker_id)
 
 
 async def unregister_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
-    """Forget it. Raises ProtocolError."""
+    """Forget it. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await client.unregister_broker(broker_id)
 
@@ -193,7 +193,7 @@ async def topic_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 
 async def topic_descriptions(endpoints: Sequence[Endpoint], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Everything about these topics, or about all; raises ProtocolError for one that does not exist."""
+    """Everything about these topics, or about all; raises ApiError for one that does not exist."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         described = await client.describe_topics(names, min_applied_end_offset=offset)
@@ -209,16 +209,14 @@ async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 
 async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> dict[str, Any]:
-    """What is known of one broker. Raises ProtocolError if it is not registered."""
+    """What is known of one broker. Raises ApiError if it is not registered."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
     found = next((broker for broker in listed.brokers if broker.broker_id == broker_id), None)
     if found is None:
         known = ", ".join(str(broker.broker_id) for broker in listed.brokers) or "none"
-        raise ProtocolError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; these are: {known}"
-        )
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; these are: {known}")
     return {
         **_broker(found),
         "IncarnationId": found.incarnation_id,
@@ -231,7 +229,7 @@ async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> d
 
 
 async def query(endpoints: Sequence[Endpoint], sql: str) -> tuple[Sequence[str], Sequence[tuple[Any, ...]]]:
-    """The columns and rows that one SQL statement finds. Raises ProtocolError."""
+    """The columns and rows that one SQL statement finds. Raises ApiError."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints, QUERY_TIMEOUT_MS) as client:
         answer = await client.query(sql, min_applied_end_offset=offset)

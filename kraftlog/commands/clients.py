@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import describe_any, describe_node, find_leader
 from kraftlog.admin.client.leader_finder import LeaderFinder
 from kraftlog.admin.client.time_limit import allowed_seconds
-from kraftlog.commands.notices import notice
+from kraftlog.commands.user_messages import show_to_user
 from raft.core.types import Offset
 
 TIMEOUT_MS: Final = 10_000
@@ -40,7 +40,7 @@ def allowed_ms(timeout_ms: int) -> int:
 async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIMEOUT_MS) -> AsyncIterator[AdminClient]:
     """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once.
 
-    Raises ProtocolError(BROKER_NOT_AVAILABLE) if nobody does.
+    Raises ApiError(BROKER_NOT_AVAILABLE) if nobody does.
     """
     await describe_any(endpoints)
     async with AdminClient(endpoints, timeout_ms=allowed_ms(timeout_ms)) as client:
@@ -50,19 +50,19 @@ async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIME
 async def committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
     """The leader's high watermark, 0 if there is no leader to ask, which is told as a notice.
 
-    Raises ProtocolError if nobody answers.
+    Raises ApiError if nobody answers.
     """
     end_offset, is_confirmed = Offset(0), False
     try:
         leader = await find_leader(LeaderFinder(endpoints))
-    except ProtocolError as error:
+    except ApiError as error:
         if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
             raise
     else:
-        with suppress(ProtocolError):
+        with suppress(ApiError):
             node = await describe_node(leader)
             end_offset = Offset(max(0, node.high_watermark))
             is_confirmed = node.current_leader.leader_id == node.replica_key.node_id  # else it did lead
     if not is_confirmed:
-        notice(UNCONFIRMED)
+        show_to_user(UNCONFIRMED)
     return end_offset

@@ -110,7 +110,7 @@ def shown_level(name: str, level: int) -> str:
 async def update_features(
     endpoints: Sequence[Endpoint], changes: Sequence[FeatureChange], *, dry_run: bool
 ) -> list[FeatureChange]:
-    """Set the levels, all or none; with `dry_run` only see whether they could be. Raises ProtocolError.
+    """Set the levels, all or none; with `dry_run` only see whether they could be. Raises ApiError.
 
     Returns the changes of features that had another level before.
     """
@@ -196,7 +196,7 @@ def _number(key: str, text: str) -> float:
 async def alter_client_quotas(
     endpoints: Sequence[Endpoint], alterations: Sequence[QuotaAlteration]
 ) -> list[QuotaAlteration]:
-    """Alter the quotas of one entity, all or none. Raises ProtocolError.
+    """Alter the quotas of one entity, all or none. Raises ApiError.
 
     Returns those that were otherwise before: the controller takes the others, too, and writes nothing.
     """
@@ -246,7 +246,7 @@ def _whole(value: float) -> int | float:
 
 
 async def add_acls(endpoints: Sequence[Endpoint], entries: Sequence[AccessControlEntry]) -> list[dict[str, Any]]:
-    """Create them; one row each, also for one that was there. Raises ProtocolError for the first that was refused."""
+    """Create them; one row each, also for one that was there. Raises ApiError for the first that was refused."""
     async with connected_client(endpoints) as client:
         ids = await cluster_client.create_acls(client, entries)
     return [{**_acl(entry), "Id": acl_id} for entry, acl_id in zip(entries, ids, strict=True)]
@@ -264,7 +264,7 @@ async def acl_listing(endpoints: Sequence[Endpoint], filters: Sequence[AccessCon
 
 
 async def remove_acls(endpoints: Sequence[Endpoint], filters: Sequence[AccessControlFilter]) -> list[dict[str, Any]]:
-    """Remove what one of the filters matches; one row per entry that is gone. Raises ProtocolError."""
+    """Remove what one of the filters matches; one row per entry that is gone. Raises ApiError."""
     async with connected_client(endpoints) as client:
         deleted = await cluster_client.delete_acls(client, filters)
     return [_acl(entry) for entry in sorted(deleted, key=_acl_order)]

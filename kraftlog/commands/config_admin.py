@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands.admin import RESOURCE_TYPES
@@ -81,7 +81,7 @@ class ConfigOutcome:
 
 
 async def change_configs(endpoints: Sequence[Endpoint], changes: Sequence[ConfigChange]) -> list[ConfigOutcome]:
-    """Make the changes of one resource, all or none. Raises ProtocolError."""
+    """Make the changes of one resource, all or none. Raises ApiError."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         before = await _values(client, changes, offset)
@@ -94,7 +94,7 @@ async def alter_topic(
 ) -> list[ConfigOutcome]:
     """Change a topic's configs, then how many partitions it has; nothing, if either is refused beforehand.
 
-    Returns what came of each config. Raises ProtocolError.
+    Returns what came of each config. Raises ApiError.
     """
     counts = {} if partitions is None else {name: partitions}
     offset = await committed_end_offset(endpoints)
@@ -118,7 +118,7 @@ async def _values(client: AdminClient, changes: Sequence[ConfigChange], offset: 
         described = await client.describe_configs(
             changes[0].resource_type, changes[0].resource_name, min_applied_end_offset=offset
         )
-    except ProtocolError:
+    except ApiError:
         return None  # the change itself says what is wrong
     return {config.name: config.value for config in described.configs}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.connection import describe_node, quorum_as_seen_by
 from kraftlog.commands.quorum import condition, failed_listener
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2
@@ -104,7 +104,7 @@ async def ask_all(endpoints: Iterable[Endpoint]) -> Findings:
     if found is not None:
         try:
             findings.of_leader = await quorum_as_seen_by(found[0])
-        except ProtocolError:
+        except ApiError:
             findings.of_leader = None  # it has just stopped leading, or stopped
     return findings
 
@@ -123,7 +123,7 @@ async def failed_listeners(response: quorum_pb2.DescribeQuorumResponse) -> dict[
 async def _ask(endpoint: Endpoint) -> log_pb2.DescribeNodeResponse | None:
     try:
         return await describe_node(endpoint)
-    except ProtocolError:
+    except ApiError:
         return None
 
 
@@ -139,7 +139,7 @@ def _endpoint(message: common_pb2.Endpoint) -> Endpoint | None:
     """None for one that nobody can connect to."""
     try:
         return codec.endpoint_from_proto(message)
-    except ProtocolError:
+    except ApiError:
         return None
 
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final, NamedTuple
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import DirectoryError, ProtocolError
+from kraftbase.errors import ApiError, DirectoryError
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.config.config import NodeConfig
 from raft.core.types import DirectoryId, NodeId, Offset
@@ -63,7 +63,7 @@ async def _ask(own_id: NodeId, node_id: NodeId, endpoint: Endpoint, cluster_id: 
     try:
         node = await describe_node(endpoint, timeout_seconds=ANSWER_SECONDS)
         keys = [codec.replica_key_from_proto(voter.replica_key) for voter in node.voters]
-    except ProtocolError:
+    except ApiError:
         return None
     if (node.cluster_id, node.replica_key.node_id) != (cluster_id, node_id):
         return None

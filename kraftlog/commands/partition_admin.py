@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client import partition_client
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.config.endpoints import parse_node_id
@@ -92,7 +92,7 @@ async def partition_listing(
 ) -> list[dict[str, Any]]:
     """One row per partition of that topic, or of all, by topic and partition.
 
-    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -133,7 +133,7 @@ def _min_isr(configs: Iterable[ConfigValue], default: int) -> int:
 
 
 async def add_partitions(endpoints: Sequence[Endpoint], topic: str, count: int) -> None:
-    """Let the topic have `count` partitions, the present ones included. Raises ProtocolError."""
+    """Let the topic have `count` partitions, the present ones included. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await partition_client.create_partitions(client, topic, count)
 
@@ -146,7 +146,7 @@ async def elect(
 ) -> list[dict[str, Any]]:
     """Hold elections; one row for each of `partitions`, or (None) for each of all that was in need of one.
 
-    Raises ProtocolError if none was held.
+    Raises ApiError if none was held.
     """
     async with connected_client(endpoints) as client:
         outcomes = await partition_client.elect_leaders(client, election_type, partitions)
@@ -174,13 +174,13 @@ async def remote_segments(
 ) -> dict[str, Any]:
     """What is in remote storage of a partition, or of one of its leader epochs.
 
-    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such partition.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such partition.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         (described,) = (await client.describe_topics([topic], min_applied_end_offset=offset)).topics
         if all(partition.partition_id != partition_id for partition in described.partitions):
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {quoted(topic)} has no partition {partition_id}; it has {len(described.partitions)}, from 0 on",
             )

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kraftbase.errors import ConfigurationError, ProtocolError
-from kraftlog.commands.given_files import read_given
+from kraftbase.errors import ApiError, ConfigurationError
+from kraftlog.commands.input_files import read_input_file
 from kraftlog.config.endpoints import NODE_ID_MAX
 from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.names import check_topic_name, quoted
@@ -101,7 +101,7 @@ def _entries(path: Path, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parsed(path: Path, key: str) -> Any:
-    content = read_given(path, f'a JSON file with "{key}"')
+    content = read_input_file(path, f'a JSON file with "{key}"')
     try:
         return json.loads(content.decode("utf-8-sig"))  # editors of Windows begin a file with a byte order mark
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
@@ -130,7 +130,7 @@ def _topic(where: str, entry: Mapping[str, Any]) -> str:
         raise ConfigurationError(f'{where}: the topic is {_shown(name)}; write its name, as in "topic": "clicks"')
     try:
         check_topic_name(name)
-    except ProtocolError as error:
+    except ApiError as error:
         raise ConfigurationError(f"{where}: {error.args[0]}") from None
     return name
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import uuid_to_text
 from kraftpb.v1 import quorum_pb2
 
@@ -107,7 +107,7 @@ def _held(holder: quorum_pb2.LogStartHolder) -> str:
 def human_readable(rows: Sequence[dict[str, Any]], now_ms: int) -> list[dict[str, Any]]:
     """The rows with "N ms ago" in place of timestamps; unknown ones stay -1 (OT-03).
 
-    Raises ProtocolError INVALID_REQUEST for a timestamp from the future: the clocks disagree, so no age is true.
+    Raises ApiError INVALID_REQUEST for a timestamp from the future: the clocks disagree, so no age is true.
     """
     return [
         {
@@ -123,7 +123,7 @@ def _age(timestamp_ms: int, now_ms: int) -> str | int:
     if timestamp_ms == UNKNOWN:
         return UNKNOWN
     if timestamp_ms <= 0 or timestamp_ms > now_ms:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"timestamp {timestamp_ms} is not in the past ({now_ms} now): the leader's clock and this machine's differ;"
             " set them right, or leave --human-readable out",
@@ -135,7 +135,7 @@ def _leader(response: quorum_pb2.DescribeQuorumResponse) -> quorum_pb2.ReplicaSt
     for voter in response.current_voters:
         if voter.replica_key.node_id == response.current_leader.leader_id:
             return voter
-    raise ProtocolError(
+    raise ApiError(
         ErrorCode.LEADER_NOT_AVAILABLE,
         f"leader {response.current_leader.leader_id} is none of the voters that it lists; try again",
     )

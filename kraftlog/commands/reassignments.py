@@ -8,7 +8,7 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands.clients import committed_end_offset, connected_client
@@ -44,7 +44,7 @@ class Proposal:
 async def propose(endpoints: Sequence[Endpoint], topics: Sequence[str], broker_ids: Sequence[int]) -> Proposal:
     """An assignment of these topics to these brokers, balanced and spread over racks. Changes nothing.
 
-    Raises ProtocolError if there is no such topic, or brokers are not registered, too few, or all inactive.
+    Raises ApiError if there is no such topic, or brokers are not registered, too few, or all inactive.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -63,10 +63,10 @@ def propose_assignment(
 ) -> Assignment:
     """As many replicas for each partition as it has, or is to have, placed as those of new partitions are.
 
-    Raises ProtocolError(INVALID_REPLICATION_FACTOR) if the brokers are too few, or none is active.
+    Raises ApiError(INVALID_REPLICATION_FACTOR) if the brokers are too few, or none is active.
     """
     if not any(broker.is_active for broker in brokers.values()):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"each of the brokers {_listed(brokers)} is fenced or shutting down; start one, or name another",
         )
@@ -75,7 +75,7 @@ def propose_assignment(
     for at, partition in partitions.items():
         num_replicas = len(target_replicas(partition))
         if num_replicas > len(brokers):
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"{_name(at)} has {num_replicas} replicas, and the brokers are only {_listed(brokers)}; name"
                 f" {num_replicas} or more",
@@ -87,7 +87,7 @@ def propose_assignment(
 async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, object]) -> Assignment:
     """The replicas of these partitions, without what a reassignment under way adds: what to go back to.
 
-    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -98,7 +98,7 @@ async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[Topi
 async def execute(
     endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]
 ) -> list[dict[str, Any]]:
-    """Begin to move partitions; one row each. Raises ProtocolError, nothing changed, if a broker is not registered."""
+    """Begin to move partitions; one row each. Raises ApiError, nothing changed, if a broker is not registered."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         registered = (await client.list_brokers(min_applied_end_offset=offset)).brokers
@@ -108,7 +108,7 @@ async def execute(
 
 
 async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    """Cancel what is under way of these partitions; one row each. Raises ProtocolError."""
+    """Cancel what is under way of these partitions; one row each. Raises ApiError."""
     async with connected_client(endpoints) as client:
         outcomes = await partition_client.alter_partition_reassignments(client, dict.fromkeys(partitions))
     harmless = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NOT_UNDER_WAY}
@@ -118,7 +118,7 @@ async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartit
 async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]) -> list[dict[str, Any]]:
     """How far the partitions are on the way to these replicas; one row each.
 
-    Raises ProtocolError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -176,7 +176,7 @@ def target_replicas(partition: PartitionDescription) -> list[int]:
 async def _partitions(
     client: AdminClient, topics: Iterable[str], offset: Offset
 ) -> dict[TopicPartition, PartitionDescription]:
-    """All partitions of these topics, as of `offset` or later. Raises ProtocolError for a topic that is not there."""
+    """All partitions of these topics, as of `offset` or later. Raises ApiError for a topic that is not there."""
     names = list(dict.fromkeys(topics))
     found: dict[TopicPartition, PartitionDescription] = {}
     for start in range(0, len(names), DESCRIBED_TOPICS_MAX):
@@ -190,12 +190,12 @@ async def _partitions(
 async def _chosen(
     client: AdminClient, wanted: Iterable[TopicPartition], offset: Offset
 ) -> dict[TopicPartition, PartitionDescription]:
-    """These partitions. Raises ProtocolError for one that is not there."""
+    """These partitions. Raises ApiError for one that is not there."""
     wanted = list(wanted)
     found = await _partitions(client, (at.topic for at in wanted), offset)
     missing = next((at for at in wanted if at not in found), None)
     if missing is not None:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {quoted(missing.topic)} has no partition {missing.partition_id}; leave it out of the file",
         )
@@ -203,14 +203,14 @@ async def _chosen(
 
 
 def _named_brokers(registered: Iterable[BrokerDescription], broker_ids: Iterable[int]) -> dict[int, PlacementBroker]:
-    """These brokers. Raises ProtocolError(BROKER_ID_NOT_REGISTERED) for one that is not registered."""
+    """These brokers. Raises ApiError(BROKER_ID_NOT_REGISTERED) for one that is not registered."""
     known = {
         broker.broker_id: PlacementBroker(not (broker.fenced or broker.in_controlled_shutdown), rack=broker.rack)
         for broker in registered
     }
     for broker_id in broker_ids:
         if broker_id not in known:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
                 f"broker {broker_id} is not registered; these are: {_listed(known) or 'none'}",
             )

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import CorruptSnapshot, ErrorCode, FlushFailed, ProtocolError, StorageError
+from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.posix import FILE_MODE, PosixFile, PosixFileSystem
 from kraftlog.admin.client.connection import connect, first_that_answers
 from kraftlog.admin.client.time_limit import allowed_seconds
@@ -35,7 +35,7 @@ Pieces = grpc.aio.UnaryStreamCall[snapshot_pb2.ReadSnapshotRequest, snapshot_pb2
 
 
 async def create(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Have the first node that answers take one, and tell what it is. Raises ProtocolError."""
+    """Have the first node that answers take one, and tell what it is. Raises ApiError."""
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
@@ -46,7 +46,7 @@ async def create(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 async def listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
-    """One row per snapshot of the first node that answers, the oldest first. Raises ProtocolError."""
+    """One row per snapshot of the first node that answers, the oldest first. Raises ApiError."""
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
@@ -76,7 +76,7 @@ async def save(
 
     In a directory it gets its own name; any other `target` must be named like the snapshot, and so says which is
     wanted. The copy is written under a temporary name beside it, and gets its own when it was found whole and durable;
-    if anything fails, nothing is left of it. A file that exists is never replaced. Raises ProtocolError, StorageError.
+    if anything fails, nothing is left of it. A file that exists is never replaced. Raises ApiError, StorageError.
     """
     directory, wanted = _destination(target, wanted)
     endpoint = await first_that_answers(endpoints)
@@ -104,7 +104,7 @@ async def save(
 async def save_present(endpoints: Sequence[Endpoint], directory: Path) -> Path:
     """Have the first node that answers take a snapshot of what it has applied, and copy it to `directory`.
 
-    Raises ProtocolError, StorageError.
+    Raises ApiError, StorageError.
     """
     endpoint = await first_that_answers(endpoints)
     taken = await create([endpoint])
@@ -148,7 +148,7 @@ def _request(wanted: OffsetAndEpoch | None) -> snapshot_pb2.ReadSnapshotRequest:
 async def _receive(
     first: snapshot_pb2.ReadSnapshotResponse, pieces: Pieces, endpoint: Endpoint, copy: _Copy, progress: Progress
 ) -> None:
-    """Write all pieces. Raises ProtocolError where they do not go together, or do not come."""
+    """Write all pieces. Raises ApiError where they do not go together, or do not come."""
     piece: snapshot_pb2.ReadSnapshotResponse | None = first
     received = 0
     while piece is not None:
@@ -169,14 +169,14 @@ async def _next(pieces: Pieces, endpoint: Endpoint) -> snapshot_pb2.ReadSnapshot
         async with asyncio.timeout(allowed_seconds(SILENCE_SECONDS_MAX)):
             piece = await pieces.read()
     except TimeoutError:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} sends nothing any more; see whether it is well, and try again"
         ) from None
     return piece if isinstance(piece, snapshot_pb2.ReadSnapshotResponse) else None
 
 
-def _broken(endpoint: Endpoint, reason: str) -> ProtocolError:
-    return ProtocolError(
+def _broken(endpoint: Endpoint, reason: str) -> ApiError:
+    return ApiError(
         ErrorCode.CORRUPT_MESSAGE, f"no snapshot was had from {endpoint}: {reason}; try again, or ask another node"
     )
 

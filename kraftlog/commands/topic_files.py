@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from kraftbase.errors import ConfigurationError, ProtocolError
-from kraftlog.commands.given_files import read_given
+from kraftbase.errors import ApiError, ConfigurationError
+from kraftlog.commands.input_files import read_input_file
 from kraftlog.commands.yaml_documents import Number, documents
 from statemachine.words.names import check_topic_name, quoted
 
@@ -72,7 +72,7 @@ def read_topic_file(path: Path) -> list[WantedTopic]:
     """
     if path == STANDARD_INPUT:
         return parse_topic_file(sys.stdin.buffer.read(), "standard input")
-    return parse_topic_file(read_given(path, "a YAML file with topics"), str(path))
+    return parse_topic_file(read_input_file(path, "a YAML file with topics"), str(path))
 
 
 def parse_topic_file(content: bytes, name: str) -> list[WantedTopic]:
@@ -205,7 +205,7 @@ def _name(value: Any, place: str) -> str:
         _refuse(place, missing if value is None else f"{_shown(value)} is no text; put it in quotes")
     try:
         check_topic_name(value)
-    except ProtocolError as error:
+    except ApiError as error:
         _refuse(place, error.args[0])
     return value
 

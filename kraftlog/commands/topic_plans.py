@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final, TypeVar
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NotSent, OutcomeUnknown
 from kraftlog.admin.client.cluster_client import (
     change_configs,
@@ -119,13 +119,13 @@ def make_plan(
     """What has to be done so that the wanted topics are as they shall be.
 
     `present` has those of them that exist; `listed` are all topics, of which `prune` deletes those that are not wanted.
-    Raises ProtocolError that names every topic which cannot become what is wanted, ConfigurationError if `prune` would
+    Raises ApiError that names every topic which cannot become what is wanted, ConfigurationError if `prune` would
     delete all.
     """
     if prune and not wanted:
         raise ConfigurationError("the file names no topic: --prune would delete all; name those that shall stay")
     plan = TopicPlan()
-    refusals: list[ProtocolError] = []
+    refusals: list[ApiError] = []
     for topic in wanted:
         found = present.get(topic.name)
         if not topic.is_managed:
@@ -135,7 +135,7 @@ def make_plan(
             continue
         try:
             _plan_changes(plan, topic, found)
-        except ProtocolError as error:
+        except ApiError as error:
             refusals.append(error)
     _raise_together(refusals)
     if prune:
@@ -167,14 +167,14 @@ def _plan_changes(plan: TopicPlan, topic: WantedTopic, found: TopicDescription) 
     count = len(found.partitions)
     plan.partitions[topic.name] = count
     if topic.num_partitions is not None and topic.num_partitions < count:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"{topic.place}, topic {quoted(topic.name)}: it has {count} partitions, and {topic.num_partitions} are"
             f" wanted, but none can be taken away; write {count} or more",
         )
     factor = _replication_factor(found)
     if topic.replication_factor not in (None, factor):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{topic.place}, topic {quoted(topic.name)}: its replication factor is {factor}, and"
             f" {topic.replication_factor} is wanted; write {factor}, or reassign its partitions with kraftlog reassign",
@@ -206,11 +206,11 @@ def _replication_factor(topic: TopicDescription) -> int:
     return len(set(first.replicas) - set(first.removing_replicas))
 
 
-def _raise_together(refusals: Sequence[ProtocolError]) -> None:
+def _raise_together(refusals: Sequence[ApiError]) -> None:
     if refusals:
         shown = "; ".join(error.args[0] for error in refusals[:REFUSALS_SHOWN_MAX])
         more = len(refusals) - REFUSALS_SHOWN_MAX
-        raise ProtocolError(refusals[0].code, shown + (f"; and {more} more topics" if more > 0 else ""))
+        raise ApiError(refusals[0].code, shown + (f"; and {more} more topics" if more > 0 else ""))
 
 
 # --- on a cluster -----------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ async def topic_plan(endpoints: Sequence[Endpoint], wanted: Sequence[WantedTopic
 
 
 async def carry_out(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Progress) -> None:
-    """Do it. Raises ProtocolError that says how far it came."""
+    """Do it. Raises ApiError that says how far it came."""
     await describe_any(endpoints)  # an address that is wrong is told at once
     async with AdminClient(endpoints, timeout_ms=allowed_ms(OPERATION_TIMEOUT_MS)) as client:
         await apply_plan(client, plan, progress)
@@ -235,7 +235,7 @@ async def plan_on(
 ) -> TopicPlan:
     """The plan for a live cluster, every part of which its controller finds possible. Nothing is changed.
 
-    Raises ProtocolError and ConfigurationError as `make_plan` does, and what the controller refuses.
+    Raises ApiError and ConfigurationError as `make_plan` does, and what the controller refuses.
     """
     listed = (await client.list_topics(min_applied_end_offset=min_applied_end_offset)).topics
     by_name = {topic.name: topic for topic in listed}
@@ -256,17 +256,17 @@ async def plan_on(
 
 
 async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
-    """Raise ProtocolError if topics cannot be deleted here.
+    """Raise ApiError if topics cannot be deleted here.
 
     A deletion cannot be tried without being made: an older leader would not know that it is only to be validated. But
     the controller refuses the deletion of no topic at all, too, if it refuses any.
     """
     try:
         await delete_named_topics(client, [])
-    except ProtocolError as error:
+    except ApiError as error:
         if error.code is not ErrorCode.TOPIC_DELETION_DISABLED:
             raise
-        raise ProtocolError(
+        raise ApiError(
             error.code,
             f"--prune is to delete {len(names)} topics, such as {quoted(names[0])}, and none can be deleted here; leave"
             " it out, or set delete.topic.enable=true in the voters' files",
@@ -274,7 +274,7 @@ async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
 
 
 async def apply_plan(client: AdminClient, plan: TopicPlan, progress: Progress) -> None:
-    """Carry it out: creations first, deletions last. Raises ProtocolError that says how far it came."""
+    """Carry it out: creations first, deletions last. Raises ApiError that says how far it came."""
     await _carry_out(client, plan, progress, validate_only=False)
 
 
@@ -302,7 +302,7 @@ async def _carry_out(client: AdminClient, plan: TopicPlan, progress: Progress, *
                 await delete_named_topics(client, deleted)
                 made += len(deleted)
                 progress(made, total)
-    except ProtocolError as error:
+    except ApiError as error:
         if validate_only:
             raise
         can_help = isinstance(error, NotSent | OutcomeUnknown) or error.code in _ANOTHER_RUN_HELPS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftbase.uuids import uuid_from_text
 from kraftlog.admin.client.connection import describe_any, describe_node
 from kraftlog.config.endpoints import parse_node_id
@@ -31,7 +31,7 @@ def parse_directory_ids(texts: Iterable[str]) -> dict[NodeId, UUID]:
 async def known_voters(endpoints: Sequence[Endpoint], given: Mapping[NodeId, DirectoryId]) -> VoterSet:
     """The voters, with the ids that are `given`, else of the directories that they have.
 
-    Raises ProtocolError if a voter's directory is not known, ConfigurationError for a given one of who is no voter.
+    Raises ApiError if a voter's directory is not known, ConfigurationError for a given one of who is no voter.
     """
     node = await describe_any(endpoints)
     voters = [(codec.replica_key_from_proto(found.replica_key), found.endpoint) for found in node.voters]
@@ -50,7 +50,7 @@ async def _voter(
     if directory_id is None:
         directory_id = await _directory_id(where, key.node_id, cluster_id) or key.directory_id
     if directory_id is None:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"voter {key.node_id} does not answer at {where}, and nobody knows its directory; start it, or, if its disk"
             f" is lost, say the new directory's with --directory-id {key.node_id}=ID",
@@ -62,7 +62,7 @@ async def _directory_id(endpoint: Endpoint, node_id: NodeId, cluster_id: str) ->
     """The id of the directory that the voter there has now; None if it does not answer."""
     try:
         node = await describe_node(endpoint)
-    except ProtocolError:
+    except ApiError:
         return None
     key = codec.replica_key_from_proto(node.replica_key)
     return key.directory_id if (key.node_id, node.cluster_id) == (node_id, cluster_id) else None

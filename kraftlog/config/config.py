@@ -25,7 +25,7 @@ from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.scrubber import SCRUB_INTERVAL_MS
 from statemachine.store.snapshot_generator import SnapshotConfig
 from statemachine.store.store import READ_MAX_MS

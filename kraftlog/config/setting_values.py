@@ -15,7 +15,7 @@ from kraftbase.errors import ConfigurationError
 from kraftlog.config.endpoints import parse_endpoint, parse_reachable_endpoint, parse_voter
 from kraftlog.controller.operations.topics import CreateTopicPolicy
 from raft.core.types import NodeId
-from snapshot.log_start import LogStartPolicy
+from snapshot.log_start_policy import LogStartPolicy
 
 
 def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Callable[[object], int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from kraftlog.controller.decisions import Context, Decision, Written
+from kraftlog.controller.decisions import Decision, DecisionContext, Written
 from kraftlog.controller.operations.configs import alter_configs
 from kraftlog.controller.operations.elections import without_eligible
 from kraftlog.controller.rules.pages import PAGE_PARTITIONS, with_eligible
@@ -38,7 +38,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 # If more partitions than fit have eligible replicas, the records before come page by page, and the config with the last
 # page. While the second page is on its way, a partition of the first one may lose a member of its ISR and have an
 # eligible replica again. `Written.about_eligible` counts such appends, and the pages begin again with the first.
-def alter(state: MetadataState, request: AlterConfigsRequest, context: Context) -> Decision:
+def alter(state: MetadataState, request: AlterConfigsRequest, context: DecisionContext) -> Decision:
     """The configs that change, and before them what must come before."""
     records, response = alter_configs(state, request)
     result = OperationResult(alter_configs=response)

@@ -22,17 +22,23 @@ from typing import Final
 import structlog
 
 from kraftbase.checks import check
-from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
-from kraftlog.controller.broker_lifecycle import note_contact
+from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftlog.controller.broker_control import note_contact
 from kraftlog.controller.controller_config import ControllerConfig
-from kraftlog.controller.decisions import Context, Decision
+from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.dispatch import decide
 from kraftlog.controller.metadata_log import MetadataLog, PreparedAppend
 from kraftlog.controller.operations.activation import activation_records
 from kraftlog.controller.overlay import Overlay
-from kraftlog.controller.page_work import SLICE_MS, PageWork
-from kraftlog.controller.pending import Answers, OnResult, Waiting, failure, not_controller
-from kraftlog.controller.periodic_tasks import Supervision
+from kraftlog.controller.paged_writes import SLICE_MS, PagedWrites
+from kraftlog.controller.pending_operations import (
+    OnResult,
+    PendingOperation,
+    PendingOperations,
+    failure,
+    not_controller,
+)
+from kraftlog.controller.periodic_tasks import PeriodicTasks
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats
 from kraftlog.controller.rules.quota import MutationQuotas
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
@@ -79,7 +85,7 @@ class Controller:
         config = config or ControllerConfig()
         heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
         quotas = MutationQuotas(config.controller_mutation_rate, config.controller_mutation_burst)
-        self._context = Context(
+        self._context = DecisionContext(
             cluster_id=log.cluster_id,
             other_voter_ids=lambda: log.voter_ids - {log.node_key.node_id},
             random=random,
@@ -88,15 +94,15 @@ class Controller:
             config=config,
             mutation_quotas=quotas,
         )
-        self._supervision = Supervision(self, self._context)
-        self._answers = Answers(log, machine, runtime)
-        self._page_work = PageWork(self, self._answers, runtime)
+        self._periodic_tasks = PeriodicTasks(self, self._context)
+        self._pending = PendingOperations(log, machine, runtime)
+        self._paged_writes = PagedWrites(self, self._pending, runtime)
         self._epoch: Epoch | None = None
         self.last_append: PreparedAppend | None = None
         """The last append; None if everything is applied."""
         machine.subscribe(self)
         # No operation is in a metadata transaction, which could be aborted yet: activation writes all of one (CT-16).
-        machine.tell_commits_to(self._answers.answer_settled)
+        machine.set_commit_callback(self._pending.complete_up_to)
 
     @property
     def is_active(self) -> bool:
@@ -106,12 +112,12 @@ class Controller:
     @property
     def has_pages(self) -> bool:
         """Whether records are still to come, page by page."""
-        return bool(self._page_work)
+        return bool(self._paged_writes)
 
     @property
-    def obstacle(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why committed records cannot be applied here, None while they can."""
-        return self._machine.obstacle
+        return self._machine.unavailable_reason
 
     @property
     def next_append_offset(self) -> Offset:
@@ -158,7 +164,7 @@ class Controller:
         try:
             decision = self._decide(operation, deadline_ms)
             end_offset = self._append_first(decision)
-        except ProtocolError as error:
+        except ApiError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self.renounce()
                 error = not_controller("this node has just stopped leading")
@@ -172,40 +178,40 @@ class Controller:
         result = decision.result
         result.correlation_id, result.end_offset = operation.correlation_id, end_offset
         if decision.pages is None or not decision.answer_waits_for_pages:
-            self._answers.settle(Waiting(result, on_result, deadline_ms, self.last_append))
-            self._page_work.begin(decision)
+            self._pending.add(PendingOperation(result, on_result, deadline_ms, self.last_append))
+            self._paged_writes.begin(decision)
         else:
-            self._page_work.begin(decision, self._answers.promise(result, on_result, deadline_ms))
+            self._paged_writes.begin(decision, self._pending.add_paged(result, on_result, deadline_ms))
 
     def carry_out(self, decision: Decision) -> bool:
         """Append what a decision of the controller's own comes to; False if it has to wait."""
-        if self._epoch is None or self.obstacle is not None:
+        if self._epoch is None or self.unavailable_reason is not None:
             return False
         try:
             self._append_first(decision)
-        except ProtocolError as error:
+        except ApiError as error:
             logger.warning("a task of the controller has to wait", reason=str(error))
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self.renounce()
             return False
-        self._page_work.begin(decision)
+        self._paged_writes.begin(decision)
         self.schedule()
         return True
 
     def _append_first(self, decision: Decision) -> Offset:
-        """Append the records of a decision, if there are any. Raises ProtocolError."""
+        """Append the records of a decision, if there are any. Raises ApiError."""
         end_offset = self.append(decision.records).end_offset if decision.records else Offset(NOTHING_WRITTEN)
         decision.on_appended(self._log.next_append_offset)
-        self._supervision.watch_sessions()
+        self._periodic_tasks.watch_sessions()
         return end_offset
 
     def _decide(self, operation: Operation, deadline_ms: float) -> Decision:
-        """What the operation comes to. Raises ProtocolError."""
+        """What the operation comes to. Raises ApiError."""
         if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
             self.renounce()  # the log may know before the state machine is told
             raise not_controller("this node is not the active controller")
         if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
             )
@@ -213,23 +219,23 @@ class Controller:
         if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
             note_contact(self.state, operation.broker_heartbeat, self._context)
         if deadline_ms <= self._runtime.now_ms():
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT, "its time was up before its turn came; nothing was written: try again"
             )
         self._machine.refuse_if_fenced()
-        if self.obstacle is not None:
-            raise ProtocolError(
+        if self.unavailable_reason is not None:
+            raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"this node cannot apply what is committed: {self.obstacle}; mend that and try again",
+                f"this node cannot apply what is committed: {self.unavailable_reason}; mend that and try again",
             )
-        if len(self._answers) >= OPERATIONS_WAITING_MAX:
-            raise ProtocolError(
+        if len(self._pending) >= OPERATIONS_WAITING_MAX:
+            raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{OPERATIONS_WAITING_MAX} operations are waiting; try again later"
             )
         return decide(self.state, operation, self._context, self._log.next_append_offset)
 
     def append(self, records: Sequence[MetadataRecord]) -> PreparedAppend:
-        """Prepare the append of `records` and take them into the overlay. Raises ProtocolError.
+        """Prepare the append of `records` and take them into the overlay. Raises ApiError.
 
         Records that cannot be applied are UNKNOWN_SERVER_ERROR, and none is written.
         """
@@ -252,7 +258,7 @@ class Controller:
             self.renounce()
             self._log.resign(epoch)
             message = "the controller decided what cannot be applied, and wrote nothing; see its log"
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
         except BaseException as error:
             # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
             self.renounce()
@@ -261,8 +267,8 @@ class Controller:
             raise InvariantViolation("the overlay does not follow the log") from error
         self.last_append = prepared
         self._context.written.note(records)
-        self._supervision.appended()
-        prepared.committed.add_done_callback(lambda _: self._answers.answer_settled(self._machine.applied_end_offset))
+        self._periodic_tasks.appended()
+        prepared.committed.add_done_callback(lambda _: self._pending.complete_up_to(self._machine.applied_end_offset))
         return prepared
 
     # --- leadership ---------------------------------------------------------------------------------------------------
@@ -272,7 +278,7 @@ class Controller:
         self._overlay.drain(end_offset)
         if end_offset >= self._overlay.last_end_offset:
             self.last_append = None
-        self._answers.answer_settled(end_offset)
+        self._pending.complete_up_to(end_offset)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; otherwise stop (CT-14, CT-15)."""
@@ -285,18 +291,18 @@ class Controller:
         try:
             for records in activation_records(self.state, has_open_transaction=self._machine.has_open_transaction):
                 self.append(records)
-        except ProtocolError as error:
+        except ApiError as error:
             logger.warning("the controller cannot append what it begins with", reason=str(error))
             self.renounce()
             self._log.resign(leader_and_epoch.epoch)
             return
         self.schedule()
-        self._supervision.start()
+        self._periodic_tasks.start()
 
     def shut_down(self) -> None:
         """Stop: the node closes."""
         self.renounce()
-        self._answers.close()
+        self._pending.close()
 
     def resign(self) -> None:
         """Let another node lead: this one cannot go on."""
@@ -325,10 +331,10 @@ class Controller:
         """Stop deciding, drop the overlay, fail who waits; but what is committed is only waiting to be applied."""
         if self._epoch is None:
             return
-        logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._answers))
+        logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._pending))
         self._epoch = None
-        self._supervision.stop()
-        self._page_work.drop()
+        self._periodic_tasks.stop()
+        self._paged_writes.drop()
         self._overlay.clear()
         self.last_append = None
-        self._answers.fail_uncommitted("leadership was lost meanwhile")
+        self._pending.fail_uncommitted("leadership was lost meanwhile")

@@ -64,7 +64,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class DecisionContext:
     """What decisions may use. Only `on_appended` and `on_done` may change it, and a heartbeat that notes contact."""
 
     cluster_id: str

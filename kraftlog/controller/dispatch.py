@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller import broker_lifecycle, config_updates, feature_updates
-from kraftlog.controller.decisions import Context, Decision
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller import broker_control, config_updates, feature_updates
+from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.operations.acl_deletion import AclDeletion
 from kraftlog.controller.operations.acls import create_acls
 from kraftlog.controller.operations.alter_partition import alter_partition
@@ -40,18 +40,18 @@ class Asked(NamedTuple):
     state: MetadataState
     request: Any
     """The message of the operation's kind."""
-    context: Context
+    context: DecisionContext
     next_offset: Offset
     """Where its records start."""
     client_id: str
 
 
-def decide(state: MetadataState, operation: Operation, context: Context, next_offset: Offset) -> Decision:
-    """The records of `operation`, if they start at `next_offset`, and its answer. Raises ProtocolError."""
+def decide(state: MetadataState, operation: Operation, context: DecisionContext, next_offset: Offset) -> Decision:
+    """The records of `operation`, if they start at `next_offset`, and its answer. Raises ApiError."""
     kind = operation.WhichOneof("operation") or ""
     decide_on = DECIDE.get(kind)
     if decide_on is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
     return decide_on(Asked(state, getattr(operation, kind), context, next_offset, operation.client_id))
 
 
@@ -134,19 +134,19 @@ def _elect_leaders(asked: Asked) -> Decision:
 
 
 def _register_broker(asked: Asked) -> Decision:
-    return broker_lifecycle.register(asked.state, asked.request, asked.context, asked.next_offset)
+    return broker_control.register(asked.state, asked.request, asked.context, asked.next_offset)
 
 
 def _broker_heartbeat(asked: Asked) -> Decision:
-    return broker_lifecycle.heartbeat(asked.state, asked.request, asked.context)
+    return broker_control.heartbeat(asked.state, asked.request, asked.context)
 
 
 def _fence_broker(asked: Asked) -> Decision:
-    return broker_lifecycle.fence(asked.state, asked.request, asked.context)
+    return broker_control.fence(asked.state, asked.request, asked.context)
 
 
 def _unregister_broker(asked: Asked) -> Decision:
-    return broker_lifecycle.unregister(asked.state, asked.request, asked.context)
+    return broker_control.unregister(asked.state, asked.request, asked.context)
 
 
 def _register_controller(asked: Asked) -> Decision:

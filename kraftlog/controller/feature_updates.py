@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftlog.controller.decisions import Context, Decision
+from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.operations.features import may_lose_directories, update_features
 from kraftlog.controller.rules.pages import PartitionPages, where
 from kraftpb.v1.admin_pb2 import OperationResult, UpdateFeaturesRequest
@@ -14,7 +14,7 @@ from statemachine.tables.table import Key, Page
 from statemachine.tables.topic_tables import IN_DIRECTORIES
 
 
-def update(state: MetadataState, request: UpdateFeaturesRequest, context: Context) -> Decision:
+def update(state: MetadataState, request: UpdateFeaturesRequest, context: DecisionContext) -> Decision:
     """The levels that change. If they may not, for the sake of some partition, that is looked for first."""
     records, response = update_features(state, request, context.other_voter_ids())
     result = OperationResult(update_features=response)

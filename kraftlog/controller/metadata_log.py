@@ -9,7 +9,7 @@ from kraftbase.endpoint import Endpoint
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 
 
-class Settlement(Protocol):
+class CommitFuture(Protocol):
     """What becomes of an append, as an `asyncio.Future` tells it; the simulator has a kind of its own."""
 
     def done(self) -> bool:
@@ -43,8 +43,8 @@ class PreparedAppend(Protocol):
         ...
 
     @property
-    def committed(self) -> Settlement:
-        """Done when it is committed; a ProtocolError in it if that is not known."""
+    def committed(self) -> CommitFuture:
+        """Done when it is committed; a ApiError in it if that is not known."""
         ...
 
 
@@ -82,7 +82,7 @@ class MetadataLog(Protocol):
         ...
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> PreparedAppend:
-        """Prepare an append, all of it or none. Raises ProtocolError and changes nothing if it is refused (LI-21)."""
+        """Prepare an append, all of it or none. Raises ApiError and changes nothing if it is refused (LI-21)."""
         ...
 
     def schedule_appends(self) -> None:

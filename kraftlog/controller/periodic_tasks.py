@@ -9,12 +9,12 @@ from typing import Protocol
 
 import structlog
 
-from kraftlog.controller.broker_lifecycle import NO_LEADER, fence_silent, left_behind
-from kraftlog.controller.decisions import Context, Decision
+from kraftlog.controller.broker_control import fence_silent, resume_unfinished
+from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
 from kraftlog.controller.rules.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
 from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord
-from raft.core.types import Offset
+from raft.core.types import NO_LEADER, Offset
 from raft.shell.runtime import Timer
 from statemachine.metadata.state import MetadataState
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
@@ -25,7 +25,7 @@ REFUSED_PAUSE_MS = 100.0
 logger = structlog.get_logger(__name__)
 
 
-class Supervised(Protocol):
+class ActiveController(Protocol):
     """The controller, as its supervision sees it."""
 
     @property
@@ -43,10 +43,10 @@ class Supervised(Protocol):
         ...
 
 
-class Supervision:
+class PeriodicTasks:
     """One controller's. Nothing happens while it is not active."""
 
-    def __init__(self, controller: Supervised, context: Context) -> None:
+    def __init__(self, controller: ActiveController, context: DecisionContext) -> None:
         self._controller = controller
         self._context = context
         self._timers: dict[str, Timer] = {}
@@ -62,7 +62,7 @@ class Supervision:
         context.departing.clear()
         context.failed_directories.clear()
         context.mutation_quotas.look_up_again()
-        for decision in left_behind(state, context):
+        for decision in resume_unfinished(state, context):
             self._controller.carry_out(decision)
         self.watch_sessions()
         config = context.config

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.local.child import ChildProcess
 from kraftlog.local.cluster_directory import ClusterDirectory
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 Command = Callable[[Path], list[str]]
 
 
-class NodeDied(ProtocolError):
+class NodeDied(ApiError):
     """A node's process ended by itself. The message has what it said last, the code its error if it named one."""
 
 
@@ -104,7 +104,7 @@ class LocalCluster:
     async def start(self, node_ids: Iterable[NodeId] | None = None) -> None:
         """Start nodes (all, if None) that do not run, and wait until each answers.
 
-        Raises NodeDied if one ends instead, ProtocolError REQUEST_TIMED_OUT if one does not answer.
+        Raises NodeDied if one ends instead, ApiError REQUEST_TIMED_OUT if one does not answer.
         """
         wanted = [node_id for node_id in (node_ids or self.node_ids) if not self.is_running(node_id)]
         for node_id in wanted:
@@ -142,13 +142,13 @@ class LocalCluster:
     # --- what it does ------------------------------------------------------------------------------------------------
 
     async def describe(self, node_id: NodeId, timeout_seconds: float = 2.0) -> log_pb2.DescribeNodeResponse:
-        """What a node says of itself. Raises ProtocolError if it does not answer."""
+        """What a node says of itself. Raises ApiError if it does not answer."""
         return await describe_node(self.endpoint(node_id), timeout_seconds=timeout_seconds)
 
     async def wait_for_leader(self, timeout_seconds: float = LEADER_TIMEOUT_SECONDS) -> NodeId:
         """The node that leads, as soon as one says so and has committed its epoch's first record.
 
-        Raises ProtocolError LEADER_NOT_AVAILABLE if there is none within the time.
+        Raises ApiError LEADER_NOT_AVAILABLE if there is none within the time.
         """
 
         async def leader() -> NodeId | None:
@@ -193,7 +193,7 @@ class LocalCluster:
             answer.cancel()
             death.cancel()
         if (node.cluster_id, node.replica_key.node_id) != (self.cluster_id, node_id):
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"node {node.replica_key.node_id} of cluster {node.cluster_id} answers at {self.endpoint(node_id)};"
                 f" stop it, or give node {node_id} another port in {self.directory.config_path(node_id)}",
@@ -234,4 +234,4 @@ async def _poll(
         if result is not None:
             return result
         await asyncio.sleep(POLL_SECONDS)
-    raise ProtocolError(code, f"{message} after {timeout_seconds:g} s; look at the nodes' logs")
+    raise ApiError(code, f"{message} after {timeout_seconds:g} s; look at the nodes' logs")

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.lifecycle import BrokerLifecycle
+from kraftlog.local.brokers import add_broker_rows, local_brokers
 from kraftlog.local.cluster import LocalCluster
-from kraftlog.local.up_brokers import add_broker_rows, local_brokers
 from kraftpb.v1 import log_pb2
 from raft.core.types import NodeId
 
@@ -30,7 +30,7 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
     """Run the cluster, and brokers beside it, and show it until Ctrl-C or SIGTERM; a node that ends is told of.
 
     The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
-    ProtocolError when a broker is refused.
+    ApiError when a broker is refused.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ async def describe_all(cluster: LocalCluster) -> Descriptions:
     async def describe(node_id: NodeId) -> log_pb2.DescribeNodeResponse | None:
         try:
             return await cluster.describe(node_id)
-        except ProtocolError:
+        except ApiError:
             return None
 
     answers = await asyncio.gather(*map(describe, cluster.node_ids))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kraftbase.errors import ProtocolError, StorageError
+from kraftbase.errors import ApiError, StorageError
 from kraftlog.offline.record_json import committed_records
 from raft.core.types import Offset
 from raft.storage.directory import LOG_NAME
@@ -70,6 +70,6 @@ def _batch(frame: Frame, decode: bool) -> dict[str, Any]:
     if decode:
         try:
             described["records"] = list(committed_records(batch))
-        except ProtocolError as error:
+        except ApiError as error:
             described["undecodable"] = str(error)
     return described

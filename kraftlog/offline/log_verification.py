@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kraftbase.errors import StorageError
-from kraftlog.offline.findings import Finding, Problem, Status
+from kraftlog.offline.file_reports import FileReport, FileStatus, Problem
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.storage.copies import copy_paths
@@ -25,9 +25,9 @@ from raft.storage.inspection import (
     segment_base_offsets,
     walk_segment,
 )
-from raft.storage.log_start import LOG_START_NAME, decode_log_start
+from raft.storage.log_start_file import LOG_START_NAME, decode_log_start
 from raft.storage.quorum_state import COPY_NAMES
-from raft.storage.recovering import RECOVERING_NAME, decode_recovering
+from raft.storage.recovering_file import RECOVERING_NAME, decode_recovering
 from raft.storage.recovery import DamagedLog, RecoveredLog
 from raft.storage.segment import segment_name
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 class LogVerdict:
     """What a node's log came to."""
 
-    findings: list[Finding]
+    reports: list[FileReport]
     end_offset: Offset | None
     """Where the next start finds the log to end; None if that start finds it damaged."""
     epochs: EpochCache | None = None
@@ -55,72 +55,74 @@ class LogVerdict:
 def verify_log(directory: Path) -> LogVerdict:
     """Look at the log of the node whose data is in `directory`. Raises OSError for a file that may not be read."""
     log_directory = directory / LOG_NAME
-    start, findings = _log_start(log_directory)
-    findings += _recovering(log_directory)
+    start, reports = _log_start(log_directory)
+    reports += _recovering(log_directory)
     bases = segment_base_offsets(log_directory) if log_directory.exists() else []
     if not bases:
         if start is not None and start.offset > 0:
-            begins = Finding(LOG_NAME, found="no segments", next_start=f"begins an empty log at offset {start.offset}")
-            return LogVerdict([*findings, begins], start.offset, EpochCache(start=start))
-        if not findings and any((directory / name).exists() for name in COPY_NAMES):
-            lost = Finding(
-                LOG_NAME, Status.DAMAGED, "no segments", "there was a log: there is a quorum state", RECOVERS
+            begins = FileReport(
+                LOG_NAME, found="no segments", next_start=f"begins an empty log at offset {start.offset}"
+            )
+            return LogVerdict([*reports, begins], start.offset, EpochCache(start=start))
+        if not reports and any((directory / name).exists() for name in COPY_NAMES):
+            lost = FileReport(
+                LOG_NAME, FileStatus.DAMAGED, "no segments", "there was a log: there is a quorum state", RECOVERS
             )
             return LogVerdict([lost], None)
-        return LogVerdict([*findings, Finding(LOG_NAME, found="no segments")], None if start is None else Offset(0))
+        return LogVerdict([*reports, FileReport(LOG_NAME, found="no segments")], None if start is None else Offset(0))
     holding_start = max(0, bisect_right(bases, LOG_BEGINNING.offset if start is None else start.offset) - 1)
-    findings += [_below_start(base) for base in bases[:holding_start]]
+    reports += [_below_start(base) for base in bases[:holding_start]]
     bases = bases[holding_start:]
     cursor = LogCursor.at_segment(bases[0])
     segments = {base: _segment(log_directory, base, cursor) for base in bases}
     if start is None:
-        return LogVerdict([*findings, *segments.values()], None)
+        return LogVerdict([*reports, *segments.values()], None)
     try:
         recovered = rehearse_recovery(log_directory)
     except DamagedLog as damage:
-        return LogVerdict([*findings, *_with_damage(segments, damage)], None)
+        return LogVerdict([*reports, *_with_damage(segments, damage)], None)
     except StorageError as error:
-        refused = Finding(LOG_NAME, Status.DAMAGED, "cannot be opened", str(error), DOES_NOT_START)
-        return LogVerdict([*findings, *segments.values(), refused], None)
+        refused = FileReport(LOG_NAME, FileStatus.DAMAGED, "cannot be opened", str(error), DOES_NOT_START)
+        return LogVerdict([*reports, *segments.values(), refused], None)
     if recovered.report.has_begun_anew:
         _note_replaced(segments, start.offset)
     else:
         _note_torn_tail(segments[bases[-1]], recovered)
     end_offset = recovered.report.log_end_offset
-    return LogVerdict([*findings, *segments.values()], end_offset, recovered.epochs)
+    return LogVerdict([*reports, *segments.values()], end_offset, recovered.epochs)
 
 
-def _recovering(log_directory: Path) -> list[Finding]:
+def _recovering(log_directory: Path) -> list[FileReport]:
     """What is said of damage that an earlier start found."""
     said, damaged = _copies(log_directory, RECOVERING_NAME, decode_recovering)
     if not said:
-        return [replace(finding, next_start=FETCHES_ALL) for finding in damaged]
+        return [replace(report, next_start=FETCHES_ALL) for report in damaged]
     until_offset = max(recovering.until_offset for recovering in said)
     recovering = said[0]._replace(until_offset=until_offset)
     known_offset = recovering.known_until_offset
     what = "all that the leader has" if known_offset is None else f"offsets below {known_offset}"
     found = f"{what} must be fetched again"
     return [
-        Finding(_relative(RECOVERING_NAME), Status.DAMAGED, found, recovering.reason, GOES_ON_FETCHING),
-        *(replace(finding, next_start=MENDS) for finding in damaged),
+        FileReport(_relative(RECOVERING_NAME), FileStatus.DAMAGED, found, recovering.reason, GOES_ON_FETCHING),
+        *(replace(report, next_start=MENDS) for report in damaged),
     ]
 
 
-def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[Finding]]:
+def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[FileReport]]:
     """Where the log starts, None if that cannot be told; and what there is to say of the files that say it."""
     said, damaged = _copies(log_directory, LOG_START_NAME, decode_log_start)
     if not said:
-        findings = [replace(finding, next_start=FETCHES_ALL) for finding in damaged]
-        return (None, findings) if damaged else (LOG_BEGINNING, [])
+        reports = [replace(report, next_start=FETCHES_ALL) for report in damaged]
+        return (None, reports) if damaged else (LOG_BEGINNING, [])
     start = max(said, key=lambda start: start.offset)
     found = f"the log starts at offset {start.offset}, behind epoch {start.epoch}"
     return start, [
-        Finding(_relative(LOG_START_NAME), found=found),
-        *(replace(finding, next_start=MENDS) for finding in damaged),
+        FileReport(_relative(LOG_START_NAME), found=found),
+        *(replace(report, next_start=MENDS) for report in damaged),
     ]
 
 
-def _copies(log_directory: Path, name: str, decode: Callable[[bytes, str], T]) -> tuple[list[T], list[Finding]]:
+def _copies(log_directory: Path, name: str, decode: Callable[[bytes, str], T]) -> tuple[list[T], list[FileReport]]:
     """What the whole copies of a small file say, and findings for those that are damaged."""
     said, damaged = [], []
     for path in map(Path, copy_paths(str(log_directory), name)):
@@ -128,11 +130,13 @@ def _copies(log_directory: Path, name: str, decode: Callable[[bytes, str], T]) -
             try:
                 said.append(decode(path.read_bytes(), str(path)))
             except StorageError as error:
-                damaged.append(Finding(_relative(path.name), Status.DAMAGED, "damaged", str(error), DOES_NOT_START))
+                damaged.append(
+                    FileReport(_relative(path.name), FileStatus.DAMAGED, "damaged", str(error), DOES_NOT_START)
+                )
     return said, damaged
 
 
-def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Finding:
+def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> FileReport:
     """One segment, walked to its end."""
     name = segment_name(base_offset)
     path = log_directory / name
@@ -146,7 +150,7 @@ def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Fin
         raise
     except OSError as error:
         cursor.lose_track()
-        return Finding(_relative(name), Status.DAMAGED, f"cannot be read: {error.strerror}")
+        return FileReport(_relative(name), FileStatus.DAMAGED, f"cannot be read: {error.strerror}")
     batch_count = 0
     end_offset = base_offset
     for item in walk_segment(data, cursor):
@@ -154,9 +158,9 @@ def _segment(log_directory: Path, base_offset: Offset, cursor: LogCursor) -> Fin
         if isinstance(item, FoundFrame) and item.frame.batch is not None:
             batch_count += 1
             end_offset = item.frame.batch.end_offset
-    return Finding(
+    return FileReport(
         _relative(name),
-        status=Status.DAMAGED if problems else Status.SOUND,
+        status=FileStatus.DAMAGED if problems else FileStatus.SOUND,
         found=f"offsets {base_offset} to {end_offset}, {batch_count} batches",
         problems=problems,
     )
@@ -175,41 +179,43 @@ def _problems(item: FoundFrame | DamagedStretch) -> list[Problem]:
     return [Problem(frame.position, frame.end_position, f"a frame that does not go on here: {', '.join(misfits)}")]
 
 
-def _note_torn_tail(last: Finding, recovered: RecoveredLog) -> None:
+def _note_torn_tail(last: FileReport, recovered: RecoveredLog) -> None:
     report = recovered.report
     if report.torn_bytes:
-        last.status = Status.MENDED
+        last.status = FileStatus.MENDED
         last.reason = f"a torn tail, which was never flushed: the log ends at offset {report.log_end_offset}"
         last.next_start = f"cuts {report.torn_bytes} bytes at byte {report.torn_position}"
 
 
-def _below_start(base_offset: Offset) -> Finding:
+def _below_start(base_offset: Offset) -> FileReport:
     """A segment that a crash kept from being removed. The next start does not read it."""
     reason = "all of it is below the log's start: it was being removed"
-    return Finding(_relative(segment_name(base_offset)), Status.MENDED, f"offsets from {base_offset}", reason, REMOVES)
+    return FileReport(
+        _relative(segment_name(base_offset)), FileStatus.MENDED, f"offsets from {base_offset}", reason, REMOVES
+    )
 
 
-def _note_replaced(segments: dict[Offset, Finding], start_offset: Offset) -> None:
+def _note_replaced(segments: dict[Offset, FileReport], start_offset: Offset) -> None:
     """A snapshot was taking the log's place: whatever is in it goes."""
-    for finding in segments.values():
-        finding.status = Status.MENDED
-        finding.reason = f"a snapshot that ends at offset {start_offset} was taking the log's place"
-        finding.next_start = REMOVES
-        finding.problems.clear()
+    for report in segments.values():
+        report.status = FileStatus.MENDED
+        report.reason = f"a snapshot that ends at offset {start_offset} was taking the log's place"
+        report.next_start = REMOVES
+        report.problems.clear()
 
 
-def _with_damage(segments: dict[Offset, Finding], damage: DamagedLog) -> list[Finding]:
+def _with_damage(segments: dict[Offset, FileReport], damage: DamagedLog) -> list[FileReport]:
     """The findings of all segments, and what the next start does about each from the damaged one on."""
-    for base_offset, finding in segments.items():
+    for base_offset, report in segments.items():
         if base_offset > damage.base_offset:
-            finding.next_start = SET_ASIDE
+            report.next_start = SET_ASIDE
     damaged = segments.get(damage.base_offset)
     if damaged is None:
-        missing = Finding(
-            _relative(segment_name(damage.base_offset)), Status.DAMAGED, "missing", damage.finding, RECOVERS
+        missing = FileReport(
+            _relative(segment_name(damage.base_offset)), FileStatus.DAMAGED, "missing", damage.finding, RECOVERS
         )
         return [missing, *segments.values()]
-    damaged.status = Status.DAMAGED
+    damaged.status = FileStatus.DAMAGED
     damaged.reason = damage.finding
     damaged.next_start = RECOVERS
     return list(segments.values())

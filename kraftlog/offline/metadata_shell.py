@@ -123,7 +123,7 @@ def _shown(path: Path, current: Path, *, is_absolute: bool) -> str:
 # --- the shell --------------------------------------------------------------------------------------------------------
 
 
-class Shell:
+class MetadataShell:
     """A current directory, and the commands. What they print goes to `say`, errors to `complain`, line by line."""
 
     def __init__(self, source: Source, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
@@ -288,7 +288,7 @@ class Command(NamedTuple):
     """A command of the shell; what it does is in the first line of its function's documentation."""
 
     usage: str
-    run: Callable[[Shell, Given], None]
+    run: Callable[[MetadataShell, Given], None]
     words_max: int | None = 0
     options: Mapping[str, bool] = MappingProxyType({})
     """Whether each takes a value."""
@@ -300,16 +300,16 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "ls": Command("ls [-l] [PATH...]", Shell._ls, None, {"-l": False}),
-    "cat": Command("cat PATH...", Shell._cat, None),
-    "tree": Command("tree [-n COUNT] [PATH]", Shell._tree, 1, {"-n": True}),
-    "find": Command("find [PATH] [-name GLOB]", Shell._find, 1, {"-name": True}),
-    "cd": Command("cd [PATH]", Shell._cd, 1),
-    "pwd": Command("pwd", Shell._pwd),
-    "man": Command("man [COMMAND]", Shell._man, 1),
-    "help": Command("help [COMMAND]", Shell._man, 1),
-    "exit": Command("exit", Shell._exit),
-    "quit": Command("quit", Shell._exit),
+    "ls": Command("ls [-l] [PATH...]", MetadataShell._ls, None, {"-l": False}),
+    "cat": Command("cat PATH...", MetadataShell._cat, None),
+    "tree": Command("tree [-n COUNT] [PATH]", MetadataShell._tree, 1, {"-n": True}),
+    "find": Command("find [PATH] [-name GLOB]", MetadataShell._find, 1, {"-name": True}),
+    "cd": Command("cd [PATH]", MetadataShell._cd, 1),
+    "pwd": Command("pwd", MetadataShell._pwd),
+    "man": Command("man [COMMAND]", MetadataShell._man, 1),
+    "help": Command("help [COMMAND]", MetadataShell._man, 1),
+    "exit": Command("exit", MetadataShell._exit),
+    "quit": Command("quit", MetadataShell._exit),
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.analytics.payload import bytes_to_text, to_json
 from kraftlog.analytics.rows import record_type
 from kraftlog.analytics.schema import UNKNOWN_RECORD_TYPE
@@ -24,7 +24,7 @@ from raft.storage.batch import batch_body, batch_timestamp, records
 def committed_records(batch: Batch) -> Iterator[dict[str, Any]]:
     """One object per record of a committed batch: offset, epoch, timestamp, type, data.
 
-    Raises ProtocolError(CORRUPT_MESSAGE) when the body is not what the header says.
+    Raises ApiError(CORRUPT_MESSAGE) when the body is not what the header says.
     """
     timestamp_ms = batch_timestamp(batch)
     for offset, (name, data) in enumerate(_named_records(batch), batch.base_offset):
@@ -36,7 +36,7 @@ def _named_records(batch: Batch) -> Iterable[tuple[str, dict[str, Any]]]:
         try:
             return map(_name, batch_pb2.ControlBody.FromString(batch_body(batch)).records)
         except DecodeError as error:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"the body of the control batch at offset {batch.base_offset} is no ControlBody: {error}",
             ) from None

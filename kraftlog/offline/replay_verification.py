@@ -18,7 +18,7 @@ from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from raft.storage.directory import LOG_NAME, SNAPSHOTS_NAME
 from raft.storage.inspection import FoundFrame, LogCursor, segment_base_offsets, walk_segment
-from raft.storage.log_start import LOG_START_NAME, decode_log_start
+from raft.storage.log_start_file import LOG_START_NAME, decode_log_start
 from raft.storage.segment import segment_name
 from snapshot.store import SnapshotStore
 from statemachine.store.image import load_image

@@ -25,7 +25,7 @@ from kraftlog.config.config import NodeConfig
 from kraftlog.config.formatting import check_voters, own_directory_id
 from kraftlog.local.cluster_directory import CLUSTER_FILE, open_or_create
 from kraftlog.offline.snapshot_files import open_snapshot
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import Epoch, OffsetAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
@@ -38,7 +38,7 @@ from raft.storage.directory import (
     decode_meta,
     encode_meta,
 )
-from raft.storage.log_start import write_log_start
+from raft.storage.log_start_file import write_log_start
 from raft.storage.quorum_state import QuorumStateStore
 from snapshot.bootstrap import write_bootstrap
 from snapshot.format import SnapshotHeader
@@ -66,7 +66,7 @@ class RestoredNode(NamedTuple):
     identity: DirectoryIdentity
 
 
-class Restored(NamedTuple):
+class RestoredCluster(NamedTuple):
     """A new cluster, or one node of it."""
 
     cluster_id: str
@@ -79,7 +79,7 @@ class Restored(NamedTuple):
 
 def restore_node(
     snapshot: Path, config: NodeConfig, cluster_id: str, initial_controllers: VoterSet | None = None
-) -> Restored:
+) -> RestoredCluster:
     """Make the data directory that `config` names of the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
     With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
@@ -99,10 +99,12 @@ def restore_node(
     _refuse_unless_empty(files, str(config.directory))
     with usable_snapshot(snapshot) as (reader, source), _flushes_that_fail():
         made = restore_directory(files, str(config.directory), reader, identity, initial_controllers)
-    return Restored(cluster_id, source, made, [RestoredNode(config.directory, identity)])
+    return RestoredCluster(cluster_id, source, made, [RestoredNode(config.directory, identity)])
 
 
-def restore_cluster(snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None) -> Restored:
+def restore_cluster(
+    snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None
+) -> RestoredCluster:
     """Make the directory of a local cluster, as `open_or_create` does, whose nodes all begin with the snapshot.
 
     Raises as `restore_node` does, and ConfigurationError for counts that no local cluster has.
@@ -137,7 +139,7 @@ def restore_cluster(snapshot: Path, path: Path, *, voters: int | None = None, ob
         files.make_directories(str(path / "logs"))
         for file in (*map(cluster.config_path, cluster.endpoints), cluster.path / CLUSTER_FILE):
             write_new_file(files, str(path / file.name), file.read_bytes())
-    return Restored(cluster.cluster_id, source, made, nodes)
+    return RestoredCluster(cluster.cluster_id, source, made, nodes)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from kraftbase.errors import CorruptSnapshot, StorageError
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.analytics.rows import record_type
 from kraftlog.analytics.schema import UNKNOWN_RECORD_TYPE
-from kraftlog.offline.findings import Finding, Status, is_sound
+from kraftlog.offline.file_reports import FileReport, FileStatus, is_sound
 from kraftlog.offline.record_json import committed_records
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import OffsetAndEpoch
@@ -149,14 +149,14 @@ def _kind(encoded: bytes) -> str:
 class Verdicts(NamedTuple):
     """What looking at several snapshots came to."""
 
-    findings: list[Finding]
+    reports: list[FileReport]
     failures: list[StorageError]
     """Why nothing can be said of the others: they cannot be read, or are not named like snapshots."""
 
     @property
     def are_sound(self) -> bool:
         """Whether all are whole."""
-        return not self.failures and is_sound(self.findings)
+        return not self.failures and is_sound(self.reports)
 
 
 def verify_files(paths: Iterable[Path]) -> Verdicts:
@@ -164,13 +164,13 @@ def verify_files(paths: Iterable[Path]) -> Verdicts:
     verdicts = Verdicts([], [])
     for path in paths:
         try:
-            verdicts.findings.append(snapshot_finding(path, str(path)))
+            verdicts.reports.append(snapshot_report(path, str(path)))
         except StorageError as error:
             verdicts.failures.append(error)
     return verdicts
 
 
-def snapshot_finding(path: Path, file: str, cluster_id: str | None = None) -> Finding:
+def snapshot_report(path: Path, file: str, cluster_id: str | None = None) -> FileReport:
     """Whether the snapshot at `path` is whole, and of that cluster if one is given; `file` is what it is called.
 
     Raises StorageError if nothing can be said: it may not be read, or is not named like a snapshot.
@@ -179,16 +179,16 @@ def snapshot_finding(path: Path, file: str, cluster_id: str | None = None) -> Fi
         with open_snapshot(path) as reader:
             summary = reader.verify()
     except CorruptSnapshot as error:
-        return Finding(file, Status.DAMAGED, "damaged", reason_of(error, path))
+        return FileReport(file, FileStatus.DAMAGED, "damaged", reason_of(error, path))
     except StorageError as error:
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno == errno.EIO:
-            return Finding(file, Status.DAMAGED, f"cannot be read: {cause.strerror}")
+            return FileReport(file, FileStatus.DAMAGED, f"cannot be read: {cause.strerror}")
         raise
     found = f"{summary.record_count} records, {summary.size_bytes} bytes"
     if cluster_id is not None and summary.header.cluster_id != cluster_id:
-        return Finding(file, Status.DAMAGED, found, f"it is of cluster {summary.header.cluster_id}")
-    return Finding(file, found=found)
+        return FileReport(file, FileStatus.DAMAGED, found, f"it is of cluster {summary.header.cluster_id}")
+    return FileReport(file, found=found)
 
 
 def reason_of(error: StorageError, path: Path) -> str:

@@ -14,10 +14,10 @@ from typing import Final
 
 from kraftbase.errors import DirectoryError, StorageError
 from kraftbase.files.posix import PosixFileSystem
-from kraftlog.offline.findings import Finding, Status
+from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.log_verification import DOES_NOT_START, LogVerdict, verify_log
 from kraftlog.offline.replay_verification import Progress, compare_with_log
-from kraftlog.offline.snapshot_files import snapshot_finding
+from kraftlog.offline.snapshot_files import snapshot_report
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.storage.directory import (
     LOG_NAME,
@@ -51,7 +51,7 @@ REMOVES: Final = "removes it"
 WRITE_AHEAD_SUFFIX: Final = "-wal"
 
 
-def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[Finding]:
+def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[FileReport]:
     """What there is in a node's data directory, file by file. `progress` is told how far the log is replayed.
 
     Raises DirectoryError if it is no node's, OSError or StorageError for a file that may not be read.
@@ -64,7 +64,7 @@ def verify_directory(directory: Path, progress: Progress = lambda done, total: N
     return [
         meta,
         *_verify_quorum_state(directory, log),
-        *log.findings,
+        *log.reports,
         *_verify_snapshots(snapshots, log, identity),
         *_verify_database(
             directory / METADATA_DATABASE_NAME,
@@ -76,108 +76,108 @@ def verify_directory(directory: Path, progress: Progress = lambda done, total: N
     ]
 
 
-def _verify_meta(path: Path) -> tuple[Finding, DirectoryIdentity | None]:
+def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:
     if not path.exists():
-        return Finding(
-            META_NAME, Status.DAMAGED, "missing", "it cannot be told whose data this is", DOES_NOT_START
+        return FileReport(
+            META_NAME, FileStatus.DAMAGED, "missing", "it cannot be told whose data this is", DOES_NOT_START
         ), None
     try:
         identity = decode_meta(path.read_bytes(), str(path))
     except DirectoryError as error:
-        return Finding(META_NAME, Status.DAMAGED, "damaged", str(error), DOES_NOT_START), None
-    return Finding(META_NAME, found=f"node {identity.node_id} of cluster {identity.cluster_id}"), identity
+        return FileReport(META_NAME, FileStatus.DAMAGED, "damaged", str(error), DOES_NOT_START), None
+    return FileReport(META_NAME, found=f"node {identity.node_id} of cluster {identity.cluster_id}"), identity
 
 
-def _verify_quorum_state(directory: Path, log: LogVerdict) -> list[Finding]:
+def _verify_quorum_state(directory: Path, log: LogVerdict) -> list[FileReport]:
     paths = [directory / name for name in COPY_NAMES]
     if not any(path.exists() for path in paths):
         if log.end_offset == 0:
-            return [Finding(name, found="nothing was ever voted") for name in COPY_NAMES]
+            return [FileReport(name, found="nothing was ever voted") for name in COPY_NAMES]
         lost = "there is a log, so a vote may be lost"
-        return [Finding(name, Status.DAMAGED, "missing", lost, DOES_NOT_START) for name in COPY_NAMES]
-    findings = []
+        return [FileReport(name, FileStatus.DAMAGED, "missing", lost, DOES_NOT_START) for name in COPY_NAMES]
+    reports = []
     sequences: dict[str, int] = {}
     for path in paths:
-        finding, sequence = _verify_copy(path)
-        findings.append(finding)
+        report, sequence = _verify_copy(path)
+        reports.append(report)
         if sequence is not None:
             sequences[path.name] = sequence
-    return _compare_copies(findings, sequences)
+    return _compare_copies(reports, sequences)
 
 
-def _verify_copy(path: Path) -> tuple[Finding, int | None]:
+def _verify_copy(path: Path) -> tuple[FileReport, int | None]:
     """One copy of the quorum state, and its sequence number if it is whole."""
     if not path.exists():
-        return Finding(path.name, Status.DAMAGED, "missing", next_start=MENDS), None
+        return FileReport(path.name, FileStatus.DAMAGED, "missing", next_start=MENDS), None
     try:
         copy = decode_copy(path.read_bytes(), str(path))
     except StorageError as error:
-        return Finding(path.name, Status.DAMAGED, "unknown version", str(error), DOES_NOT_START), None
+        return FileReport(path.name, FileStatus.DAMAGED, "unknown version", str(error), DOES_NOT_START), None
     if copy is None:
-        return Finding(path.name, Status.DAMAGED, "damaged", next_start=MENDS), None
+        return FileReport(path.name, FileStatus.DAMAGED, "damaged", next_start=MENDS), None
     sequence, state = copy
     leader = "no leader known" if state.leader_id is None else f"leader {state.leader_id}"
     voted = "" if state.voted_key is None else f", voted for {state.voted_key.node_id}"
-    return Finding(path.name, found=f"epoch {state.epoch}, {leader}{voted}, saved {sequence} times"), sequence
+    return FileReport(path.name, found=f"epoch {state.epoch}, {leader}{voted}, saved {sequence} times"), sequence
 
 
-def _compare_copies(findings: list[Finding], sequences: dict[str, int]) -> list[Finding]:
+def _compare_copies(reports: list[FileReport], sequences: dict[str, int]) -> list[FileReport]:
     """Say what becomes of a copy that is not as good as the other one."""
     if not sequences:
-        for finding in findings:
-            finding.next_start = DOES_NOT_START
-        return findings
+        for report in reports:
+            report.next_start = DOES_NOT_START
+        return reports
     newest = max(sequences.values())
-    for finding in findings:
-        sequence = sequences.get(finding.file)
-        if sequence is None and finding.found == "missing" and newest == 1:
-            finding.status = Status.MENDED  # a crash came between the two files that the first save makes
+    for report in reports:
+        sequence = sequences.get(report.file)
+        if sequence is None and report.found == "missing" and newest == 1:
+            report.status = FileStatus.MENDED  # a crash came between the two files that the first save makes
         elif sequence is not None and sequence < newest:
-            finding.status = Status.MENDED if sequence == newest - 1 else Status.DAMAGED
-            finding.next_start = MENDS
-    return findings
+            report.status = FileStatus.MENDED if sequence == newest - 1 else FileStatus.DAMAGED
+            report.next_start = MENDS
+    return reports
 
 
-def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[Finding]:
+def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[FileReport]:
     """Every snapshot, the oldest first, and what is left of those that are none any more or never were."""
-    findings = []
+    reports = []
     for name in sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else ():
         snapshot_id = parse_snapshot_name(name)
         if name == BOOTSTRAP_NAME:
-            findings.append(_verify_bootstrap(directory, identity))
+            reports.append(_verify_bootstrap(directory, identity))
         elif snapshot_id is not None:
-            findings.append(_verify_snapshot(directory / name, snapshot_id, log, identity))
+            reports.append(_verify_snapshot(directory / name, snapshot_id, log, identity))
         elif is_leftover(name):
             found = "was deleted" if name.endswith(DELETED_SUFFIX) else "was not finished"
-            findings.append(Finding(f"{SNAPSHOTS_NAME}/{name}", Status.MENDED, found, next_start=REMOVES))
-    return findings
+            reports.append(FileReport(f"{SNAPSHOTS_NAME}/{name}", FileStatus.MENDED, found, next_start=REMOVES))
+    return reports
 
 
-def _verify_bootstrap(directory: Path, identity: DirectoryIdentity | None) -> Finding:
+def _verify_bootstrap(directory: Path, identity: DirectoryIdentity | None) -> FileReport:
     """Who votes, by their directories."""
-    finding = Finding(f"{SNAPSHOTS_NAME}/{BOOTSTRAP_NAME}", Status.SOUND)
+    report = FileReport(f"{SNAPSHOTS_NAME}/{BOOTSTRAP_NAME}", FileStatus.SOUND)
     try:
         voters = read_bootstrap(PosixFileSystem(), str(directory), None if identity is None else identity.cluster_id)
     except StorageError as error:
-        finding.status, finding.reason, finding.next_start = Status.DAMAGED, str(error), DOES_NOT_START
+        report.status, report.reason, report.next_start = FileStatus.DAMAGED, str(error), DOES_NOT_START
     else:
-        finding.found = f"{0 if voters is None else len(voters)} voters with their directory ids"
-    return finding
+        report.found = f"{0 if voters is None else len(voters)} voters with their directory ids"
+    return report
 
 
 def _verify_snapshot(
     path: Path, snapshot_id: OffsetAndEpoch, log: LogVerdict, identity: DirectoryIdentity | None
-) -> Finding:
+) -> FileReport:
     """One snapshot: whether it is whole, and whether the next start could make a database of it."""
     cluster_id = None if identity is None else identity.cluster_id
-    finding = snapshot_finding(path, f"{SNAPSHOTS_NAME}/{path.name}", cluster_id)
+    report = snapshot_report(path, f"{SNAPSHOTS_NAME}/{path.name}", cluster_id)
     if log.end_offset is not None and not _is_in(log, log.end_offset, snapshot_id):
-        finding.status = Status.DAMAGED
-        finding.reason = finding.reason or f"the log, that ends at {log.end_offset}, does not have all that is in it"
-        finding.next_start = PASSES_OVER_SNAPSHOT
-    elif finding.status is Status.DAMAGED:
-        finding.next_start = LEAVES_SNAPSHOT
-    return finding
+        report.status = FileStatus.DAMAGED
+        report.reason = report.reason or f"the log, that ends at {log.end_offset}, does not have all that is in it"
+        report.next_start = PASSES_OVER_SNAPSHOT
+    elif report.status is FileStatus.DAMAGED:
+        report.next_start = LEAVES_SNAPSHOT
+    return report
 
 
 def _is_in(log: LogVerdict, end_offset: Offset, snapshot_id: OffsetAndEpoch) -> bool:
@@ -193,7 +193,7 @@ def _has_any(directory: Path) -> bool:
 
 def _verify_database(
     path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str, progress: Progress
-) -> list[Finding]:
+) -> list[FileReport]:
     """Open a copy as a start does; `made_from` is what a new one would be made from.
 
     Nothing is said where it is not known whose the directory is.
@@ -201,7 +201,7 @@ def _verify_database(
     if identity is None:
         return []
     if not path.exists():
-        return [Finding(path.name, found="nothing was applied", next_start=f"makes it from {made_from}")]
+        return [FileReport(path.name, found="nothing was applied", next_start=f"makes it from {made_from}")]
     with tempfile.TemporaryDirectory(prefix="kraftlog-verify-") as scratch:
         copy = Path(scratch, path.name)
         for suffix in ("", WRITE_AHEAD_SUFFIX):  # SQLite would write to these, even to read
@@ -211,10 +211,10 @@ def _verify_database(
             database = open_database(copy, identity.cluster_id)
         except UnusableDatabase as error:
             next_start = FORGETS_SNAPSHOTS if isinstance(error, DivergedDatabase) else f"{BEGINS_ANEW} {made_from}"
-            return [Finding(path.name, Status.DAMAGED, "cannot be used", str(error), next_start)]
+            return [FileReport(path.name, FileStatus.DAMAGED, "cannot be used", str(error), next_start)]
         except (DirectoryError, StorageError) as error:
             reason = str(error).replace(str(copy), str(path))
-            return [Finding(path.name, Status.DAMAGED, "cannot be used", reason, DOES_NOT_START)]
+            return [FileReport(path.name, FileStatus.DAMAGED, "cannot be used", reason, DOES_NOT_START)]
         with closing(database.conn) as connection:
             tables = MetadataTables(connection, name=str(path))
             is_in_log = log.end_offset is None or tables.is_in(log.end_offset, log.epochs)
@@ -223,12 +223,12 @@ def _verify_database(
                 if is_in_log and log.end_offset is not None
                 else None
             )
-    finding = Finding(path.name, found=f"offsets below {tables.applied.end_offset} are applied")
+    report = FileReport(path.name, found=f"offsets below {tables.applied.end_offset} are applied")
     if differs is not None:
-        finding.status, finding.reason, finding.next_start = Status.DAMAGED, differs, FINDS_ROT
+        report.status, report.reason, report.next_start = FileStatus.DAMAGED, differs, FINDS_ROT
     if not is_in_log:
-        finding.status = Status.DAMAGED
-        finding.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"
+        report.status = FileStatus.DAMAGED
+        report.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"
         is_ahead = tables.applied.end_offset > (log.end_offset or 0)
-        finding.next_start = RECOVERS_LOG if is_ahead else f"{BEGINS_ANEW} {made_from}"
-    return [finding]
+        report.next_start = RECOVERS_LOG if is_ahead else f"{BEGINS_ANEW} {made_from}"
+    return [report]

@@ -14,13 +14,13 @@ from typing import Final
 import structlog
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import random_uuid
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1.admin_pb2 import Operation, RegisterControllerRequest
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from raft.core.types import LeaderAndEpoch, NodeId, Offset
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.store.store import MetadataStore
 from statemachine.words.features import CONTROLLER_REGISTRATION, SUPPORTED
 
@@ -81,7 +81,7 @@ class ControllerRegistration:
 
     async def _may_register(self) -> None:
         """Return when the metadata.version, as far as it is applied here, has a record for it."""
-        while queries.metadata_version(self._store.reader) < CONTROLLER_REGISTRATION:
+        while metadata_queries.metadata_version(self._store.reader) < CONTROLLER_REGISTRATION:
             self._applied.clear()
             await self._applied.wait()
 
@@ -89,6 +89,6 @@ class ControllerRegistration:
         """Why the active controller did not take the registration; None if it did. Doing it twice does no harm."""
         try:
             result = await client.execute(Operation(register_controller=self._request), retry_unknown=True)
-        except ProtocolError as error:
+        except ApiError as error:
             return str(error)
         return f"{ErrorCode(result.error_code).name}: {result.error_message}" if result.error_code else None

@@ -37,7 +37,7 @@ from snapshot.store import SnapshotStore
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.apply.machine import MetadataMachine
-from statemachine.apply.watching import Watcher
+from statemachine.apply.publishers import MetadataPublisher
 from statemachine.store.scrubber import Scrubber
 from statemachine.store.snapshot_generator import SnapshotGenerator
 from statemachine.store.store import MetadataStore
@@ -57,14 +57,14 @@ async def serve(
     config: NodeConfig,
     *,
     extra_listeners: Sequence[Listener] = (),
-    watchers: Sequence[Watcher] = (),
+    publishers: Sequence[MetadataPublisher] = (),
     subscribers: Sequence[Subscriber] = (),
     ready: Callable[[], None] | None = None,
     on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> None:
     """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
-    `watchers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
+    `publishers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
     called when the node answers. A listener that raises ends the process, with an error that names it, unless
     `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node goes on without it. Raises
     DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
@@ -78,7 +78,7 @@ async def serve(
         anew = asyncio.Event()
         # Listeners of somebody else's were told everything once, and would be told again.
         on_may_rebuild = anew.set if not extra_listeners else lambda: None
-        async with running_node(config, watchers, subscribers, on_listener_fault, on_may_rebuild) as node:
+        async with running_node(config, publishers, subscribers, on_listener_fault, on_may_rebuild) as node:
             for listener in extra_listeners:
                 RaftClient(node).register(listener)
             if ready is not None:
@@ -112,7 +112,7 @@ class _Metadata:
 @contextlib.asynccontextmanager
 async def running_node(
     config: NodeConfig,
-    watchers: Sequence[Watcher] = (),
+    publishers: Sequence[MetadataPublisher] = (),
     subscribers: Sequence[Subscriber] = (),
     on_listener_fault: OnListenerFault = end_by_listener_fault,
     on_may_rebuild: Callable[[], None] = lambda: None,
@@ -144,7 +144,7 @@ async def running_node(
             log_start=config.log_start,
             limits=config.service,
             state=_hosted_state(metadata, on_may_rebuild),
-            add_services=partial(_add_metadata_services, config, metadata, watchers),
+            add_services=partial(_add_metadata_services, config, metadata, publishers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine, on_listener_fault),
         ) as node:
             try:
@@ -203,8 +203,8 @@ async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> Asy
         metadata.machine.fence_rotten(reason)
         RaftClient(node).state_machine_fenced()
 
-    metadata.generator.tell_rot(on_rotten)
-    metadata.machine.tell_rot(on_rotten)
+    metadata.generator.set_rot_callback(on_rotten)
+    metadata.machine.set_rot_callback(on_rotten)
     running = asyncio.create_task(Scrubber(metadata.store, config.scrub_interval_ms, on_rotten).run())
     try:
         yield
@@ -253,7 +253,11 @@ def _on_listener_fault(
 
 
 def _add_metadata_services(
-    config: NodeConfig, metadata: _Metadata, watchers: Sequence[Watcher], server: grpc.aio.Server, node: Node
+    config: NodeConfig,
+    metadata: _Metadata,
+    publishers: Sequence[MetadataPublisher],
+    server: grpc.aio.Server,
+    node: Node,
 ) -> Sequence[str]:
     """Let the node have its controller, feed the state machine, and serve both; the services' full names."""
     client, machine = RaftClient(node), metadata.machine
@@ -267,9 +271,9 @@ def _add_metadata_services(
         config=config.controller,
     )
     machine.subscribe(FetchVersionGate(metadata.store, client.allow_fetch_version))
-    machine.report_state_digests_to(client.report_state_digest)
-    for watcher in watchers:
-        machine.watch(watcher)
+    machine.set_state_digest_callback(client.report_state_digest)
+    for publisher in publishers:
+        machine.install_publisher(publisher)
     client.register(machine, start_offset=metadata.store.applied_end_offset or None)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(controller, metadata.store, machine), server)
     servicer = SnapshotServicer(config.node_id, metadata.snapshots, metadata.generator, machine, config.service)

@@ -14,7 +14,7 @@ from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.virtual.network import NetworkConditions
 from raft.core.config import FETCH_VERSIONS, QuorumConfig
 from raft.storage.segmented_log import LogConfig
-from snapshot.log_start import LogStartConfig, LogStartPolicy
+from snapshot.log_start_policy import LogStartConfig, LogStartPolicy
 
 BROKERS_ONE_IN: Final = 6
 """Every sixth seed has brokers and controllers: 3, 9, 15 and so on."""

@@ -1,5 +1,5 @@
 """What a replica orders. Actions are carried out strictly in the order in which they were given, but for answers to
-fetches that nothing waits for (`raft.shell.replies`).
+fetches that nothing waits for (`raft.shell.deferred_replies`).
 
 Durability is that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it takes
 effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are durable
@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.messages import LeaderChange, Request, Response
 from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 
@@ -71,7 +71,7 @@ class TruncateLog:
 
 
 @dataclass(frozen=True, slots=True)
-class StartLogAnew:
+class TruncateFullyAndStartAt:
     """Put an empty log that starts where this snapshot ends in the place of the log, durably, before what follows."""
 
     snapshot_id: OffsetAndEpoch
@@ -81,10 +81,10 @@ class StartLogAnew:
 class AppendSnapshot:
     """Write the next bytes of a snapshot that is being fetched, then say SnapshotAppended or SnapshotRefused.
 
-    One order of this kind is under way at most. The first one of an `attempt` begins the snapshot.
+    One order of this kind is under way at most. The first one of a `fetch_id` begins the snapshot.
     """
 
-    attempt: int
+    fetch_id: int
     snapshot_id: OffsetAndEpoch
     data: bytes
 
@@ -93,7 +93,7 @@ class AppendSnapshot:
 class FreezeSnapshot:
     """All of it is written: make it a snapshot, durably, then say SnapshotReceived or SnapshotRefused."""
 
-    attempt: int
+    fetch_id: int
     snapshot_id: OffsetAndEpoch
 
 
@@ -101,7 +101,7 @@ class FreezeSnapshot:
 class DropSnapshot:
     """Forget what was fetched of a snapshot; nothing is to be said of it any more."""
 
-    attempt: int
+    fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class FenceStateMachine:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportUnbelieved:
+class ReportRejectedClaim:
     """A peer said what cannot be, and it was refused: tell people. It changed nothing."""
 
     reason: str
@@ -208,7 +208,7 @@ Action: TypeAlias = (
     | AppendBatches
     | FlushLog
     | TruncateLog
-    | StartLogAnew
+    | TruncateFullyAndStartAt
     | AppendSnapshot
     | FreezeSnapshot
     | DropSnapshot
@@ -221,7 +221,7 @@ Action: TypeAlias = (
     | AdvanceHighWatermark
     | AnnounceLeader
     | FenceStateMachine
-    | ReportUnbelieved
+    | ReportRejectedClaim
     | ReportRefusedLeader
     | RebuildStateMachine
 )

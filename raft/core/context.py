@@ -12,12 +12,12 @@ from kraftbase.endpoint import Endpoint
 from raft.core.actions import Action, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections
-from raft.core.digests import StateDigests
-from raft.core.download import SnapshotDownload
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
+from raft.core.snapshot_fetch_state import SnapshotFetch
+from raft.core.state_digests import StateDigests
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from raft.core.types import (
     Epoch,
@@ -57,9 +57,9 @@ class Context:
     announced: LeaderAndEpoch
     fetch_version_allowed: int
     """The highest version of Fetch that the cluster has agreed on (PK-05); the configuration may ask for less."""
-    download: SnapshotDownload | None = None
+    snapshot_fetch: SnapshotFetch | None = None
     """The snapshot that is being fetched. It outlives the leader that offered it: every node's has the same bytes."""
-    download_attempts: int = 0
+    snapshot_fetches: int = 0
     recovering: RecoveringLog | None = None
     """Set while the log lacks what it once had, or may have had: the replica neither votes nor counts."""
     heard: set[NodeId] = field(default_factory=set)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
 from raft.core import newcomers
-from raft.core.actions import ReportUnbelieved
+from raft.core.actions import ReportRejectedClaim
 from raft.core.committed import candidate_lacks_committed
 from raft.core.context import Context
 from raft.core.leading import become_leader
@@ -127,7 +127,9 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
     )
     granted = False
     if error is ErrorCode.NONE and not may_be_voter(context, sender):
-        context.order(ReportUnbelieved(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter"))
+        context.order(
+            ReportRejectedClaim(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter")
+        )
     elif error is ErrorCode.NONE:
         # Consider a follower of 1 in epoch 5 that is asked by 2 in epoch 6, because 1 is gone. In epoch 5 it has a
         # leader, and perhaps a vote given, and would refuse. In epoch 6 it has neither: its log alone decides. So it is
@@ -177,7 +179,7 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
     return True
 
 
-def drive(context: Context) -> None:
+def poll(context: Context) -> None:
     """Do what is due in Unattached, Prospective, Candidate and Resigned but fetches and resignations."""
     state, now_ms = context.state, context.now_ms
     match state:

@@ -92,24 +92,24 @@ class FetchVersionAllowed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAppended:
-    """The AppendSnapshot of that attempt was carried out: `position` bytes of the snapshot are there now."""
+    """The AppendSnapshot of that fetch was carried out: `position` bytes of the snapshot are there now."""
 
-    attempt: int
+    fetch_id: int
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReceived:
-    """The FreezeSnapshot of that attempt was carried out: the snapshot is whole, durable, and this replica's."""
+    """The FreezeSnapshot of that fetch was carried out: the snapshot is whole, durable, and this replica's."""
 
-    attempt: int
+    fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """What was fetched in that attempt is damaged, or there is no room for it: nothing of it is left."""
+    """What was fetched is damaged, or there is no room for it: nothing of it is left."""
 
-    attempt: int
+    fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core import committed, divergence, downloading, newcomers, rebuilding
-from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportUnbelieved, TruncateLog
+from raft.core import committed, newcomers, rebuilding, snapshot_fetch, state_mismatch
+from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportRejectedClaim, TruncateLog
 from raft.core.context import Context
 from raft.core.elections import become_follower, become_prospective, become_unattached
 from raft.core.leading import order_flush
@@ -111,7 +111,7 @@ def _refuse_leader(context: Context, key: ReplicaKey, epoch: Epoch) -> ErrorCode
     found all the same: by a fetch that this replica sends to the voters' endpoints (RF-64).
     """
     if not may_be_voter(context, key):
-        context.order(ReportUnbelieved(f"{key} says that it is the leader of epoch {epoch}, and is no voter"))
+        context.order(ReportRejectedClaim(f"{key} says that it is the leader of epoch {epoch}, and is no voter"))
         return ErrorCode.INVALID_REQUEST
     if not is_credible_leader(context, LeaderAndEpoch(key.node_id, epoch)):
         return ErrorCode.INVALID_REQUEST
@@ -165,7 +165,7 @@ def on_common_response(context: Context, response: Response) -> bool | None:
 # --- fetching -------------------------------------------------------------------------------------------------------
 
 
-def drive(context: Context) -> None:
+def poll(context: Context) -> None:
     """Start an election when the leader is silent, else keep one fetch under way (RF-30, RF-63, RF-64)."""
     state = context.state
     _check_recovered(context)
@@ -180,13 +180,13 @@ def drive(context: Context) -> None:
     # records that were acknowledged.
     if context.is_voter and context.log.flushed_end_offset < context.log.end_offset:
         return  # the fetch says what this voter has for good, so the flush comes first (RF-54)
-    if context.download is not None and context.download.is_writing:
+    if context.snapshot_fetch is not None and context.snapshot_fetch.is_writing:
         return
     destination = _whom_to_ask(context, state)
     if destination is None:
         return
     is_leader = isinstance(state, Follower) and destination == state.leader_endpoint
-    snapshot_request = downloading.next_request(context) if is_leader else None
+    snapshot_request = snapshot_fetch.next_request(context) if is_leader else None
     context.send(destination, snapshot_request or _fetch_request(context))
 
 
@@ -306,15 +306,15 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     if not isinstance(state, Follower):
         _follow_again(context)
         return True
-    divergence.on_expected_digest(context, response.expected_state_digest)
+    state_mismatch.on_expected_digest(context, response.expected_state_digest)
     if response.may_rebuild:
         rebuilding.on_allowed(context)
     if response.snapshot_id is not None:
-        if not downloading.on_offer(context, response.snapshot_id):
+        if not snapshot_fetch.on_offer(context, response.snapshot_id):
             return False
-        _heard(context, state, response)
+        _note_leader_contact(context, state, response)
         return True
-    downloading.abandon(context)  # this leader's log goes on where this one ends
+    snapshot_fetch.abandon(context)  # this leader's log goes on where this one ends
     if response.diverging_epoch is not None:
         if not _truncate(context, response.diverging_epoch):
             return False
@@ -331,7 +331,7 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     elif not response.is_without_room:
         # No records, and not for want of room: the leader's log ended where this one does.
         state.leader_end_offset = request.fetch_offset
-    _heard(context, state, response)
+    _note_leader_contact(context, state, response)
     # Consider the second example of `LogState.truncation_point`, with a leader that knows 30 as committed. The follower
     # has just cut its log at 10, where records 5 to 9 are not the leader's yet. If it took min(30, 10) for committed,
     # it would hand those records to its listeners.
@@ -345,7 +345,7 @@ def _refuse(context: Context, gap: CommittedGap) -> None:
     """The leader lacks what is committed: nothing is cut, and it is not followed (`raft.core.committed`)."""
     committed.note_gap(context, gap)
     if isinstance(context.state, Follower):
-        downloading.abandon(context)
+        snapshot_fetch.abandon(context)
         become_unattached(context, context.epoch, leader_id=context.state.leader_id)
 
 
@@ -358,7 +358,7 @@ def _follow_again(context: Context) -> None:
         become_follower(context, context.epoch, leader_id, voter.endpoint)
 
 
-def _heard(context: Context, state: Follower, response: FetchResponse) -> None:
+def _note_leader_contact(context: Context, state: Follower, response: FetchResponse) -> None:
     """The leader answered, and said how far it is."""
     state.has_fetched = True
     state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftbase.checks import check
 from kraftbase.errors import ErrorCode
-from raft.core import committed, downloading
+from raft.core import committed, snapshot_fetch
 from raft.core.accumulator import Accumulator
 from raft.core.actions import (
     AdvanceHighWatermark,
@@ -63,7 +63,7 @@ def become_leader(context: Context) -> None:
     # In this order: first the epoch and its leader are ordered to disk, by the transition, and only then a record of
     # it. A crash between the two finds itself as the leader of the epoch, and so resigned (`initial_state`).
     committed.note_no_gap(context)  # what is known here as committed is in this log
-    downloading.abandon(context)
+    snapshot_fetch.abandon(context)
     _append_leader_change(context, leader)
 
 
@@ -193,7 +193,7 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
         leader.check_quorum_deadline_ms = context.now_ms + context.config.check_quorum_timeout_ms
 
 
-def drive(context: Context) -> None:
+def poll(context: Context) -> None:
     """Resign without a majority, fenced, or to shut down; tell voters that do not fetch it (RF-32, RF-33, RF-100)."""
     leader = context.state
     if not isinstance(leader, Leader):
@@ -255,7 +255,7 @@ def resign(context: Context) -> None:
     )
 
 
-def drive_resigned(context: Context) -> None:
+def poll_resigned(context: Context) -> None:
     """Tell the voters that have not acknowledged it."""
     state = context.state
     if not isinstance(state, Resigned) or context.key is None:

@@ -111,7 +111,7 @@ class LogState:
         check(start.offset <= self.flushed_end_offset, "a log starts at what is durable", start=start)
         self.epochs.advance_start(start)
 
-    def start_anew(self, snapshot_id: OffsetAndEpoch) -> None:
+    def truncate_fully_and_start_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Note that a snapshot took the place of all that was there (SN-14)."""
         is_past = snapshot_id.offset > self.start_offset and self.is_replaced_by(snapshot_id)
         check(is_past, "a snapshot that takes a log's place is past it", id=snapshot_id)

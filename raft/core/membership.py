@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raft.core.actions import ReportUnbelieved
+from raft.core.actions import ReportRejectedClaim
 from raft.core.context import Context
 from raft.core.types import LeaderAndEpoch, NodeId, ReplicaKey
 from raft.core.voters import Voter
@@ -41,11 +41,11 @@ def is_credible_leader(context: Context, leader: LeaderAndEpoch) -> bool:
         return True
     if voter_named(context, leader.leader_id) is None:
         reason = f"{leader.leader_id} is named as the leader of epoch {leader.epoch}, and is no voter"
-        context.order(ReportUnbelieved(reason))
+        context.order(ReportRejectedClaim(reason))
         return False
     known = context.leader_of_epoch
     if leader.epoch == context.epoch and known not in (None, leader.leader_id):
         reason = f"{leader.leader_id} is named as the leader of epoch {leader.epoch}, which {known} leads"
-        context.order(ReportUnbelieved(reason))
+        context.order(ReportRejectedClaim(reason))
         return False
     return True

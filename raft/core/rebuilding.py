@@ -35,7 +35,7 @@ def fence(context: Context) -> None:
     context.rebuild_deadline_ms = context.now_ms + wait_ms
 
 
-def drive(context: Context) -> None:
+def poll(context: Context) -> None:
     """Go ahead if nobody said for too long that it may."""
     if context.rebuild_deadline_ms is not None and context.rebuild_deadline_ms <= context.now_ms:
         on_allowed(context)

@@ -10,7 +10,7 @@
       ResponseReceived, RequestFailed         to the disk
     from the clock                              PersistElectionState, EndRecovering, EndFounding
       TimePassed                                AppendRecords, AppendLeaderChange, AppendBatches,
-    from the disk                               FlushLog, TruncateLog, StartLogAnew
+    from the disk                               FlushLog, TruncateLog, TruncateFullyAndStartAt
       LogFlushed, LogStartAdvanced              AppendSnapshot, FreezeSnapshot, DropSnapshot
       SnapshotAppended, SnapshotReceived,     to the local client
       SnapshotRefused, SnapshotsChanged         CompleteAppend, FailAppend
@@ -18,7 +18,7 @@
       AppendPrepared, AppendsScheduled          AdvanceHighWatermark, AnnounceLeader
       ResignRequested, ShutdownRequested        FenceStateMachine, RebuildStateMachine
     from the state machine and the cluster    to people
-      StateDigestReported                       ReportUnbelieved, ReportRefusedLeader
+      StateDigestReported                       ReportRejectedClaim, ReportRefusedLeader
       StateMachineFenced, FetchVersionAllowed
 
 The same events at the same times with the same `random` give the same actions. `now_ms` is monotonic and never goes
@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError, ErrorCode
-from raft.core import divergence, downloading, elections, following, leading, newcomers, rebuilding, serving
+from raft.core import elections, following, leading, newcomers, rebuilding, serving, snapshot_fetch, state_mismatch
 from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
 from raft.core.context import Context
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import (
     AppendPrepared,
@@ -112,11 +112,12 @@ if TYPE_CHECKING:
 #     RequestReceived: Vote             a vote is granted or not                                  elections
 #     RequestReceived: Fetch            the sender is counted, then answered or parked            serving, leading
 #     RequestReceived: Begin, End       the sender is followed, or an election is due             following
-#     ResponseReceived                  what it shows of the leader, then what was asked for      following, downloading
+#     ResponseReceived                  what it shows of the leader, then what was asked for      following
+#                                                                                                 snapshot_fetch
 #     AppendPrepared, AppendsScheduled  appends gather                                            leading
 #     LogFlushed                        the leader's own part counts                              leading
 #
-# All of them go through `_drive` at the end, so that whatever an event made due is ordered in the same step. What is
+# All of them go through `_poll` at the end, so that whatever an event made due is ordered in the same step. What is
 # due later has its deadline in `next_deadline_ms`.
 class Replica:
     """A voter if its key is in the voter set, an observer if not (RF-01)."""
@@ -299,7 +300,7 @@ class Replica:
         enter(context, initial_state(context, context.persisted))
         if context.is_only_voter:
             elections.elect_only_voter(context)
-        self._drive()
+        self._poll()
         return self._take_actions()
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
@@ -328,17 +329,17 @@ class Replica:
                 if isinstance(context.state, Leader):
                     context.state.purgatory.forget(request_id)
             case StateDigestReported(digest):
-                divergence.on_state_digest_reported(context, digest)
+                state_mismatch.on_state_digest_reported(context, digest)
             case StateMachineFenced():
                 rebuilding.fence(context)
             case FetchVersionAllowed(version):
                 context.fetch_version_allowed = version
-            case SnapshotAppended(attempt, position):
-                downloading.on_appended(context, attempt, position)
-            case SnapshotReceived(attempt):
-                downloading.on_received(context, attempt)
-            case SnapshotRefused(attempt):
-                downloading.on_refused(context, attempt)
+            case SnapshotAppended(fetch_id, position):
+                snapshot_fetch.on_appended(context, fetch_id, position)
+            case SnapshotReceived(fetch_id):
+                snapshot_fetch.on_received(context, fetch_id)
+            case SnapshotRefused(fetch_id):
+                snapshot_fetch.on_refused(context, fetch_id)
             case SnapshotsChanged(latest):
                 context.log.latest_snapshot = latest
             case LogStartAdvanced(start):
@@ -352,7 +353,7 @@ class Replica:
                 self._on_shutdown_requested()
             case _:
                 assert_never(event)
-        self._drive()
+        self._poll()
         return self._take_actions()
 
     def _on_request(self, request_id: int, request: Request) -> None:
@@ -394,7 +395,7 @@ class Replica:
             case FetchRequest() as request, FetchResponse():
                 return following.on_fetch_response(context, request, response, pending.endpoint)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse():
-                return downloading.on_fetch_snapshot_response(context, request, response)
+                return snapshot_fetch.on_fetch_snapshot_response(context, request, response)
             case VoteRequest() as request, VoteResponse():
                 return elections.on_vote_response(context, request, response)
             case BeginQuorumEpochRequest(), _:
@@ -436,22 +437,22 @@ class Replica:
 
     # --- what is due ------------------------------------------------------------------------------------------------
 
-    def _drive(self) -> None:
+    def _poll(self) -> None:
         """Do what is due, until the state stays the same."""
         context = self._context
         for pending in context.connections.expire(context.now_ms):
             self._on_failure(pending)
         state: State | None = None
-        # A follower whose fetch timeout is over becomes Prospective in `following.drive`. Its pre-votes leave in
-        # `elections.drive`, in the next round of this loop and in the same step.
+        # A follower whose fetch timeout is over becomes Prospective in `following.poll`. Its pre-votes leave in
+        # `elections.poll`, in the next round of this loop and in the same step.
         while state is not context.state:
             state = context.state
-            elections.drive(context)
-            leading.drive(context)
-            leading.drive_resigned(context)
+            elections.poll(context)
+            leading.poll(context)
+            leading.poll_resigned(context)
             serving.release_expired(context)
-            following.drive(context)
-        rebuilding.drive(context)
+            following.poll(context)
+        rebuilding.poll(context)
         has_new_data = leading.drain_appends(context)
         if has_new_data:
             # Consider flushes of 2 ms, and 1 ms each way to a follower. With the leader's flush first, the follower's

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftbase.errors import ErrorCode
-from raft.core import divergence, leading, rebuilding
+from raft.core import leading, rebuilding, state_mismatch
 from raft.core.context import Context
 from raft.core.membership import may_be_voter
 from raft.core.messages import (
@@ -43,7 +43,7 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
         progress = _progress(context, leader, request.replica_key)
         if progress is not None:
             progress.refused(request.leader_lacks, context.now_ms)
-    elif request.replica_key is not None and _goes_on(context, request):
+    elif request.replica_key is not None and _is_prefix(context, request):
         _note_fetch(context, leader, request.replica_key, request)
         if leading.advance_high_watermark(context):
             release_behind(context)
@@ -63,8 +63,8 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
     # A fetch is counted before it is judged, because it may itself be what commits. Had 1 flushed before 3 came, the
     # fetch of 3 would move the high watermark, and would be answered at once with what it moved.
     response = _response(context, leader, request)
-    is_untold = divergence.is_untold(leader, request)
-    if is_untold or _is_answered_at_once(request, response) or leader.purgatory.is_full:
+    is_first_notification = state_mismatch.is_first_notification(leader, request)
+    if is_first_notification or _is_answered_at_once(request, response) or leader.purgatory.is_full:
         context.reply(request_id, response)
     else:
         leader.purgatory.park(ParkedFetch(request_id, request, context.now_ms + request.max_wait_ms))
@@ -161,7 +161,7 @@ def _refuse_fetch(context: Context, request: FetchRequest) -> ErrorCode:
     return refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
 
 
-def _goes_on(context: Context, request: FetchRequest) -> bool:
+def _is_prefix(context: Context, request: FetchRequest) -> bool:
     """Whether the sender's log is a prefix of this one, and the rest of this one is there."""
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     log = context.log
@@ -179,7 +179,7 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
     progress.log_start_offset = request.log_start_offset
     progress.fetched(request.fetch_offset, context.log.end_offset, context.now_ms)
     leading.note_contact(context, leader, key)
-    divergence.note_digest(context, leader, progress, request.state_digest)
+    state_mismatch.note_digest(context, leader, progress, request.state_digest)
     rebuilding.note_fetch(context, leader, progress, request)
 
 
@@ -231,7 +231,7 @@ def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchR
             if has_data
             else ()
         ),
-        expected_state_digest=divergence.expected_digest(leader, request.replica_key),
+        expected_state_digest=state_mismatch.expected_digest(leader, request.replica_key),
         may_rebuild=rebuilding.may_rebuild(context, leader, request),
     )
 

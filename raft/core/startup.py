@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raft.core.context import Context
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.elections import candidate_again
 from raft.core.states import Follower, Resigned, State, Unattached
 

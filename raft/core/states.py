@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from kraftbase.endpoint import Endpoint
 from raft.core.accumulator import Accumulator
-from raft.core.digests import StateDigests
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.purgatory import Purgatory
 from raft.core.quorum import VoteTally
+from raft.core.state_digests import StateDigests
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     UNKNOWN_OFFSET,
@@ -95,7 +95,7 @@ class ReplicaProgress:
     """Set while its state machine differs: what it should have come to."""
     wants_rebuild: bool = False
     """Its state machine is fenced and waits to be made anew."""
-    is_told: bool = False
+    is_notified: bool = False
     """Whether an answer has told it so in this epoch."""
     leader_lacks: CommittedGap | None = None
     """What it says that this leader lacks; it does not follow this leader then."""

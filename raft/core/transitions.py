@@ -121,7 +121,7 @@ def transition(context: Context, state: State) -> None:
     enter(context, state)
     if isinstance(left, Leader):
         # After the new state is ordered to disk: the answers below name the leader of the new state.
-        _let_go(context, left)
+        _release_waiting(context, left)
 
 
 def enter(context: Context, state: State) -> None:
@@ -182,7 +182,7 @@ def _check_same_epoch(context: Context, old: State, new: State, details: Mapping
         check(old.leader_id in (None, new.leader_id), "an epoch has one leader", **details)
 
 
-def _let_go(context: Context, left: Leader) -> None:
+def _release_waiting(context: Context, left: Leader) -> None:
     """Fail what waited for the leader (LI-26) and send the parked fetches on their way."""
     message = f"leadership of epoch {left.epoch} was lost; the append may still be committed by the next leader"
     # These appends are neither done nor undone. Consider records 100 to 104 of epoch 5, which one follower has and

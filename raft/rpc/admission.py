@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
@@ -50,11 +50,11 @@ _LIMIT_OF_METHOD: Final = {
 }
 """Every other method is a read."""
 
-_GAVE_WAY: Final = ProtocolError(
+_GAVE_WAY: Final = ApiError(
     ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many calls of replicas are open; the oldest gave way"
 )
 
-_ELSEWHERE: Final = ProtocolError(
+_ELSEWHERE: Final = ApiError(
     ErrorCode.INVALID_REQUEST,
     "replicas are served at this node's controller.listener; take its address from controller.quorum.voters",
 )
@@ -102,7 +102,7 @@ class Admission(grpc.aio.ServerInterceptor):
         refusal = self._enter(call)
         return _handler(_Refused(refusal) if refusal is not None else _Served(self, call, handler), handler)
 
-    def _enter(self, call: Call) -> ProtocolError | None:
+    def _enter(self, call: Call) -> ApiError | None:
         """A call has come, of which only the method is known. Why it is refused, if it is."""
         if call.task is not None:
             call.task.add_done_callback(lambda _: self._leave(call))
@@ -124,7 +124,7 @@ class Admission(grpc.aio.ServerInterceptor):
         call.give_back()
 
     def seat(self, call: Call) -> None:
-        """Count a call whose connection is known against its limits. Raises ProtocolError."""
+        """Count a call whose connection is known against its limits. Raises ApiError."""
         if self._calls[call.limit, ""] >= getattr(self.limits, call.limit):
             raise self._refusal(call.limit)
         of_connection = self._calls[call.limit, call.connection]
@@ -134,7 +134,7 @@ class Admission(grpc.aio.ServerInterceptor):
         self._count(call, 1)
 
     def name(self, call: Call, key: ReplicaKey | None) -> None:
-        """The first message of a replica's call has come, from who `key` says. Raises ProtocolError."""
+        """The first message of a replica's call has come, from who `key` says. Raises ApiError."""
         self._unnamed.pop(call, None)
         if key is None or self._voters is None or not _has_a_voters_place(self._voters, key):
             self.seat(call)
@@ -163,7 +163,7 @@ class Admission(grpc.aio.ServerInterceptor):
             if not self._calls[call.limit, name]:
                 del self._calls[call.limit, name]
 
-    def _refusal(self, limit: str) -> ProtocolError:
+    def _refusal(self, limit: str) -> ApiError:
         self._note(limit)
         return over_limit(limit, getattr(self.limits, limit))
 
@@ -202,7 +202,7 @@ def _key_of(request: Any) -> ReplicaKey | None:
         if hasattr(request, "replica_key"):
             return codec.replica_key_from_proto(request.replica_key) if request.HasField("replica_key") else None
         return ReplicaKey(NodeId(request.leader_id)) if hasattr(request, "leader_id") else None
-    except ProtocolError:
+    except ApiError:
         return None
 
 
@@ -224,7 +224,7 @@ class _Served:
             response = await self._handler.unary_unary(request, context)
             self._take_room(response.ByteSize())  # until the call ends
             return response
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
 
     async def unary_stream(self, request: Any, context: Any) -> None:
@@ -234,14 +234,14 @@ class _Served:
             if self._waits_for_turn:
                 await self._admission.lane.turn(self._call.connection, CALL_SECONDS)
             await self._send(self._handler.unary_stream(request, context), context)
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
 
     async def written_by_itself(self, request: Any, context: Any) -> None:
         """One request, and a method that writes its answers itself: gRPC's own, of small ones."""
         try:
             self._let_in(request, context)
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
         await self._handler.unary_stream(request, context)
 
@@ -253,7 +253,7 @@ class _Served:
             else:
                 self._let_in(None, context)
             await self._send(self._handler.stream_stream(requests, context), context)
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
         except asyncio.CancelledError:
             if self._call.gives_way and self._call.task is not None:
@@ -301,7 +301,7 @@ class _Served:
 class _Refused:
     """A call for which there is no place."""
 
-    def __init__(self, refusal: ProtocolError) -> None:
+    def __init__(self, refusal: ApiError) -> None:
         self._refusal = refusal
 
     async def _refuse(self, request: Any, context: Any) -> None:

@@ -37,7 +37,7 @@ class AnswerBudget:
         return min(wanted_bytes, max(SMALL_ANSWER_BYTES, free))
 
     def take(self, connection: str, size_bytes: int) -> int:
-        """Take the room for an answer, and return how much to give back. Raises ProtocolError if there is none."""
+        """Take the room for an answer, and return how much to give back. Raises ApiError if there is none."""
         if size_bytes <= SMALL_ANSWER_BYTES:
             return 0
         for name, taken, limit in (
@@ -79,7 +79,7 @@ class Call:
         self._held_bytes = 0
 
     def hold(self, size_bytes: int) -> int:
-        """Take room for an answer until it is given back, or the call ends. Raises ProtocolError."""
+        """Take room for an answer until it is given back, or the call ends. Raises ApiError."""
         taken = 0 if self.voter_id is not None else self._budget.take(self.connection, size_bytes)
         self._held_bytes += taken
         return taken
@@ -110,7 +110,7 @@ def answer_room(wanted_bytes: int) -> int:
 
 
 def hold_answer(size_bytes: int) -> None:
-    """This task's call keeps so many bytes of answers until it ends. Raises ProtocolError if there is no room."""
+    """This task's call keeps so many bytes of answers until it ends. Raises ApiError if there is no room."""
     call = CURRENT_CALL.get()
     if call is not None:
         call.hold(size_bytes)

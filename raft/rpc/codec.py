@@ -1,8 +1,8 @@
 """The gateway between kraftpb messages and the core's values. Protobuf goes no further in than here.
 
 Everything that arrives is checked for type, length of ids and checksums; ranges of epochs and offsets are checked by
-the core, which knows what to answer. Raises ProtocolError(INVALID_REQUEST) for a message that cannot be a value, and
-ProtocolError(CORRUPT_MESSAGE) for batches that do not check out.
+the core, which knows what to answer. Raises ApiError(INVALID_REQUEST) for a message that cannot be a value, and
+ApiError(CORRUPT_MESSAGE) for batches that do not check out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -60,9 +60,9 @@ def endpoint_to_proto(endpoint: Endpoint | None) -> common_pb2.Endpoint | None:
 
 
 def endpoint_from_proto(endpoint: common_pb2.Endpoint) -> Endpoint:
-    """An endpoint from a peer; raises ProtocolError(INVALID_REQUEST) for one that nobody can connect to."""
+    """An endpoint from a peer; raises ApiError(INVALID_REQUEST) for one that nobody can connect to."""
     if not 0 < len(endpoint.host) <= HOST_LENGTH_MAX or not 0 < endpoint.port < 65536:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{endpoint.host[:HOST_LENGTH_MAX]!r} port {endpoint.port} is no endpoint; give a host and a port to 65535",
         )
@@ -75,7 +75,7 @@ def _directory_id_to_proto(directory_id: DirectoryId | None) -> bytes:
 
 def _directory_id_from_proto(directory_id: bytes) -> DirectoryId | None:
     if len(directory_id) not in (0, 16):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"a directory id has 16 bytes, not {len(directory_id)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a directory id has 16 bytes, not {len(directory_id)}")
     known = UUID(bytes=directory_id) if directory_id else ZERO_DIRECTORY_ID
     return None if known == ZERO_DIRECTORY_ID else known
 
@@ -86,7 +86,7 @@ def replica_key_to_proto(key: ReplicaKey) -> common_pb2.ReplicaKey:
 
 
 def replica_key_from_proto(key: common_pb2.ReplicaKey) -> ReplicaKey:
-    """A replica key from a peer; raises ProtocolError(INVALID_REQUEST) for a directory id that is not 16 bytes."""
+    """A replica key from a peer; raises ApiError(INVALID_REQUEST) for a directory id that is not 16 bytes."""
     return ReplicaKey(NodeId(key.node_id), _directory_id_from_proto(key.directory_id))
 
 
@@ -229,7 +229,7 @@ def end_quorum_epoch_request_to_proto(request: EndQuorumEpochRequest) -> quorum_
 def end_quorum_epoch_request_from_proto(message: quorum_pb2.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
     """Decode an EndQuorumEpochRequest."""
     if len(message.preferred_candidates) > PREFERRED_CANDIDATES_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{len(message.preferred_candidates)} preferred candidates; at most {PREFERRED_CANDIDATES_MAX} are taken",
         )
@@ -313,7 +313,7 @@ def _digest_to_proto(digest: StateDigest | None) -> quorum_pb2.StateDigest | Non
 
 def _digest_from_proto(digest: quorum_pb2.StateDigest) -> StateDigest:
     if len(digest.digest) != STATE_DIGEST_BYTES or digest.end_offset < 0:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"a state digest has {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
             f" not {len(digest.digest)} bytes at {digest.end_offset}",

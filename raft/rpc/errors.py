@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 
 STATUS_OF_ERROR: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -23,7 +23,7 @@ ERROR_KEY: Final = "kraftlog-error"
 """The trailer that carries the number of Kafka's error when a call ends with one."""
 
 
-async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ProtocolError) -> None:
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ApiError) -> None:
     """End a call with Kafka's error: its number in the trailer `kraftlog-error`, its words in the details."""
     await context.abort(
         STATUS_OF_ERROR.get(error.code, grpc.StatusCode.UNKNOWN),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ def setting_of(field: str) -> str:
     return "service." + field.replace("_", ".")
 
 
-def over_limit(field: str, value: int) -> ProtocolError:
+def over_limit(field: str, value: int) -> ApiError:
     """The refusal of what is over a limit."""
-    return ProtocolError(
+    return ApiError(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         f"this node is at its limit {setting_of(field)} = {value}; try again later, or ask another node",
     )

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed, Snapshots
 from raft.core.messages import LogStartHolder
@@ -91,21 +91,21 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 with suppress(StopAsyncIteration):
                     while True:  # nothing is kept of a response that is being sent
                         yield await anext(responses)
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
 
     def _check_cluster(self, request: log_pb2.WatchRequest | log_pb2.HoldLogStartRequest) -> None:
         if request.HasField("cluster_id") and request.cluster_id != self._cluster_id:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"this is cluster {self._cluster_id}, not {request.cluster_id[:64]}; check the address",
             )
 
     def _check_offset(self, request: log_pb2.WatchRequest) -> None:
         if request.start_offset < 0:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"start offset {request.start_offset}; offsets start at 0")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"start offset {request.start_offset}; offsets start at 0")
         if request.start_offset < self._log.log_start_offset and not request.takes_snapshots:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there,"
                 " or take snapshots, as a listener does that overrides handle_load_snapshot",
@@ -149,7 +149,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         size_bytes = answer_room(RESPONSE_BYTES_MAX) - MESSAGE_OVERHEAD_BYTES
         try:
             return self._log.read_batches(start_offset, size_bytes, end_offset)
-        except ProtocolError:  # the offset is gone, which is no fault of the log's
+        except ApiError:  # the offset is gone, which is no fault of the log's
             raise
         except BaseException as error:  # gRPC would tell the reader, and nobody else
             self._on_fatal(error)
@@ -178,7 +178,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             self._check_cluster(request)
             wanted_ms = request.lease_ms if self._replica.is_leader else min(request.lease_ms, 0)
             lease_ms = self._readers.hold(request.name, Offset(request.next_offset), wanted_ms)
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
             raise
         leader = codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint)

@@ -15,11 +15,11 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.rpc.errors import abort
 
 _MALFORMED: Final = object()
-_REFUSAL: Final = ProtocolError(
+_REFUSAL: Final = ApiError(
     ErrorCode.INVALID_REQUEST, "the request's bytes are no message of this method; check the versions of both sides"
 )
 

@@ -12,7 +12,7 @@ import grpc.aio
 
 from kraftbase.checks import check
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
 from raft.core.messages import (
     BeginQuorumEpochResponse,
@@ -38,7 +38,7 @@ from raft.rpc.calls import answer_room
 
 Message = TypeVar("Message")
 Answer = TypeVar("Answer", bound=Response)
-Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Answering(Protocol):
@@ -68,13 +68,13 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         self._node = node
         self._cluster_id = cluster_id
 
-    async def Vote(self, message: quorum_pb2.VoteRequest, context: Context) -> quorum_pb2.VoteResponse:
+    async def Vote(self, message: quorum_pb2.VoteRequest, context: RpcContext) -> quorum_pb2.VoteResponse:
         """Vote (52)."""
         response, _ = await self._answer(message, codec.vote_request_from_proto, VoteResponse)
         return codec.vote_response_to_proto(response)
 
     async def BeginQuorumEpoch(
-        self, message: quorum_pb2.BeginQuorumEpochRequest, context: Context
+        self, message: quorum_pb2.BeginQuorumEpochRequest, context: RpcContext
     ) -> quorum_pb2.BeginQuorumEpochResponse:
         """BeginQuorumEpoch (53)."""
         decode = codec.begin_quorum_epoch_request_from_proto
@@ -82,7 +82,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         return codec.begin_quorum_epoch_response_to_proto(response)
 
     async def EndQuorumEpoch(
-        self, message: quorum_pb2.EndQuorumEpochRequest, context: Context
+        self, message: quorum_pb2.EndQuorumEpochRequest, context: RpcContext
     ) -> quorum_pb2.EndQuorumEpochResponse:
         """EndQuorumEpoch (54)."""
         decode = codec.end_quorum_epoch_request_from_proto
@@ -90,7 +90,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         return codec.end_quorum_epoch_response_to_proto(response)
 
     async def Fetch(
-        self, request_iterator: AsyncIterator[quorum_pb2.FetchRequest], context: Context
+        self, request_iterator: AsyncIterator[quorum_pb2.FetchRequest], context: RpcContext
     ) -> AsyncIterator[quorum_pb2.FetchResponse]:
         """Fetch (1): answers one request after the other until the replica ends the stream."""
         async for message in request_iterator:
@@ -108,7 +108,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         return codec.fetch_response_to_proto(message.correlation_id, response, records)
 
     async def FetchSnapshot(
-        self, message: quorum_pb2.FetchSnapshotRequest, context: Context
+        self, message: quorum_pb2.FetchSnapshotRequest, context: RpcContext
     ) -> quorum_pb2.FetchSnapshotResponse:
         """FetchSnapshot (59)."""
         wanted = OffsetAndEpoch(epoch=Epoch(message.snapshot_id.epoch), offset=Offset(message.snapshot_id.end_offset))
@@ -117,7 +117,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         return codec.fetch_snapshot_response_to_proto(response, data)
 
     async def DescribeQuorum(
-        self, message: quorum_pb2.DescribeQuorumRequest, context: Context
+        self, message: quorum_pb2.DescribeQuorumRequest, context: RpcContext
     ) -> quorum_pb2.DescribeQuorumResponse:
         """DescribeQuorum (55)."""
         decode = codec.describe_quorum_request_from_proto
@@ -136,7 +136,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         make: Callable[..., Answer] = kind
         try:
             request = decode(message)
-        except ProtocolError as error:
+        except ApiError as error:
             leader, endpoint = self._node.leader
             return make(error=error.code, leader=leader, leader_endpoint=endpoint, **unknown), b""
         response, records = await self._node.answer(request)

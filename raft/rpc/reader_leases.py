@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import UNKNOWN_OFFSET, Offset
 from raft.rpc.limits import over_limit
 
@@ -16,7 +16,7 @@ LEASE_MS_MAX: Final = 600_000
 """Who goes away without a word holds the log's start for so long at most."""
 
 
-class ReaderPosition(NamedTuple):
+class NamedReaderPosition(NamedTuple):
     """How far a named reader has read."""
 
     name: str
@@ -31,14 +31,14 @@ class _Lease:
 
 
 def check_reader(name: str, lease_ms: int) -> None:
-    """Raises ProtocolError INVALID_REQUEST for what no node takes."""
+    """Raises ApiError INVALID_REQUEST for what no node takes."""
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{name[:NAME_LENGTH_MAX]!r} cannot be a reader's name; give 1 to {NAME_LENGTH_MAX} printable characters",
         )
     if lease_ms < 0:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"a lease of {lease_ms} ms cannot be; give 0 to end one")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a lease of {lease_ms} ms cannot be; give 0 to end one")
 
 
 class ReaderLeases:
@@ -53,13 +53,11 @@ class ReaderLeases:
     def hold(self, name: str, next_offset: Offset, lease_ms: int) -> int:
         """Give a lease, or give it anew; returns for how long. 0 ends one that there is.
 
-        Raises ProtocolError: INVALID_REQUEST, or THROTTLING_QUOTA_EXCEEDED if too many readers have one.
+        Raises ApiError: INVALID_REQUEST, or THROTTLING_QUOTA_EXCEEDED if too many readers have one.
         """
         check_reader(name, lease_ms)
         if next_offset < UNKNOWN_OFFSET:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, f"next offset {next_offset}; give -1 for a reader with nothing"
-            )
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"next offset {next_offset}; give -1 for a reader with nothing")
         if not lease_ms:
             self._leases.pop(name, None)
             return 0
@@ -70,10 +68,10 @@ class ReaderLeases:
         self._leases[name] = _Lease(next_offset, self._now_ms() + lease_ms)
         return lease_ms
 
-    def positions(self) -> list[ReaderPosition]:
+    def positions(self) -> list[NamedReaderPosition]:
         """How far those have read whose leases last."""
         self._end_old_ones()
-        return [ReaderPosition(name, lease.next_offset) for name, lease in self._leases.items()]
+        return [NamedReaderPosition(name, lease.next_offset) for name, lease in self._leases.items()]
 
     def _end_old_ones(self) -> None:
         now_ms = self._now_ms()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError, StorageError
+from kraftbase.errors import ApiError, ErrorCode, StorageError
 from kraftpb.v1 import log_pb2
 from raft.commits import Snapshots, opened_latest
 from raft.core.types import Offset
@@ -35,7 +35,7 @@ class SnapshotSender:
 
     @asynccontextmanager
     async def newest(self) -> AsyncGenerator[SentSnapshot | None]:
-        """The newest that is whole; None if there is none. Raises ProtocolError if too many are being sent.
+        """The newest that is whole; None if there is none. Raises ApiError if too many are being sent.
 
         It counts until it is closed, also if the reader leaves while it is being read through.
         """
@@ -91,9 +91,9 @@ class SentSnapshot:
         return self._snapshot.snapshot_id.offset
 
     def next_piece(self, max_bytes: int) -> log_pb2.WatchResponse.SnapshotPiece:
-        """The bytes that follow. Raises ProtocolError if the one before took too long, or the file cannot be read."""
+        """The bytes that follow. Raises ApiError if the one before took too long, or the file cannot be read."""
         if self._is_closed:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"a piece of a snapshot was not taken within {PIECE_SECONDS_MAX:.0f} s; read faster, and ask again",
             )
@@ -102,7 +102,7 @@ class SentSnapshot:
         try:
             data = self._snapshot.read_at(self._position, max_bytes)
         except StorageError as error:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         piece = log_pb2.WatchResponse.SnapshotPiece(
             snapshot_id=codec.point_to_proto(self._snapshot.snapshot_id),
             size_bytes=self._snapshot.size_bytes,

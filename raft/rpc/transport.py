@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
 from raft.core.actions import Send
 from raft.core.events import RequestFailed, ResponseReceived
@@ -126,7 +126,7 @@ class PeerTransport:
     ) -> None:
         try:
             response = decode(await call)
-        except (grpc.RpcError, ProtocolError) as error:
+        except (grpc.RpcError, ApiError) as error:
             peer.failed(error)
             self._deliver(RequestFailed(send.correlation_id))
         else:
@@ -205,7 +205,7 @@ class _FetchStream:
                 if message is grpc.aio.EOF:
                     return
                 self._answer(message)  # type: ignore[arg-type]
-        except (grpc.RpcError, ProtocolError) as error:
+        except (grpc.RpcError, ApiError) as error:
             self._fail(error)
         finally:
             self._fail()

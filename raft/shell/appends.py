@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 
 BATCH_OVERHEAD_BYTES: Final = 256
@@ -53,7 +53,7 @@ class PendingAppends:
         """Nobody waits for an append that was never taken."""
         del self._committed[append_id]
 
-    def settle(self, append_id: int, error: ProtocolError | None) -> None:
+    def complete(self, append_id: int, error: ApiError | None) -> None:
         """Tell that an append is committed, or that leadership was lost before."""
         committed = self._committed.pop(append_id)
         if committed.done():
@@ -67,4 +67,4 @@ class PendingAppends:
     def fail_all(self, message: str) -> None:
         """Fail whatever is left: the node stops."""
         for append_id in list(self._committed):
-            self.settle(append_id, ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+            self.complete(append_id, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))

@@ -1,7 +1,7 @@
 """Moves a node's log start on, when retention wants it and nobody needs what is below (KIP-630, KAFKA-14932).
 
-The rules are in `snapshot.log_start`; this looks at the node, carries out what they decide, and remembers who has been
-holding the log start back, and for how long.
+The rules are in `snapshot.log_start_policy`; this looks at the node, carries out what they decide, and remembers who
+has been holding the log start back, and for how long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raft.core.types import NodeId, Offset, OffsetAndEpoch
 from raft.shell.node_snapshots import NodeSnapshots
 from raft.shell.runtime import Runtime, Timer
 from raft.storage.segmented_log import SegmentedLog
-from snapshot.log_start import LogStartConfig, LogStartPolicy, LogStartView, ReaderKind, ReaderPosition, decide
+from snapshot.log_start_policy import LogStartConfig, LogStartPolicy, LogStartView, ReaderKind, ReaderPosition, decide
 
 CHECK_INTERVAL_MS: Final = 1_000
 """How often it is looked at, as long as there are snapshots."""

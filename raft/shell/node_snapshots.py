@@ -18,7 +18,7 @@ from raft.core.types import OffsetAndEpoch
 from raft.shell.runtime import Runtime
 from snapshot.format import SnapshotHeader
 from snapshot.incoming import IncomingSnapshot
-from snapshot.log_start import StoredSnapshot, surplus
+from snapshot.log_start_policy import StoredSnapshot, surplus
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
@@ -81,7 +81,7 @@ class NodeSnapshots:
         """When bytes of it were given out last."""
         self._reading_through: dict[OffsetAndEpoch, list[_WaitingRead]] = {}
         self._incoming: tuple[int, IncomingSnapshot] | None = None
-        """The download and its attempt. Only the disk's thread touches it."""
+        """The snapshot that is being fetched, and its `fetch_id`. Only the disk's thread touches it."""
         self._has_fetched = False
         self._is_closed = False
         self._list()
@@ -171,7 +171,7 @@ class NodeSnapshots:
         if wait_ms > 0:
             self._runtime.call_later(wait_ms, lambda: self._forget(snapshot_id, deleted_at_ms))
             return
-        self._let_go(snapshot_id)
+        self._close_reader(snapshot_id)
         self._store.remove_deleted()
 
     def _still_fetched_for_ms(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> float:
@@ -182,7 +182,7 @@ class NodeSnapshots:
             return 0
         return min(read_at_ms + DELETE_DELAY_MS, deleted_at_ms + FETCHED_DELETED_MS_MAX) - self._runtime.now_ms()
 
-    def _let_go(self, snapshot_id: OffsetAndEpoch) -> None:
+    def _close_reader(self, snapshot_id: OffsetAndEpoch) -> None:
         reader = self._whole.pop(snapshot_id, None)
         if reader is not None:
             reader.close()
@@ -191,7 +191,7 @@ class NodeSnapshots:
 
     def _delete_damaged(self, snapshot_id: OffsetAndEpoch, error: CorruptSnapshot) -> None:
         logger.error("snapshot deleted", reason=str(error))
-        self._let_go(snapshot_id)
+        self._close_reader(snapshot_id)
         self._delete(snapshot_id)
         self._on_damaged()
 
@@ -233,7 +233,7 @@ class NodeSnapshots:
             if error is not None and not self._is_handled(snapshot_id, error):
                 return
             if found:
-                self._let_go(snapshot_id)
+                self._close_reader(snapshot_id)
                 self._whole[snapshot_id] = found[0]
                 self._read_through_at_ms[snapshot_id] = self._runtime.now_ms()
             for read in reads:
@@ -266,7 +266,7 @@ class NodeSnapshots:
             data = reader.read_at(read.position, read.max_bytes)
         except StorageError as error:
             logger.error("a snapshot cannot be read", reason=str(error))
-            self._let_go(snapshot_id)  # the next read reads it through again
+            self._close_reader(snapshot_id)  # the next read reads it through again
             read.respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
             return
         self._read_at_ms[snapshot_id] = self._runtime.now_ms()
@@ -296,7 +296,7 @@ class NodeSnapshots:
 
     def append(
         self,
-        attempt: int,
+        fetch_id: int,
         snapshot_id: OffsetAndEpoch,
         data: bytes,
         on_appended: Callable[[int], None],
@@ -308,13 +308,13 @@ class NodeSnapshots:
 
         def work() -> None:
             nonlocal position
-            if self._incoming is None or self._incoming[0] != attempt:
+            if self._incoming is None or self._incoming[0] != fetch_id:
                 self._close_incoming()
-                self._incoming = (attempt, self._receive(snapshot_id))
+                self._incoming = (fetch_id, self._receive(snapshot_id))
             self._incoming[1].append(data)
             position = self._incoming[1].size_bytes
 
-        self._run_download(work, lambda: on_appended(position), on_refused)
+        self._run_fetch(work, lambda: on_appended(position), on_refused)
 
     def _receive(self, snapshot_id: OffsetAndEpoch) -> IncomingSnapshot:
         incoming = self._store.receive(snapshot_id, self._cluster_id)
@@ -325,12 +325,12 @@ class NodeSnapshots:
             raise StorageError(f"the snapshot {snapshot_id} is there and does not go away")
         return incoming
 
-    def freeze(self, attempt: int, on_received: Callable[[], None], on_refused: Callable[[], None]) -> None:
+    def freeze(self, fetch_id: int, on_received: Callable[[], None], on_refused: Callable[[], None]) -> None:
         """All of it is written: make it a snapshot."""
 
         def work() -> None:
-            if self._incoming is None or self._incoming[0] != attempt:
-                raise StorageError(f"attempt {attempt} to fetch a snapshot was given up")
+            if self._incoming is None or self._incoming[0] != fetch_id:
+                raise StorageError(f"fetch {fetch_id} of a snapshot was given up")
             self._incoming[1].freeze()
             self._close_incoming()
 
@@ -338,15 +338,13 @@ class NodeSnapshots:
             self._list()
             on_received()
 
-        self._run_download(work, done, on_refused)
+        self._run_fetch(work, done, on_refused)
 
     def drop(self) -> None:
         """Give up what is being fetched."""
-        self._run_download(self._close_incoming, lambda: None, lambda: None)
+        self._run_fetch(self._close_incoming, lambda: None, lambda: None)
 
-    def _run_download(
-        self, work: Callable[[], None], on_done: Callable[[], None], on_refused: Callable[[], None]
-    ) -> None:
+    def _run_fetch(self, work: Callable[[], None], on_done: Callable[[], None], on_refused: Callable[[], None]) -> None:
         def finish(error: BaseException | None) -> None:
             if self._is_closed:
                 return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kraftbase.errors import CorruptLog, StorageError
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
-from raft.shell.snapshot_start import fit_together
+from raft.shell.reconcile import reconcile_log_and_snapshots
 from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
 from raft.storage.directory import DataDirectory
-from raft.storage.recovering import begin_anew, say_recovering
+from raft.storage.recovering_file import begin_anew, say_recovering
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from snapshot.store import SnapshotStore
 
@@ -41,7 +41,7 @@ def open_log(
         say_recovering(directory.files, path, RecoveringLog(UNKNOWN_UNTIL_OFFSET, epoch, reason))
         log = SegmentedLog.open(directory.files, path, config=config, accept_damage_in_epoch=epoch)
     try:
-        if fit_together(log, snapshots, directory.identity.cluster_id, applied.offset):
+        if reconcile_log_and_snapshots(log, snapshots, directory.identity.cluster_id, applied.offset):
             return log
     except BaseException:
         log.close()

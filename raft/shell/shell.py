@@ -1,12 +1,12 @@
 """The shell around one replica: it carries out the core's actions and feeds it events. Synchronous, without a loop.
 
-What it needs of the world it gets as ports: a `Runtime` for time, wake-ups and the disk thread, an `Outlet` for what
+What it needs of the world it gets as ports: a `Runtime` for time, wake-ups and the disk thread, an `ShellHost` for what
 leaves it. `raft.node` puts it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
 
-- Actions are carried out strictly in order, but answers to fetches may give way to listeners (`raft.shell.replies`).
-  PersistElectionState holds up what follows until it is on disk.
+- Actions are carried out strictly in order, but answers to fetches may give way to listeners
+  (`raft.shell.deferred_replies`). PersistElectionState holds up what follows until it is on disk.
 - Room for batches is reserved before the core hears of them, so a full disk refuses appends and changes nothing.
-- A violated invariant or a failed fsync is fatal: it goes to the outlet, which ends the process.
+- A violated invariant or a failed fsync is fatal: it goes to the host, which ends the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from kraftbase.errors import ErrorCode, OutOfSpace, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
 from raft.core.actions import (
     Action,
     AdvanceHighWatermark,
@@ -39,13 +39,13 @@ from raft.core.actions import (
     RebuildStateMachine,
     Reply,
     ReportRefusedLeader,
-    ReportUnbelieved,
+    ReportRejectedClaim,
     Send,
-    StartLogAnew,
+    TruncateFullyAndStartAt,
     TruncateLog,
 )
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import (
     AppendPrepared,
@@ -65,19 +65,19 @@ from raft.core.messages import FetchResponse
 from raft.core.replica import Replica
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.shell.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
+from raft.shell.deferred_replies import DeferredReplies
 from raft.shell.flusher import Flusher
-from raft.shell.found_log import last_timestamp_ms, log_state, what_it_recovers_from
+from raft.shell.initial_log_state import last_timestamp_ms, log_state, recovering_log
 from raft.shell.log_start_keeper import LogStartKeeper
 from raft.shell.node_snapshots import NodeSnapshots
-from raft.shell.ports import Identity, Outlet
-from raft.shell.replies import Answers
+from raft.shell.rejected_claims import RejectedClaims
 from raft.shell.runtime import Runtime, Timer
-from raft.shell.unbelieved import Unbelieved
+from raft.shell.shell_host import Identity, ShellHost
 from raft.storage.batch import batch_timestamp, encode_batch
 from raft.storage.control import encode_leader_change
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
 
@@ -106,7 +106,7 @@ class Shell:
         applied: OffsetAndEpoch = LOG_BEGINNING,
         random: Random,
         runtime: Runtime,
-        outlet: Outlet,
+        host: ShellHost,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
     ) -> None:
         """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds, `applied` the tables.
@@ -117,13 +117,13 @@ class Shell:
         self.log = log
         self._quorum_state = quorum_state
         self._runtime = runtime
-        self._outlet = outlet
+        self._host = host
         self.snapshots = NodeSnapshots(
             snapshots,
             identity.cluster_id,
             runtime,
             on_changed=self._snapshots_changed,
-            on_damaged=outlet.snapshot_damaged,
+            on_damaged=host.snapshot_damaged,
             on_fatal=self._fatal,
         )
         self.replica = Replica(
@@ -135,7 +135,7 @@ class Shell:
             bootstrap_endpoints=identity.bootstrap_endpoints,
             log=log_state(log, self.snapshots.latest),
             election_state=election_state,
-            recovering=what_it_recovers_from(log, identity),
+            recovering=recovering_log(log, identity),
             applied=applied,
             fetch_version_allowed=fetch_version_allowed,
             random=random,
@@ -148,17 +148,17 @@ class Shell:
             log=log,
             snapshots=self.snapshots,
             runtime=runtime,
-            listeners=outlet.listener_positions,
+            listeners=host.listener_positions,
             on_advanced=lambda start: self.step(LogStartAdvanced(start)),
             on_fatal=self._fatal,
         )
         holders = self.log_start.holders
-        self._answers = Answers(log, self.snapshots, holders, runtime, outlet, self._check_shutdown, self._fatal)
+        self._replies = DeferredReplies(log, self.snapshots, holders, runtime, host, self._check_shutdown, self._fatal)
         self._committed_end_offset = Offset(0)
         self._actions: deque[Action] = deque()
         self._persisting = self._appends_scheduled = self._closed = False
         self._unwritten = UnwrittenAppends()
-        self._unbelieved = Unbelieved(runtime)
+        self._rejected_claims = RejectedClaims(runtime)
         self._last_id = self._timer_at_ms = 0
         self._timer: Timer | None = None
         self._marker_timer: Timer | None = None
@@ -169,13 +169,13 @@ class Shell:
     def start(self) -> None:
         """Take up the role that the durable state gives it."""
         self._take(self.replica.start(self._now_ms()))
-        self._say_committed()  # what the newest snapshot holds
+        self._notify_committed()  # what the newest snapshot holds
         self.log_start.start()
 
     def close(self) -> None:
         """Stop at once: no events, no actions, no timers."""
         self._closed = True
-        self._answers.close()
+        self._replies.close()
         for timer in (self._timer, self._marker_timer):
             if timer is not None:
                 timer.cancel()
@@ -190,16 +190,16 @@ class Shell:
     def prepare_append(self, append_id: int, epoch: Epoch, body: bytes, record_count: int) -> Offset:
         """Prepare an append of `record_count` records (LI-20) and return its base offset.
 
-        Raises ProtocolError and changes nothing if this node does not lead `epoch`, if the body is too large, or
+        Raises ApiError and changes nothing if this node does not lead `epoch`, if the body is too large, or
         if there is no room on the disk.
         """
         refusal = self.replica.refuse_append(epoch, len(body))
         if refusal is not None:
-            raise ProtocolError(*refusal)
+            raise ApiError(*refusal)
         try:
             self._reserve(self._unwritten.byte_count + len(body) + BATCH_OVERHEAD_BYTES)
         except OutOfSpace as error:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         base_offset = self.replica.next_append_offset
         self._unwritten.add(Offset(base_offset + record_count), len(body))
         self.step(AppendPrepared(append_id, epoch, body, record_count))
@@ -260,7 +260,7 @@ class Shell:
             case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
                 not self._is_between_batches(diverging)
             ):
-                self._unbelieved.note(f"the leader's log diverges within a batch of this one, at {diverging}")
+                self._rejected_claims.note(f"the leader's log diverges within a batch of this one, at {diverging}")
                 self.step(RequestFailed(correlation_id))
             case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
                 timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
@@ -280,9 +280,9 @@ class Shell:
 
     def _check_shutdown(self) -> None:
         """The replica may go when what it ordered last, such as a granted vote, has left as well."""
-        has_left = not self._actions and not self._persisting and not self._answers.are_waiting
+        has_left = not self._actions and not self._persisting and not self._replies.has_deferred
         if self.replica.is_shutdown_complete and has_left:
-            self._outlet.shutdown_complete()
+            self._host.shutdown_complete()
 
     def _write_appends(self) -> None:
         self._appends_scheduled = False
@@ -292,14 +292,14 @@ class Shell:
         if self._closed:
             return
         self.step(LogFlushed(end_offset))
-        self._say_committed()
+        self._notify_committed()
         if self._marker_timer is None and not self._closed:
             self._marker_timer = self._runtime.call_later(MARKER_IDLE_MS, self._close_burst)
 
     def _snapshots_changed(self) -> None:
         if not self._closed:
             self.step(SnapshotsChanged(self.snapshots.latest))
-            self._outlet.snapshots_changed()
+            self._host.snapshots_changed()
 
     def _close_burst(self) -> None:
         self._marker_timer = None
@@ -365,7 +365,7 @@ class Shell:
             action = self._actions.popleft()
             match action:
                 case Reply():
-                    self._answers.give(action, may_wait=self._is_all_committed)
+                    self._replies.send(action, may_defer=self._is_all_committed)
                 case AppendRecords(base_offset, epoch, body, record_count):
                     batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
                     self.log.append((batch,))
@@ -373,30 +373,32 @@ class Shell:
                 case FlushLog():
                     self.flusher.request()
                 case Send():
-                    self._outlet.send(action)
+                    self._host.send(action)
                 case AppendBatches(batches):
                     self.log.append(batches)
                     self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
                 case AdvanceHighWatermark():
                     is_more_committed = True
                 case CompleteAppend(append_id):
-                    self._outlet.append_settled(append_id, None)
+                    self._host.append_completed(append_id, None)
                 case FailAppend(append_id, error, message):
                     self._unwritten.clear()
-                    self._outlet.append_settled(append_id, ProtocolError(error, message))
+                    self._host.append_completed(append_id, ApiError(error, message))
                 case AppendLeaderChange(base_offset, epoch, record):
                     body = encode_leader_change(record)
                     self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
                 case TruncateLog(end_offset):
                     self.log.truncate(end_offset)
-                case StartLogAnew(snapshot_id):
+                case TruncateFullyAndStartAt(snapshot_id):
                     logger.info("the log begins anew where a snapshot ends", start=snapshot_id.offset)
-                    self.log.start_anew(snapshot_id)
-                    self._outlet.snapshots_changed()
-                case AppendSnapshot(attempt, snapshot_id, data):
-                    self.snapshots.append(attempt, snapshot_id, data, self._appended(attempt), self._refused(attempt))
-                case FreezeSnapshot(attempt):
-                    self.snapshots.freeze(attempt, self._received(attempt), self._refused(attempt))
+                    self.log.truncate_fully_and_start_at(snapshot_id)
+                    self._host.snapshots_changed()
+                case AppendSnapshot(fetch_id, snapshot_id, data):
+                    self.snapshots.append(
+                        fetch_id, snapshot_id, data, self._appended(fetch_id), self._refused(fetch_id)
+                    )
+                case FreezeSnapshot(fetch_id):
+                    self.snapshots.freeze(fetch_id, self._received(fetch_id), self._refused(fetch_id))
                 case DropSnapshot():
                     self.snapshots.drop()
                 case EndRecovering():
@@ -406,40 +408,40 @@ class Shell:
                     self.log.end_founding()
                 case AnnounceLeader(leader, epoch_start_offset):
                     logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
-                    self._outlet.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
+                    self._host.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
                 case PersistElectionState(state):
                     self._persist(state)
                 case FenceStateMachine(expected, own):
-                    self._outlet.state_diverged(expected, own)
-                case ReportUnbelieved(reason):
-                    self._unbelieved.note(reason)
+                    self._host.state_diverged(expected, own)
+                case ReportRejectedClaim(reason):
+                    self._rejected_claims.note(reason)
                 case ReportRefusedLeader(refused):
-                    self._outlet.leader_refused(refused)
+                    self._host.leader_refused(refused)
                 case RebuildStateMachine():
-                    self._outlet.may_rebuild_state()
+                    self._host.may_rebuild_state()
         # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
-        listeners_are_woken = is_more_committed and self._say_committed()
-        self._answers.release(may_wait=self._is_all_committed, listeners_are_woken=listeners_are_woken)
+        listeners_are_woken = is_more_committed and self._notify_committed()
+        self._replies.release(may_defer=self._is_all_committed, listeners_are_woken=listeners_are_woken)
 
     @property
     def _is_all_committed(self) -> bool:
         """Whether nothing waits to be committed, or to be appended."""
         return self.replica.high_watermark == self.replica.next_append_offset
 
-    def _appended(self, attempt: int) -> Callable[[int], None]:
-        return lambda position: self.step(SnapshotAppended(attempt, position))
+    def _appended(self, fetch_id: int) -> Callable[[int], None]:
+        return lambda position: self.step(SnapshotAppended(fetch_id, position))
 
-    def _received(self, attempt: int) -> Callable[[], None]:
-        return lambda: self.step(SnapshotReceived(attempt))
+    def _received(self, fetch_id: int) -> Callable[[], None]:
+        return lambda: self.step(SnapshotReceived(fetch_id))
 
-    def _refused(self, attempt: int) -> Callable[[], None]:
-        return lambda: self.step(SnapshotRefused(attempt))
+    def _refused(self, fetch_id: int) -> Callable[[], None]:
+        return lambda: self.step(SnapshotRefused(fetch_id))
 
-    def _say_committed(self) -> bool:
+    def _notify_committed(self) -> bool:
         """Whether that is news to the listeners."""
         before = self._committed_end_offset
         self._committed_end_offset = max(before, min(self.replica.high_watermark, self.log.flushed_end_offset))
-        self._outlet.committed(self._committed_end_offset)
+        self._host.committed(self._committed_end_offset)
         return self._committed_end_offset > before
 
     def _persist(self, state: ElectionState) -> None:
@@ -459,7 +461,7 @@ class Shell:
 
     def _fatal(self, error: BaseException) -> None:
         if not self._closed:
-            self._outlet.fatal(error)
+            self._host.fatal(error)
 
     def _timestamp_ms(self) -> int:
         """The wall clock, but never behind the last batch's timestamp."""

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from kraftbase.checks import check
 from kraftbase.checksum import crc32c, extend_crc32c
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.batch_pb2 import BatchBody
 from raft.core.types import Batch, Epoch, Offset
 
@@ -86,7 +86,7 @@ def encode_batch(
 def decode_batches(data: bytes) -> tuple[Batch, ...]:
     """The batches that `data` is the concatenation of: any number, whole, contiguous, epochs not decreasing.
 
-    For foreign bytes: everything but the bodies is validated. Raises ProtocolError(CORRUPT_MESSAGE) naming the
+    For foreign bytes: everything but the bodies is validated. Raises ApiError(CORRUPT_MESSAGE) naming the
     first thing that is wrong. Costs a few microseconds a batch, and one copy and one CRC of its bytes.
     """
     batches: list[Batch] = []
@@ -105,7 +105,7 @@ def decode_batches(data: bytes) -> tuple[Batch, ...]:
 
 
 def decode_batch(data: bytes, position: int = 0) -> Batch:
-    """The batch that starts at `position`. Raises ProtocolError(CORRUPT_MESSAGE) unless it is whole and valid."""
+    """The batch that starts at `position`. Raises ApiError(CORRUPT_MESSAGE) unless it is whole and valid."""
     available = len(data) - position
     if available < HEADER_BYTES:
         _refuse_bytes(position, f"{available} bytes are left, less than the {HEADER_BYTES} bytes of a header")
@@ -146,13 +146,13 @@ def batch_body(batch: Batch) -> bytes:
 def records(batch: Batch) -> list[bytes]:
     """The records of a data batch, in order.
 
-    Raises ProtocolError(CORRUPT_MESSAGE) when the body is no `BatchBody` with as many records as the header says.
+    Raises ApiError(CORRUPT_MESSAGE) when the body is no `BatchBody` with as many records as the header says.
     """
     check(not batch.is_control, "records are asked of a data batch", base_offset=batch.base_offset)
     try:
         found = list(BatchBody.FromString(batch_body(batch)).records)
     except DecodeError as error:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.CORRUPT_MESSAGE, f"the body of the batch at offset {batch.base_offset} is no BatchBody: {error}"
         ) from None
     if len(found) != batch.record_count:
@@ -161,8 +161,8 @@ def records(batch: Batch) -> list[bytes]:
 
 
 def _refuse(base_offset: int, reason: str) -> NoReturn:
-    raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {base_offset} is refused: {reason}")
+    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {base_offset} is refused: {reason}")
 
 
 def _refuse_bytes(position: int, reason: str) -> NoReturn:
-    raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} is refused: {reason}")
+    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} is refused: {reason}")

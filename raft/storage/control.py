@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from kraftbase.checks import check
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftpb.v1 import batch_pb2, common_pb2
 from raft.core.messages import LeaderChange
 from raft.core.types import ZERO_DIRECTORY_ID, Batch, NodeId, ReplicaKey
@@ -42,7 +42,7 @@ def encode_leader_change(record: LeaderChange) -> bytes:
 def decode_control_records(batch: Batch) -> tuple[LeaderChange, ...]:
     """The control records of a control batch, without those of a kind that is not known.
 
-    Raises ProtocolError(CORRUPT_MESSAGE) when the body is no `ControlBody`, its count is not the header's, or
+    Raises ApiError(CORRUPT_MESSAGE) when the body is no `ControlBody`, its count is not the header's, or
     a field is out of range.
     """
     check(batch.is_control, "control records are asked of a control batch", base_offset=batch.base_offset)
@@ -88,7 +88,7 @@ def encode_voters(voters: VoterSet) -> tuple[bytes, int]:
 def decode_voters(batch: Batch) -> VoterSet | None:
     """Who votes, by a control batch that says so; None if it says something else.
 
-    Raises ProtocolError(CORRUPT_MESSAGE) when it says so in a way, or of a kraft.version, that is not known.
+    Raises ApiError(CORRUPT_MESSAGE) when it says so in a way, or of a kraft.version, that is not known.
     """
     if not batch.is_control:
         return None
@@ -153,7 +153,5 @@ def _decode_key(batch: Batch, message: common_pb2.ReplicaKey) -> ReplicaKey:
     return ReplicaKey(NodeId(message.node_id), directory_id)
 
 
-def _corrupt(batch: Batch, reason: str) -> ProtocolError:
-    return ProtocolError(
-        ErrorCode.CORRUPT_MESSAGE, f"the control batch at offset {batch.base_offset} is refused: {reason}"
-    )
+def _corrupt(batch: Batch, reason: str) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"the control batch at offset {batch.base_offset} is refused: {reason}")

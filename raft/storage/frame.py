@@ -21,7 +21,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kraftbase.checksum import crc32c
-from kraftbase.errors import ProtocolError, StorageError
+from kraftbase.errors import ApiError, StorageError
 from raft.core.types import Batch, Offset
 from raft.storage.batch import CRC_BYTES, HEADER_BYTES, decode_batch
 
@@ -106,7 +106,7 @@ def decode_frame(data: bytes, position: int, data_position: int = 0, *, path: st
         return Frame(position, end_position, crc, previous_crc, Offset(durable_before), None)
     try:
         batch = decode_batch(data, start + HEAD_BYTES)
-    except ProtocolError:
+    except ApiError:
         return None
     if HEAD_BYTES + len(batch.data) != length:
         return None

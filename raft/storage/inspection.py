@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from kraftbase.checksum import crc32c
-from kraftbase.errors import InvariantViolation, ProtocolError, StorageError
+from kraftbase.errors import ApiError, InvariantViolation, StorageError
 from kraftbase.files.files import Lock, join, parent_directory
 from raft.core.types import Offset
 from raft.storage.batch import CRC_BYTES, decode_batch
@@ -161,7 +161,7 @@ def _describe(data: bytes, position: int, end_position: int) -> str:
 def _describe_batch(data: bytes, position: int) -> str:
     try:
         decode_batch(data, position + HEAD_BYTES)
-    except ProtocolError as error:
+    except ApiError as error:
         return f"a frame whose batch is damaged: {str(error).partition('refused: ')[2]}"
     return "a frame whose batch has another length"
 

@@ -8,14 +8,15 @@ below `durable_before` of any valid frame, also of those behind damage, and belo
   evidently lost a write there: a stretch up to a sector's border that still reads as zeros. A disk may write the
   sectors of one unflushed stretch in any order, so what follows a hole was not flushed either.
 - damage to durable data otherwise: CorruptLog, and no byte of any file is changed; or, if the caller accepts a damaged
-  log because others have its data, the undamaged part before it, and word that it recovers (`raft.storage.recovering`).
+  log because others have its data, the undamaged part before it, and word that it recovers
+  (`raft.storage.recovering_file`).
 
 A crash, together with bits that rot in the last burst before any frame vouches for it, looks like a torn tail: a double
 fault that this format accepts.
 
-A log may start above offset 0, where a snapshot ends: the file `log-start` says so (`raft.storage.log_start`). What was
-durable below the start is then no loss. Segments wholly below it were about to be removed, and are. A log that ends
-below its start, or has lower epochs there, is one that a snapshot was about to take the place of, and now does: it
+A log may start above offset 0, where a snapshot ends: the file `log-start` says so (`raft.storage.log_start_file`).
+What was durable below the start is then no loss. Segments wholly below it were about to be removed, and are. A log that
+ends below its start, or has lower epochs there, is one that a snapshot was about to take the place of, and now does: it
 begins anew, empty, at its start.
 
 What is not certainly durable is written once more before it is flushed. After a failed fsync the kernel may keep pages
@@ -36,8 +37,8 @@ from raft.core.epochs import EpochCache
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.frame import NO_CRC, Frame, decode_frame, find_frames
-from raft.storage.log_start import LOG_START_NAME, LogStartUnknown, mend_log_start, read_log_start
-from raft.storage.recovering import begin_anew, begin_recovering, is_recovering, mend_recovering, read_recovering
+from raft.storage.log_start_file import LOG_START_NAME, LogStartUnknown, mend_log_start, read_log_start
+from raft.storage.recovering_file import begin_anew, begin_recovering, is_recovering, mend_recovering, read_recovering
 from raft.storage.segment import Segment, create_segment, parse_segment_name, segment_name
 
 
@@ -213,7 +214,7 @@ class _Recovery:
         self.epochs.advance_start(self._start)
 
     def begin_anew(self, base_offsets: list[Offset]) -> None:
-        """Let an empty log at the start take the place of all those segments, as `SegmentedLog.start_anew` does."""
+        """Replace all those segments by an empty log at the start: `SegmentedLog.truncate_fully_and_start_at`."""
         for segment in self.segments:
             segment.file.close()
         self.segments.clear()

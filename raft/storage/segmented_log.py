@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kraftbase.checks import check
-from kraftbase.errors import ConfigurationError, ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode, InvariantViolation, OutOfSpace
 from kraftbase.files.files import File, FileSystem, join
 from raft.core.epochs import EpochCache
 from raft.core.log import is_replaced_by
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
-from raft.storage.log_start import write_log_start
+from raft.storage.log_start_file import write_log_start
 from raft.storage.new_directory import read_new_directory, remove_new_directory, write_new_directory
-from raft.storage.recovering import end_recovering
+from raft.storage.recovering_file import end_recovering
 from raft.storage.recovery import RecoveredLog, RecoveryReport, mend_copies_of, recover
 from raft.storage.segment import Segment, create_segment, segment_name
 from raft.storage.tail_cache import TailCache
@@ -81,7 +81,7 @@ class SegmentedLog:
     def __init__(self, files: FileSystem, directory: str, config: LogConfig, recovered: RecoveredLog) -> None:
         """Use `open`."""
         self.epochs: EpochCache = recovered.epochs
-        """At which offset each epoch starts, and where the log does. Another one after `start_anew`."""
+        """At which offset each epoch starts, and where the log does. Replaced by `truncate_fully_and_start_at`."""
         self.recovery: RecoveryReport = recovered.report
         """What opening the log found and did."""
         self.recovering: RecoveringLog | None = recovered.recovering
@@ -293,7 +293,7 @@ class SegmentedLog:
         if self._pending is None:
             self._close_retired()
 
-    def start_anew(self, start: OffsetAndEpoch) -> None:
+    def truncate_fully_and_start_at(self, start: OffsetAndEpoch) -> None:
         """Let a snapshot that ends at `start` take the log's place: the log is empty there; durable when it returns.
 
         InvariantViolation unless the log is behind the snapshot or has gone another way (SN-14), and the snapshot is
@@ -327,12 +327,12 @@ class SegmentedLog:
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
         """Batches from the one that holds `start_offset`: at least one, `max_bytes` at most, none past `end_offset`.
 
-        May be fewer than would fit. Empty when there is nothing between the offsets. Raises ProtocolError
+        May be fewer than would fit. Empty when there is nothing between the offsets. Raises ApiError
         (OFFSET_OUT_OF_RANGE) when `start_offset` is not in the log nor its end, CorruptLog when the disk gives back
         other bytes than were written.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {start_offset} is not between the log start offset {self.log_start_offset} and the log end"
                 f" offset {self.log_end_offset}",

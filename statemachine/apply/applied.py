@@ -48,7 +48,7 @@ class StateMachine(Protocol):
         ...
 
     @property
-    def obstacle(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why committed records cannot be applied, None while they can."""
         ...
 
@@ -58,13 +58,13 @@ class StateMachine(Protocol):
         ...
 
     def refuse_if_fenced(self) -> None:
-        """Raise ProtocolError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
         ...
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` from now on."""
         ...
 
-    def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
+    def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
         """Tell `on_committed` what is committed before it is applied, where that is next; returns if it answered."""
         ...

@@ -13,7 +13,7 @@ import structlog
 
 from raft.core.types import LeaderAndEpoch, Offset
 from statemachine.apply.applied import CommittedMetadata
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.tables.cluster_tables import FEATURES
 from statemachine.words.features import FETCH_VERSION_18
 
@@ -25,7 +25,7 @@ logger = structlog.get_logger(__name__)
 
 def allowed_fetch_version(store: CommittedMetadata) -> int:
     """The highest version of Fetch at the metadata.version that `store` holds; that of the lowest if it holds none."""
-    return 18 if queries.metadata_version(store.reader) >= FETCH_VERSION_18 else VERSION_BEFORE
+    return 18 if metadata_queries.metadata_version(store.reader) >= FETCH_VERSION_18 else VERSION_BEFORE
 
 
 class FetchVersionGate:

@@ -22,13 +22,13 @@ from typing import Final
 
 import structlog
 
-from kraftbase.errors import ErrorCode, OutOfSpace, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
 from raft.core.types import LeaderAndEpoch, Offset, StateDigest
 from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotReader
 from snapshot.reader import SnapshotReader
 from statemachine.apply.applied import Subscriber
+from statemachine.apply.publishers import MetadataPublisher, MetadataPublishers
 from statemachine.apply.waiters import OffsetWaiters
-from statemachine.apply.watching import Watcher, Watchers
 from statemachine.replay.replay import ReplayError
 from statemachine.store.checkpointer import Checkpointer
 from statemachine.store.metadata_tables import PreparedRun, StoreUnavailable
@@ -70,14 +70,14 @@ class MetadataMachine(Listener):
         self._applied_end_offset = store.applied_end_offset
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-apply")
         self._subscribers: list[Subscriber] = []
-        self._watchers = Watchers()
+        self._publishers = MetadataPublishers()
         self._is_applying = False
         self._acknowledged_end_offset = Offset(0)
         self._on_committed: Callable[[Offset], bool] | None = None
         self._waiters = OffsetWaiters()
         self._checkpointer = Checkpointer(store, self._executor)
         self._is_shut_down = False
-        self._obstacle: str | None = None
+        self._unavailable_reason: str | None = None
         self._fence: str | None = None
         self._report: Callable[[StateDigest], None] | None = None
         self._on_rotten: Callable[[str], None] = self.fence_rotten
@@ -89,9 +89,9 @@ class MetadataMachine(Listener):
         return self._applied_end_offset
 
     @property
-    def obstacle(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why committed records cannot be applied, None while they can: no room on the disk, a lock, or a fence."""
-        return self._fence or self._obstacle
+        return self._fence or self._unavailable_reason
 
     @property
     def has_open_transaction(self) -> bool:
@@ -102,29 +102,29 @@ class MetadataMachine(Listener):
         """Tell `subscriber` from now on."""
         self._subscribers.append(subscriber)
 
-    def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
+    def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
         """Tell `on_committed` of the end offset of each run that is written on the loop next.
 
         It returns whether it acknowledged anything.
         """
         self._on_committed = on_committed
 
-    def watch(self, watcher: Watcher) -> None:
-        """Let `watcher` look at the state, now or when the run that is being applied is done, then tell what changes.
+    def install_publisher(self, publisher: MetadataPublisher) -> None:
+        """Let `publisher` look at the state, now or when the run that is being applied is done, then tell what changes.
 
         Raises ValueError if it is watching already.
         """
-        self._watchers.add(watcher)
-        self._store.is_watched = True
+        self._publishers.add(publisher)
+        self._store.has_publishers = True
         if not self._is_applying:
-            self._watchers.admit(self._applied_end_offset, self._store.reader)
+            self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
 
-    def unwatch(self, watcher: Watcher) -> None:
-        """Tell `watcher` nothing more; nothing happens if it is not watching."""
-        self._watchers.remove(watcher)
-        self._store.is_watched = bool(self._watchers)
+    def remove_publisher(self, publisher: MetadataPublisher) -> None:
+        """Tell `publisher` nothing more; nothing happens if it is not watching."""
+        self._publishers.remove(publisher)
+        self._store.has_publishers = bool(self._publishers)
 
-    def report_state_digests_to(self, report: Callable[[StateDigest], None]) -> None:
+    def set_state_digest_callback(self, report: Callable[[StateDigest], None]) -> None:
         """Tell `report`, once the node runs, what the store came to last, and then each digest that is put by."""
         self._report = report
         if self._store.state_digest is not None:
@@ -161,26 +161,26 @@ class MetadataMachine(Listener):
                 reason,
             )
 
-    def tell_rot(self, on_rotten: Callable[[str], None]) -> None:
+    def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
         """Let `on_rotten` call `fence_rotten`, and tell others, when a record cannot be applied because of rot."""
         self._on_rotten = on_rotten
 
     def _fence_for(self, fence: str, mark: str) -> None:
         self._fence = fence
         logger.critical(fence)
-        self._waiters.fail(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, fence))
+        self._waiters.fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, fence))
         if not self._is_shut_down:
             asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, mark)
 
     def refuse_if_fenced(self) -> None:
-        """Raise ProtocolError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
         if self._fence is not None:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence)
 
     async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
         """Return when everything below `end_offset` is applied here, and what was acknowledged here.
 
-        Raises ProtocolError: REQUEST_TIMED_OUT if it is not in time, or never because this node shuts down,
+        Raises ApiError: REQUEST_TIMED_OUT if it is not in time, or never because this node shuts down,
         THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR if this state machine is fenced, or cannot apply
         what was acknowledged.
         """
@@ -188,20 +188,21 @@ class MetadataMachine(Listener):
         if end_offset <= self._applied_end_offset:
             if self._acknowledged_end_offset <= self._applied_end_offset:
                 return
-            if self._obstacle is not None:
-                raise ProtocolError(
+            if self._unavailable_reason is not None:
+                raise ApiError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"this node cannot apply what it has acknowledged: {self._obstacle}; mend that or ask another node",
+                    f"this node cannot apply what it has acknowledged: {self._unavailable_reason}; mend that or ask"
+                    " another node",
                 )
             end_offset, timeout_ms = self._acknowledged_end_offset, ACKNOWLEDGED_WAIT_MS
         if self._is_shut_down:
             raise _shuts_down()
         if len(self._waiters) >= WAITERS_MAX:
-            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WAITERS_MAX} reads wait here; try again later")
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WAITERS_MAX} reads wait here; try again later")
         try:
             await self._waiters.wait(end_offset, max(0, timeout_ms) / 1000)
         except TimeoutError:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"this node has applied offsets below {self._applied_end_offset}, in {timeout_ms} ms not {end_offset};"
                 " wait longer or ask another node",
@@ -216,7 +217,7 @@ class MetadataMachine(Listener):
                 await self._apply(batches)
                 if self._fence is None:
                     self._publish(self._store.applied_end_offset)
-                    self._tell_watchers()
+                    self._publish_deltas()
                     self._report_state_digests()
                     await self._checkpointer.after_writing()
 
@@ -229,8 +230,8 @@ class MetadataMachine(Listener):
                 if self._store.state_digest is not None:
                     self._unreported.append(self._store.state_digest)
                 self._publish(self._store.applied_end_offset)
-                self._watchers.look_anew(self._applied_end_offset, self._store.reader)
-                self._tell_watchers()
+                self._publishers.publish_snapshot(self._applied_end_offset, self._store.reader)
+                self._publish_deltas()
                 self._report_state_digests()
                 logger.info("snapshot loaded", end_offset=reader.end_offset)
 
@@ -248,10 +249,10 @@ class MetadataMachine(Listener):
             try:
                 await _finished(asyncio.get_running_loop().run_in_executor(self._executor, self._store.load, snapshot))
                 await self._store.use_loaded(unless=lambda: self._fence is not None)
-                self._obstacle = None
+                self._unavailable_reason = None
                 return
             except (StoreUnavailable, OutOfSpace) as error:
-                self._obstacle = str(error)
+                self._unavailable_reason = str(error)
                 logger.error("a snapshot waits to be loaded", reason=str(error))
             await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 
@@ -293,7 +294,7 @@ class MetadataMachine(Listener):
 
         What waits for the end of a transaction counts, for it may end here.
         """
-        share = 2 if self._watchers else 1
+        share = 2 if self._publishers else 1
         size_bytes = self._store.waiting_bytes + sum(batch.size_bytes for batch in batches)
         if size_bytes > APPLY_ON_LOOP_BYTES_MAX // share:
             return None
@@ -312,7 +313,7 @@ class MetadataMachine(Listener):
     # next start. If the database cannot be written, the answer was right all the same, since topic a is committed.
     # Reads are refused here with KAFKA_STORAGE_ERROR then, rather than answered without topic a, and so are new
     # operations.
-    async def _tell_committed(self, end_offset: Offset) -> None:
+    async def _notify_committed(self, end_offset: Offset) -> None:
         """Let acknowledgements and answers to fetches leave: the transaction would hold them up."""
         if self._on_committed is None or not self._on_committed(end_offset):
             return
@@ -328,14 +329,14 @@ class MetadataMachine(Listener):
                     await self._checkpointer.before_writing()
                     await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
                 else:
-                    await self._tell_committed(prepared.end_offset)
+                    await self._notify_committed(prepared.end_offset)
                     await self._checkpointer.before_writing()
                     if self._fence is None:
                         self._store.commit(prepared)
-                self._obstacle = None
+                self._unavailable_reason = None
                 return
             except StoreUnavailable as error:
-                self._obstacle = str(error)
+                self._unavailable_reason = str(error)
                 logger.error("committed records wait to be applied", reason=str(error))
                 if not isinstance(error, WriteAheadLogHeld) and await self._checkpointer.make_room():
                     continue
@@ -355,17 +356,17 @@ class MetadataMachine(Listener):
 
     @contextmanager
     def _applying(self) -> Iterator[None]:
-        """New watchers begin after what is done meanwhile."""
+        """New publishers begin after what is done meanwhile."""
         self._is_applying = True
         try:
             yield
         finally:
             self._is_applying = False
 
-    def _tell_watchers(self) -> None:
-        self._watchers.tell(self._store.take_deltas())
-        self._watchers.admit(self._applied_end_offset, self._store.reader)
-        self._store.is_watched = bool(self._watchers)  # one that failed is gone
+    def _publish_deltas(self) -> None:
+        self._publishers.publish_deltas(self._store.take_deltas())
+        self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
+        self._store.has_publishers = bool(self._publishers)  # one that failed is gone
 
 
 def _transactions(batches: Sequence[CommittedBatch]) -> Iterator[list[CommittedBatch]]:
@@ -382,8 +383,8 @@ def _transactions(batches: Sequence[CommittedBatch]) -> Iterator[list[CommittedB
         yield run
 
 
-def _shuts_down() -> ProtocolError:
-    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another")
+def _shuts_down() -> ApiError:
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another")
 
 
 async def _finished(work: asyncio.Future[None]) -> None:

@@ -58,7 +58,7 @@ class InheritedConfigs:
 
 
 def check_topic_configs(configs: Mapping[str, str], before: Mapping[str, str], inherited: Mapping[str, str]) -> None:
-    """Raise ProtocolError(INVALID_CONFIG) unless a topic that has the valid `configs` `before` can have `configs`.
+    """Raise ApiError(INVALID_CONFIG) unless a topic that has the valid `configs` `before` can have `configs`.
 
     `inherited` has what holds where the topic has none.
     """
@@ -78,7 +78,7 @@ def check_topic_configs(configs: Mapping[str, str], before: Mapping[str, str], i
 
 
 def check_broker_configs(configs: Mapping[str, str], inherited: Mapping[str, str]) -> None:
-    """Raise ProtocolError(INVALID_CONFIG) unless the valid `configs` go together in one broker, or in all.
+    """Raise ApiError(INVALID_CONFIG) unless the valid `configs` go together in one broker, or in all.
 
     `inherited` has what holds where it has none.
     """

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
 ANSWER_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
@@ -26,7 +26,7 @@ Part = TypeVar("Part", bound=Message)
 def fitting(parts: Generator[Part, None, None], instead: str) -> Iterator[Part]:
     """`parts`, for as long as they fit one answer, and closed then: a cursor that is left open holds an old state.
 
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE), which says what to ask for `instead`.
+    Raises ApiError(RECORD_LIST_TOO_LARGE), which says what to ask for `instead`.
     """
     size_bytes = 0
     with closing(parts):
@@ -37,9 +37,9 @@ def fitting(parts: Generator[Part, None, None], instead: str) -> Iterator[Part]:
 
 
 def check_answer_bytes(size_bytes: int, instead: str) -> None:
-    """Raise ProtocolError(RECORD_LIST_TOO_LARGE) if an answer with so many bytes, or more, fits no message."""
+    """Raise ApiError(RECORD_LIST_TOO_LARGE) if an answer with so many bytes, or more, fits no message."""
     if size_bytes > ANSWER_BYTES_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the answer has {size_bytes} bytes or more, at most {ANSWER_BYTES_MAX} fit one message: {instead}",
         )

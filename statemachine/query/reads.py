@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import admin_pb2
 from statemachine.metadata.config_resources import check_describable
 from statemachine.metadata.state import MetadataState
-from statemachine.query import acls, features, queries, remote_log_queries
+from statemachine.query import acls, features, metadata_queries, remote_log_queries
 from statemachine.query.answer_sizes import check_answer_bytes, fitting
 from statemachine.query.config_descriptions import describe_configs
 from statemachine.query.conversions import broker_to_record, topic_listing_to_proto, topic_to_proto
@@ -37,7 +37,7 @@ def state_of(connection: sqlite3.Connection) -> MetadataState:
 
 def list_topics(connection: sqlite3.Connection, request: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:
     """All topics by name."""
-    topics = (topic_listing_to_proto(topic) for topic in queries.list_topics(connection))
+    topics = (topic_listing_to_proto(topic) for topic in metadata_queries.list_topics(connection))
     return admin_pb2.ListTopicsResponse(topics=fitting(topics, "ask in SQL, for names above the last that you have"))
 
 
@@ -48,8 +48,8 @@ def describe_topics(
     if request.topics:
         described = (_describe(connection, reference) for reference in _distinct(request.topics))
     else:
-        check_answer_bytes(queries.partitions_bytes_min(connection), PARTITIONS_INSTEAD)
-        described = (topic_to_proto(topic) for topic in queries.describe_all_topics(connection))
+        check_answer_bytes(metadata_queries.partitions_bytes_min(connection), PARTITIONS_INSTEAD)
+        described = (topic_to_proto(topic) for topic in metadata_queries.describe_all_topics(connection))
     return admin_pb2.DescribeTopicsResponse(topics=fitting(described, PARTITIONS_INSTEAD))
 
 
@@ -57,7 +57,7 @@ def list_brokers(
     connection: sqlite3.Connection, request: admin_pb2.ListBrokersRequest
 ) -> admin_pb2.ListBrokersResponse:
     """All registered brokers by id."""
-    brokers = (broker_to_record(broker) for broker in queries.list_brokers(connection))
+    brokers = (broker_to_record(broker) for broker in metadata_queries.list_brokers(connection))
     return admin_pb2.ListBrokersResponse(brokers=fitting(brokers, "ask in SQL, for some brokers at a time"))
 
 
@@ -138,17 +138,17 @@ def list_remote_log_segments(
 
 def _check_topic_id(topic_id: bytes) -> None:
     if len(topic_id) != ID_BYTES:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"a topic id has {ID_BYTES} bytes, not {len(topic_id)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a topic id has {ID_BYTES} bytes, not {len(topic_id)}")
 
 
 def _distinct(references: Sequence[admin_pb2.TopicReference]) -> Collection[admin_pb2.TopicReference]:
-    """Each reference once. Raises ProtocolError(INVALID_REQUEST) if one read cannot be about so many."""
+    """Each reference once. Raises ApiError(INVALID_REQUEST) if one read cannot be about so many."""
     if len(references) <= REFERENCES_MAX:
         distinct = {(reference.name, reference.topic_id): reference for reference in references}
         if len(distinct) <= DESCRIBED_TOPICS_MAX:
             check_name_lengths(name for name, _ in distinct)
             return distinct.values()
-    raise ProtocolError(
+    raise ApiError(
         ErrorCode.INVALID_REQUEST,
         f"the request names {len(references)} topics; name at most {DESCRIBED_TOPICS_MAX} at a time, or none for all",
     )
@@ -159,12 +159,12 @@ def _describe(connection: sqlite3.Connection, reference: admin_pb2.TopicReferenc
     if bool(name) == bool(topic_id) or (topic_id and len(topic_id) != ID_BYTES):
         error, message = ErrorCode.INVALID_REQUEST, f"give a topic's name, or its id of {ID_BYTES} bytes, not both"
     elif name:
-        found = queries.describe_topic(connection, name=name)
+        found = metadata_queries.describe_topic(connection, name=name)
         if found is not None:
             return topic_to_proto(found)
         error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}"
     else:
-        found = queries.describe_topic(connection, topic_id=id_to_text(topic_id))
+        found = metadata_queries.describe_topic(connection, topic_id=id_to_text(topic_id))
         if found is not None:
             return topic_to_proto(found)
         error, message = ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {id_to_text(topic_id)}"

@@ -27,7 +27,7 @@ from kraftpb.v1.metadata_pb2 import (
     UnregisterBrokerRecord,
 )
 from statemachine.replay import replay_tiering
-from statemachine.replay.view import CannotBe, View
+from statemachine.replay.view import InvalidRecord, View
 from statemachine.tables.cluster_tables import (
     ACLS,
     ACLS_BY_CONTENT,
@@ -74,7 +74,7 @@ def replay(view: View, records: Iterable[MetadataRecord], base_offset: int) -> N
             )
         try:
             apply(view, getattr(record, kind))
-        except CannotBe as reason:
+        except InvalidRecord as reason:
             _refuse(offset, str(reason))
 
 
@@ -90,9 +90,13 @@ R = TypeVar("R")
 
 def _topic(view: View, record: TopicRecord) -> None:
     if len(record.topic_id) != ID_BYTES or not record.name:
-        raise CannotBe(f"creates topic {quoted(record.name)} with the id {record.topic_id.hex()!r}, which cannot be")
+        raise InvalidRecord(
+            f"creates topic {quoted(record.name)} with the id {record.topic_id.hex()!r}, which cannot be"
+        )
     if view.get(TOPICS, (record.topic_id,)) is not None or view.get(TOPICS_BY_NAME, (record.name,)) is not None:
-        raise CannotBe(f"creates topic {quoted(record.name)} with the id {record.topic_id.hex()}, one of which exists")
+        raise InvalidRecord(
+            f"creates topic {quoted(record.name)} with the id {record.topic_id.hex()}, one of which exists"
+        )
     for table in (TOPICS, TOPICS_BY_NAME, TOPICS_BY_COLLISION):
         view.put(table, record)
 
@@ -111,7 +115,7 @@ def _remove_topic(view: View, record: RemoveTopicRecord) -> None:
 
 def _partition(view: View, record: PartitionRecord) -> None:
     if len(record.topic_id) != ID_BYTES or view.get(TOPICS, (record.topic_id,)) is None:
-        raise CannotBe(f"is a partition of topic {record.topic_id.hex()}, which does not exist")
+        raise InvalidRecord(f"is a partition of topic {record.topic_id.hex()}, which does not exist")
     _put_partition(view, view.get(PARTITIONS, (record.topic_id, record.partition_id)), record)
 
 
@@ -168,7 +172,7 @@ _CHANGED_LISTS: Final = frozenset(
 def _registered(view: View, broker_id: int, broker_epoch: int, what: str) -> RegisterBrokerRecord:
     broker = _existing(view.get(BROKERS, (broker_id,)), f"{what} broker {broker_id}")
     if broker.broker_epoch != broker_epoch:
-        raise CannotBe(f"{what} broker {broker_id} of epoch {broker_epoch}, which has epoch {broker.broker_epoch}")
+        raise InvalidRecord(f"{what} broker {broker_id} of epoch {broker_epoch}, which has epoch {broker.broker_epoch}")
     return broker
 
 
@@ -204,7 +208,7 @@ def _config(view: View, record: ConfigRecord) -> None:
 def _feature_level(view: View, record: FeatureLevelRecord) -> None:
     supported = next((of for of in SUPPORTED if of.name == record.name), FeatureRange(record.name, 0, 0))
     if record.level and not supported.min_level <= record.level <= supported.max_level:
-        raise CannotBe(
+        raise InvalidRecord(
             f"sets {quoted(record.name)} to {record.level}, and this program knows levels up to {supported.max_level};"
             " upgrade this node"
         )
@@ -217,7 +221,7 @@ def _feature_level(view: View, record: FeatureLevelRecord) -> None:
 def _producer_ids(view: View, record: ProducerIdsRecord) -> None:
     before = view.get(PRODUCER_IDS, PRODUCER_IDS.key_of(record))
     if before is not None and record.next_producer_id <= before.next_producer_id:
-        raise CannotBe(
+        raise InvalidRecord(
             f"goes from producer id {before.next_producer_id} to {record.next_producer_id}: ids would be given twice"
         )
     view.put(PRODUCER_IDS, record)
@@ -252,7 +256,7 @@ def _remove_if_there(view: View, table: Any, key: Any) -> None:
 
 def _existing(found: R | None, what: str) -> R:
     if found is None:
-        raise CannotBe(f"{what}, which does not exist")
+        raise InvalidRecord(f"{what}, which does not exist")
     return found
 
 

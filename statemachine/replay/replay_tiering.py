@@ -18,7 +18,7 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from statemachine.replay.view import CannotBe, View
+from statemachine.replay.view import InvalidRecord, View
 from statemachine.tables.remote_log_tables import (
     REMOTE_EPOCH_ENDS,
     REMOTE_PARTITION_DELETES,
@@ -63,12 +63,12 @@ def segment(view: View, record: RemoteLogSegmentMetadataRecord) -> None:
     what = f"adds remote segment {record.segment_id.hex()} in state {segment_state_name(record.state)}"
     _check_ids(what, record.topic_id, record.segment_id)
     if record.state not in _STORED_STATES:
-        raise CannotBe(f"{what}, in which none begins")
+        raise InvalidRecord(f"{what}, in which none begins")
     before = view.get(REMOTE_SEGMENTS, (record.topic_id, record.partition_id, record.segment_id))
     if before is not None and before != record:  # the epochs of the one before would stay, and lookups find it in them
-        raise CannotBe(f"{what}, but another with that id is in state {segment_state_name(before.state)}")
+        raise InvalidRecord(f"{what}, but another with that id is in state {segment_state_name(before.state)}")
     if any(later.start_offset <= part.start_offset for part, later in pairwise(epoch_ranges(record))):
-        raise CannotBe(f"{what}, whose leader epochs do not start one after the other")
+        raise InvalidRecord(f"{what}, whose leader epochs do not start one after the other")
     view.put(REMOTE_SEGMENTS, record)
     is_finished = record.state == SegmentState.COPY_FINISHED
     for part, entry in zip(epoch_ranges(record), record.segment_leader_epochs, strict=True):
@@ -82,7 +82,7 @@ def segment_update(view: View, record: RemoteLogSegmentMetadataUpdateRecord) -> 
     before = view.get(REMOTE_SEGMENTS, key)
     if before is None or not segment_may_become(before.state, record.state):
         state = None if before is None else before.state
-        raise CannotBe(
+        raise InvalidRecord(
             f"takes remote segment {record.segment_id.hex()} from {segment_state_name(state)} to"
             f" {segment_state_name(record.state)}"
         )
@@ -175,7 +175,7 @@ def partition_delete(view: View, record: RemotePartitionDeleteMetadataRecord) ->
     state = None if before is None else before.state
     is_as_it_stood = before is None and record.state == PartitionDeleteState.DELETE_PARTITION_STARTED  # in a snapshot
     if not (is_as_it_stood or partition_may_become(state, record.state)):
-        raise CannotBe(f"{what} from {partition_state_name(state)} to {partition_state_name(record.state)}")
+        raise InvalidRecord(f"{what} from {partition_state_name(state)} to {partition_state_name(record.state)}")
     if record.state != PartitionDeleteState.DELETE_PARTITION_FINISHED:
         view.put(REMOTE_PARTITION_DELETES, record)
         return
@@ -187,4 +187,4 @@ def partition_delete(view: View, record: RemotePartitionDeleteMetadataRecord) ->
 
 def _check_ids(what: str, *ids: bytes) -> None:
     if any(len(value) != ID_BYTES for value in ids):
-        raise CannotBe(f"{what}, with an id that does not have {ID_BYTES} bytes")
+        raise InvalidRecord(f"{what}, with an id that does not have {ID_BYTES} bytes")

@@ -16,7 +16,7 @@ from statemachine.tables.table import Condition, Key, Page, Table, key_to_sql
 R = TypeVar("R")
 
 
-class CannotBe(Exception):
+class InvalidRecord(Exception):
     """Why a record cannot be true; whoever replays it knows its offset."""
 
 

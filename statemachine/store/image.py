@@ -21,7 +21,7 @@ from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader
 from snapshot.writer import SnapshotWriter
 from statemachine.replay.replay import ReplayError
-from statemachine.store.metadata_tables import DIGEST_BYTES, Applied, MetadataTables, Restored
+from statemachine.store.metadata_tables import DIGEST_BYTES, Applied, AppliedState, MetadataTables
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.table import Table
 
@@ -98,7 +98,7 @@ def _runs(records: Iterable[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
         yield run
 
 
-def _restored(reader: SnapshotReader, state: AppliedStateRecord) -> Restored:
+def _restored(reader: SnapshotReader, state: AppliedStateRecord) -> AppliedState:
     compared = None
     if state.HasField("state_digest_end_offset"):
         compared = StateDigest(Offset(state.state_digest_end_offset), state.state_digest)
@@ -107,7 +107,7 @@ def _restored(reader: SnapshotReader, state: AppliedStateRecord) -> Restored:
         raise CorruptSnapshot(f"the snapshot {reader.path} has a state digest that is not {DIGEST_BYTES} bytes long")
     end = reader.snapshot_id
     applied = Applied(end.offset, end.epoch, state.digest.hex())
-    return Restored(applied, reader.header.last_contained_log_timestamp_ms, compared)
+    return AppliedState(applied, reader.header.last_contained_log_timestamp_ms, compared)
 
 
 def _records(reader: SnapshotReader, batch: Batch) -> list[MetadataRecord]:

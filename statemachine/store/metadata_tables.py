@@ -52,7 +52,7 @@ class Applied(NamedTuple):
     """Over all batches applied so far and what they did, 32 hexadecimal digits."""
 
 
-class Restored(NamedTuple):
+class AppliedState(NamedTuple):
     """What a snapshot says of the state that it holds."""
 
     applied: Applied
@@ -74,7 +74,7 @@ class PreparedRun(NamedTuple):
     """What batches come to, as long as nothing else is written to the tables."""
 
     changes: Changes
-    restored: Restored
+    restored: AppliedState
     size_bytes: int
     state_digests: list[StateDigest]
     open_transaction: OpenTransaction | None
@@ -167,7 +167,7 @@ class MetadataTables:
             return
         row_sums = self._row_sums.completed(missing)
         with self._transaction():
-            self._advance(self._applied, Restored(self._applied, self._timestamp_ms, self._state_digest), row_sums)
+            self._advance(self._applied, AppliedState(self._applied, self._timestamp_ms, self._state_digest), row_sums)
         self._row_sums = row_sums
 
     def is_in(self, log_end_offset: Offset, epochs: EpochCache | None) -> bool:
@@ -211,7 +211,7 @@ class MetadataTables:
         changes = Changes(self.connection, rows_max)
         together = applied_together(self._new(batches), self._open_transaction)
         after, timestamp_ms, size_bytes, state_digests = self._replay(together.runs, self._applied, changes)
-        restored = Restored(after, timestamp_ms, state_digests[-1] if state_digests else self._state_digest)
+        restored = AppliedState(after, timestamp_ms, state_digests[-1] if state_digests else self._state_digest)
         return PreparedRun(changes, restored, size_bytes, state_digests, together.open_transaction)
 
     def commit(self, prepared: PreparedRun, *, note_delta: bool = False) -> None:
@@ -236,7 +236,7 @@ class MetadataTables:
         self._new_deltas += [delta] if delta is not None and not delta.is_empty else []
         self.applied_bytes += prepared.size_bytes
 
-    def restore(self, restored: Restored, runs: Iterable[Sequence[MetadataRecord]]) -> None:
+    def restore(self, restored: AppliedState, runs: Iterable[Sequence[MetadataRecord]]) -> None:
         """Fill the tables, which must be empty, with the records of a snapshot, in one transaction.
 
         Raises ReplayError if the records cannot be applied, StoreUnavailable as `apply` does, and whatever `runs`
@@ -312,7 +312,7 @@ class MetadataTables:
             size_bytes += len(body)
         return _Replayed(Applied(end_offset, epoch, digest.hex()), timestamp_ms, size_bytes, state_digests)
 
-    def _advance(self, before: Applied, after: Restored, row_sums: RowSums) -> None:
+    def _advance(self, before: Applied, after: AppliedState, row_sums: RowSums) -> None:
         state_digest = after.state_digest
         compared = (None, None) if state_digest is None else (state_digest.end_offset, state_digest.digest.hex())
         values = (*after.applied, after.timestamp_ms, *compared)

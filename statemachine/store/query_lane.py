@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from statemachine.tables.database import open_reader
 
 QUERIES_MAX: Final = 256
@@ -36,11 +36,9 @@ class Lane:
         self._thread.shutdown(cancel_futures=True)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Run `function` in the thread. Raises ProtocolError(THROTTLING_QUOTA_EXCEEDED) if too many wait."""
+        """Run `function` in the thread. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if too many wait."""
         if self._waiting >= QUERIES_MAX:
-            raise ProtocolError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{QUERIES_MAX} queries are waiting; try again later"
-            )
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{QUERIES_MAX} queries are waiting; try again later")
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function)
@@ -97,7 +95,7 @@ class QueryLane(Lane):
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"the read took longer than {self._read_seconds_max:g} s (metadata.read.max.ms); ask for less",
             ) from None

@@ -14,13 +14,13 @@ from typing import Final
 
 import structlog
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.admin_pb2 import QueryResponse
 from statemachine.store.background import start_module
-from statemachine.store.querying import GRACE_SECONDS, decode_pieces
+from statemachine.store.query_worker import GRACE_SECONDS, decode_pieces
 from statemachine.store.sql import took_too_long
 
-MODULE: Final = "statemachine.store.querying"
+MODULE: Final = "statemachine.store.query_worker"
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class QueryProcess:
     def run(self) -> list[QueryResponse]:
         """The answer, in pieces; an error of the statement's is in the first. Blocks for that long, in any thread.
 
-        Raises ProtocolError: INVALID_REQUEST if its time is over, REQUEST_TIMED_OUT if it is abandoned,
+        Raises ApiError: INVALID_REQUEST if its time is over, REQUEST_TIMED_OUT if it is abandoned,
         UNKNOWN_SERVER_ERROR if its process ends otherwise.
         """
         with self._lock:
@@ -68,13 +68,13 @@ class QueryProcess:
                 self._process.kill()
 
 
-def _abandoned() -> ProtocolError:
-    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended, for its caller has gone")
+def _abandoned() -> ApiError:
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended, for its caller has gone")
 
 
-def _ended(code: int, complaints: bytes) -> ProtocolError:
+def _ended(code: int, complaints: bytes) -> ApiError:
     lines = complaints.decode(errors="replace").strip().splitlines()
     logger.error("the process of a query ended", code=code, complaint=lines[-1] if lines else "")
-    return ProtocolError(
+    return ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR, f"the query's process ended with {code}; see this node's log, and ask for less"
     )

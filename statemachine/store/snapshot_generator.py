@@ -18,7 +18,7 @@ from snapshot.names import PART_SUFFIX, SUFFIX
 from statemachine.store.background import last_line, run_to_end, start_module
 from statemachine.store.private_copy import DIRECTORY_VARIABLE
 from statemachine.store.scrub import ROTTEN_EXIT_CODE
-from statemachine.store.snapshotting import TakenSnapshot, decode_taken
+from statemachine.store.snapshot_worker import TakenSnapshot, decode_taken
 from statemachine.store.store import MetadataStore
 
 RETRY_SECONDS: Final = 60.0
@@ -58,7 +58,7 @@ class SnapshotGenerator:
         """Call `on_taken` whenever there is another snapshot from now on."""
         self._on_taken = on_taken
 
-    def tell_rot(self, on_rotten: Callable[[str], None]) -> None:
+    def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
         """Call `on_rotten` if the database turns out not to be what was applied: no snapshot is made of it."""
         self._on_rotten = on_rotten
 
@@ -150,7 +150,7 @@ class SnapshotGenerator:
             raise StorageError("this node shuts down; ask another")
         token = token_hex(8)
         process = start_module(
-            "statemachine.store.snapshotting",
+            "statemachine.store.snapshot_worker",
             (str(self._store.path), self._directory, token),
             {DIRECTORY_VARIABLE: str(self._store.path.absolute().parent)},
         )

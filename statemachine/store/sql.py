@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kraftbase.checks import check
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 
 RESULT_BYTES_MAX: Final = 32 * 1024 * 1024
 """How large the texts and blobs of a result may be together, each value counted as 8 bytes more."""
@@ -102,7 +102,7 @@ def run_query(
     """Run one statement: SELECT, WITH, VALUES, EXPLAIN, or a PRAGMA that only describes. Blocks for that long.
 
     `connection` is one of `schema.open_reader`, used by nobody else meanwhile; it may be in a transaction, and stays in
-    it. Raises ProtocolError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than one,
+    it. Raises ApiError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than one,
     or may not be run; if it takes longer than `timeout_seconds`, comes to more than `rows_max` rows, or to more than
     about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read. The memory it takes, and the time of
     single steps of SQLite, are bounded only in a process of its own (statemachine.store.query_process): MemoryError
@@ -193,9 +193,9 @@ def _fetched(cursor: sqlite3.Cursor, rows_max: int, bytes_max: int, guard: _Guar
         rows.append(row)
         size_bytes += sum(map(_size, row))
         if len(rows) > rows_max:
-            raise _invalid(f"the query has found more than {rows_max} rows; ask for fewer, with WHERE or LIMIT")
+            raise invalid_request(f"the query has found more than {rows_max} rows; ask for fewer, with WHERE or LIMIT")
         if size_bytes > bytes_max:
-            raise _invalid(
+            raise invalid_request(
                 f"the query has found more than {bytes_max} bytes; ask for less, with WHERE, LIMIT or fewer columns"
             )
         if guard.is_over():
@@ -212,36 +212,36 @@ def _size(value: object) -> int:
 
 def _check_statement(sql: str) -> None:
     if len(sql) > STATEMENT_LENGTH_MAX:
-        raise _invalid(f"the query has {len(sql)} characters; at most {STATEMENT_LENGTH_MAX} are taken")
+        raise invalid_request(f"the query has {len(sql)} characters; at most {STATEMENT_LENGTH_MAX} are taken")
     if "\0" in sql:
-        raise _invalid("the query has a character 0 in it")
+        raise invalid_request("the query has a character 0 in it")
     found = _FIRST_WORD.match(sql)
     first = found[1].upper() if found else ""
     if first not in _FIRST_WORDS:
         begin = f"begins with {first[:32]}" if first else "is no statement"
-        raise _invalid(f"the query {begin}; it must be one {', '.join(_FIRST_WORDS[:-1])} or {_FIRST_WORDS[-1]}")
+        raise invalid_request(f"the query {begin}; it must be one {', '.join(_FIRST_WORDS[:-1])} or {_FIRST_WORDS[-1]}")
 
 
-def took_too_long(timeout_seconds: float) -> ProtocolError:
+def took_too_long(timeout_seconds: float) -> ApiError:
     """The error of a statement whose time is over."""
-    return _invalid(f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database")
+    return invalid_request(
+        f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database"
+    )
 
 
-def _translated(
-    connection: sqlite3.Connection, error: Exception, guard: _Guard, timeout_seconds: float
-) -> ProtocolError:
+def _translated(connection: sqlite3.Connection, error: Exception, guard: _Guard, timeout_seconds: float) -> ApiError:
     if guard.denied is not None:
-        return _invalid(f"the query would {guard.denied}; it may only read")
+        return invalid_request(f"the query would {guard.denied}; it may only read")
     words = str(error)
     if words == "interrupted":
         return took_too_long(timeout_seconds)
     # Errors of the module itself have no code: they are about the statement or its values.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code not in _FAULTS_OF_THE_STATEMENT:
-        return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata database cannot be read: {words}; try again")
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata database cannot be read: {words}; try again")
     if code == sqlite3.SQLITE_TOOBIG:
-        return _invalid(f"{words}: a single value may have {VALUE_BYTES_MAX} bytes")
-    return _invalid(words + _hint(connection, words))
+        return invalid_request(f"{words}: a single value may have {VALUE_BYTES_MAX} bytes")
+    return invalid_request(words + _hint(connection, words))
 
 
 def _hint(connection: sqlite3.Connection, words: str) -> str:
@@ -268,5 +268,5 @@ def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
     return sorted(name for name in names if not name.startswith(("sqlite_", "_")))
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)
+def invalid_request(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

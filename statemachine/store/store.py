@@ -60,7 +60,7 @@ class MetadataStore:
         self.path = path
         self._read_seconds_max = read_max_ms / 1000
         self.cluster_id = cluster_id
-        self.is_watched = False
+        self.has_publishers = False
         """Whether each run that is applied leaves a delta to take."""
         self._writer_lock = threading.Lock()
         self._start_using(database)
@@ -168,7 +168,7 @@ class MetadataStore:
         return self._tables.take_state_digests()
 
     def take_deltas(self) -> list[MetadataDelta]:
-        """What the runs changed that were applied since the last call while it `is_watched`; none is empty."""
+        """What the runs changed that were applied since the last call while it `has_publishers`; none is empty."""
         return self._tables.take_deltas()
 
     def mark_diverged(self, reason: str) -> None:
@@ -230,7 +230,7 @@ class MetadataStore:
     def apply(self, batches: Iterable[CommittedBatch]) -> None:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""
         with self._writer_lock:
-            self._tables.apply(batches, note_delta=self.is_watched)
+            self._tables.apply(batches, note_delta=self.has_publishers)
 
     def prepare(
         self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
@@ -242,7 +242,7 @@ class MetadataStore:
     def commit(self, prepared: PreparedRun) -> None:
         """The second half of `apply`, of what was prepared last: see `MetadataTables.commit`."""
         with self._writer_lock:
-            self._tables.commit(prepared, note_delta=self.is_watched)
+            self._tables.commit(prepared, note_delta=self.has_publishers)
 
     # --- the write-ahead log ------------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class MetadataStore:
     async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run `function` on a consistent state, in a thread of its own, where it may take its time.
 
-        Raises ProtocolError: THROTTLING_QUOTA_EXCEEDED if too many queries wait, REQUEST_TIMED_OUT if it takes longer
+        Raises ApiError: THROTTLING_QUOTA_EXCEEDED if too many queries wait, REQUEST_TIMED_OUT if it takes longer
         than a read may.
         """
         return await self._queries.query(function)
@@ -279,7 +279,7 @@ class MetadataStore:
     async def run_statement(self, sql: str, timeout_seconds: float) -> list[QueryResponse]:
         """The answer to an SQL statement of somebody's own, in pieces; one after the other, each in its own process.
 
-        It ends when this is cancelled or the store is closed. Raises ProtocolError: see `QueryProcess.run`, and
+        It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess.run`, and
         THROTTLING_QUOTA_EXCEEDED if too many wait.
         """
         statement = QueryProcess(self.path, sql, min(timeout_seconds, self._read_seconds_max))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord
 from statemachine.words.names import quoted
 
@@ -49,27 +49,29 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 def check_acl(entry: AccessControlEntryRecord) -> None:
-    """Raise ProtocolError(INVALID_REQUEST) unless there can be such an entry."""
+    """Raise ApiError(INVALID_REQUEST) unless there can be such an entry."""
     check_number("resource type", entry.resource_type, RESOURCE_TYPES)
     check_number("pattern type", entry.pattern_type, PATTERN_TYPES)
     check_number("operation", entry.operation, OPERATIONS)
     check_number("permission type", entry.permission_type, PERMISSION_TYPES)
     if not entry.resource_name:
-        raise _invalid("the resource name is empty; give one, or * for all")
+        raise invalid_request("the resource name is empty; give one, or * for all")
     if entry.resource_type == CLUSTER and entry.resource_name != CLUSTER_NAME:
-        raise _invalid(f"the cluster's resource name is {CLUSTER_NAME}, not {quoted(entry.resource_name)}")
+        raise invalid_request(f"the cluster's resource name is {CLUSTER_NAME}, not {quoted(entry.resource_name)}")
     principal_type, _, principal_name = entry.principal.partition(":")
     if not principal_type or not principal_name:
-        raise _invalid(f"{quoted(entry.principal)} is no principal; give its type and its name, such as User:alice")
+        raise invalid_request(
+            f"{quoted(entry.principal)} is no principal; give its type and its name, such as User:alice"
+        )
     if not entry.host:
-        raise _invalid("the host is empty; give an address, or * for all")
+        raise invalid_request("the host is empty; give an address, or * for all")
 
 
 def check_number(what: str, number: int, numbers: Sequence[int]) -> None:
-    """Raise ProtocolError(INVALID_REQUEST) unless `number` is one of `numbers`, which have no gaps."""
+    """Raise ApiError(INVALID_REQUEST) unless `number` is one of `numbers`, which have no gaps."""
     if number not in numbers:
-        raise _invalid(f"the {what} is {number}; it must be between {numbers[0]} and {numbers[-1]}")
+        raise invalid_request(f"the {what} is {number}; it must be between {numbers[0]} and {numbers[-1]}")
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)
+def invalid_request(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

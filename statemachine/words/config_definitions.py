@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from statemachine.words.config_kinds import (
     INT_MAX,
     LONG_MAX,
@@ -177,7 +177,7 @@ CONFIG_DEFINITIONS: Final[Mapping[ResourceType, Mapping[str, Definition]]] = {
 
 
 def check_config(resource_type: ResourceType, name: str, value: str | None) -> None:
-    """Raise ProtocolError(INVALID_CONFIG) unless that kind of resource can have this config with this value."""
+    """Raise ApiError(INVALID_CONFIG) unless that kind of resource can have this config with this value."""
     kind = config_definition(resource_type, name).kind
     what = resource_type.name.lower()
     if value is None:
@@ -190,13 +190,13 @@ def check_config(resource_type: ResourceType, name: str, value: str | None) -> N
 
 
 def config_definition(resource_type: ResourceType, name: str) -> Definition:
-    """What is known of a config; raises ProtocolError(INVALID_CONFIG) unless that kind of resource has it."""
+    """What is known of a config; raises ApiError(INVALID_CONFIG) unless that kind of resource has it."""
     definition = CONFIG_DEFINITIONS[resource_type].get(name)
     if definition is None:
         raise invalid_config(f"{quoted(name)} is no config of a {resource_type.name.lower()}")
     return definition
 
 
-def invalid_config(reason: str) -> ProtocolError:
+def invalid_config(reason: str) -> ApiError:
     """The refusal of configs, for a reason that names them."""
-    return ProtocolError(ErrorCode.INVALID_CONFIG, reason)
+    return ApiError(ErrorCode.INVALID_CONFIG, reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
@@ -24,9 +24,9 @@ OPERATION_TIMEOUT_MS_MAX: Final = 600_000
 
 
 def check_record_count(count: int) -> None:
-    """Raise ProtocolError(RECORD_LIST_TOO_LARGE) if one operation comes to too many records (CT-12)."""
+    """Raise ApiError(RECORD_LIST_TOO_LARGE) if one operation comes to too many records (CT-12)."""
     if count > RECORDS_PER_BATCH_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the operation comes to {count} records or more; at most {RECORDS_PER_BATCH_MAX} fit one batch: divide it",
         )

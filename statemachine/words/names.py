@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 """Longer ones, with a partition number behind, would be no file names."""
@@ -27,29 +27,31 @@ def quoted(name: str) -> str:
 
 
 def check_name_lengths(names: Iterable[str]) -> None:
-    """Raise ProtocolError(INVALID_REQUEST) if a name is too long to be given back, let alone to be one."""
+    """Raise ApiError(INVALID_REQUEST) if a name is too long to be given back, let alone to be one."""
     for name in names:
         if len(name) > NAME_LENGTH_TAKEN_MAX:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"the name {quoted(name)} has {len(name)} characters; at most {NAME_LENGTH_TAKEN_MAX} are taken",
             )
 
 
 def check_topic_name(name: str) -> None:
-    """Raise ProtocolError(INVALID_TOPIC_EXCEPTION) unless a topic may have that name."""
+    """Raise ApiError(INVALID_TOPIC_EXCEPTION) unless a topic may have that name."""
     if not name:
-        raise _invalid("a topic needs a name")
+        raise _invalid_topic_name("a topic needs a name")
     if name in (".", ".."):
-        raise _invalid(f"a topic cannot be named {quoted(name)}")
+        raise _invalid_topic_name(f"a topic cannot be named {quoted(name)}")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise _invalid(
+        raise _invalid_topic_name(
             f"the topic name {quoted(name)} has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} may be"
         )
     if not _LEGAL.match(name):
-        raise _invalid(f"the topic name {quoted(name)} is illegal; use only ASCII letters, digits, '.', '_' and '-'")
+        raise _invalid_topic_name(
+            f"the topic name {quoted(name)} is illegal; use only ASCII letters, digits, '.', '_' and '-'"
+        )
     if name == METADATA_TOPIC:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} is the log of the metadata itself; choose another name")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is the log of the metadata itself; choose another name")
 
 
 def may_collide(name: str) -> bool:
@@ -62,5 +64,5 @@ def collision_key(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+def _invalid_topic_name(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)

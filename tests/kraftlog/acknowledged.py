@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands import cluster_admin
@@ -56,7 +56,7 @@ class AcknowledgingNodes(WholeNodes):
             await cluster_admin.alter_client_quotas(
                 at, cluster_admin.quota_alterations(entity, ["producer_byte_rate=5"], [])
             )
-        except ProtocolError:
+        except ApiError:
             return False
         return True
 
@@ -74,7 +74,7 @@ class AcknowledgingNodes(WholeNodes):
                     try:
                         if await self.held_by(node_id) == self.acknowledged:
                             break
-                    except ProtocolError:
+                    except ApiError:
                         pass  # it does not answer yet
                     await asyncio.sleep(0.02)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from uuid import UUID
 
 from kraftbase.files.posix import PosixFileSystem
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
 from raft.listener import CommittedBatch
 from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME, DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from snapshot.store import SnapshotStore
-from statemachine.store.snapshotting import take_snapshot
+from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.analytics.logs import small_log
 from tests.snapshot.builders import overwrite

@@ -26,7 +26,7 @@ NAMES = [
     "Offset",
     "OffsetAndEpoch",
     "PosixFileSystem",
-    "ProtocolError",
+    "ApiError",
     "RaftClient",
     "ReplicaKey",
     "Voter",

@@ -7,12 +7,12 @@ import signal
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.failover import Writer, kill_leader, lost
 from kraftlog.bench.workload import create_topic_operation
-from kraftlog.local.agreement import node_counts
 from kraftlog.local.cluster import LocalCluster, NodeDied
+from kraftlog.local.consistency_check import node_counts
 from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
@@ -116,7 +116,7 @@ async def _wait_until_nobody_leads(cluster: LocalCluster) -> None:
         while True:
             try:
                 await cluster.wait_for_leader(timeout_seconds=0.2)
-            except ProtocolError as error:
+            except ApiError as error:
                 assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
                 return
             await asyncio.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftlog.cli.acls import NOT_ENFORCED
 from kraftlog.config.settings import SETTING_BY_KEY
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
 from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT

@@ -28,7 +28,7 @@ from kraftpb.v1.admin_pb2 import Operation
 from raft.core.config import QuorumConfig
 from raft.observe import parse_endpoint
 from raft.storage.segmented_log import LogConfig
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
 from statemachine.words.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS
 from statemachine.words.features import (

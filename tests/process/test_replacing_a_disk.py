@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.connection import describe_quorum
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
@@ -98,7 +98,7 @@ async def wait_until_joined(cluster: LocalCluster) -> None:
         while True:
             try:
                 found = await describe_quorum(cluster.bootstrap_servers)
-            except ProtocolError:
+            except ApiError:
                 continue  # nobody leads yet
             voter = next(state for state in found.current_voters if state.replica_key.node_id == LOST)
             if voter.log_end_offset == found.high_watermark and not voter.recovering:

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.config.config import render_config
 from kraftlog.local.cluster import LocalCluster
@@ -230,7 +230,7 @@ def test_a_node_of_the_old_cluster_is_refused(run: Run, old: Old, tmp_path: Path
         old_data = old.cluster.directory.data_path(follower_id)
         config.write_text(text.replace(f'log.dir = "node-{follower_id}"', f'log.dir = "{old_data}"'))
         try:
-            with pytest.raises(ProtocolError) as refused:
+            with pytest.raises(ApiError) as refused:
                 asyncio.run(cluster.start([follower_id]))
             assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
             answer = asyncio.run(_vote_for_an_old_node(cluster, leader_id, old))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.local.agreement import node_counts
 from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.consistency_check import node_counts
 from tests.kraftlog.command_line import kraftlog
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(400)]

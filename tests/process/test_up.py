@@ -17,8 +17,8 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.clean_shutdown import FILE_NAME
+from kraftlog.local.brokers import BROKERS_MAX, FIRST_BROKER_ID
 from kraftlog.local.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
-from kraftlog.local.up_brokers import BROKERS_MAX, FIRST_BROKER_ID
 from tests.kraftlog.command_line import Run, command, environment, kraftlog
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
@@ -107,7 +107,7 @@ def test_a_voter_with_another_directory_does_not_vote(run: Run, cluster: LocalCl
     rows = {(row["NodeId"], row["Status"]): row for row in run(*described).json()}
     assert rows[3, "Follower"]["LogEndOffset"] == -1
     asyncio.run(cluster.stop([asyncio.run(cluster.wait_for_leader())]))
-    with pytest.raises(ProtocolError, match="no voter leads"):
+    with pytest.raises(ApiError, match="no voter leads"):
         asyncio.run(cluster.wait_for_leader(timeout_seconds=4))
 
 

@@ -8,7 +8,7 @@ from random import Random
 from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftbase.files.memory import MemoryFileSystem
 from raft.core.actions import Send
 from raft.core.config import QuorumConfig
@@ -18,12 +18,12 @@ from raft.core.voters import Voter, VoterSet
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
 from raft.shell.log_start_keeper import ListenerPosition
-from raft.shell.ports import Identity
 from raft.shell.shell import Shell
+from raft.shell.shell_host import Identity
 from raft.storage.batch import encode_body
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 
 KEY = ReplicaKey(NodeId(1), UUID(int=7))
@@ -36,7 +36,7 @@ class _NeverTimer:
 
 
 class LoneNode:
-    """Runtime and outlet in one; time stands still, so timers never fire. Committed batches go to `apply`."""
+    """Runtime and host in one; time stands still, so timers never fire. Committed batches go to `apply`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LoneNode:
         self._apply = apply
         self._ready: deque[Callable[[], None]] = deque()
         self._committed = Offset(0)
-        self.settled: dict[int, ProtocolError | None] = {}
+        self.settled: dict[int, ApiError | None] = {}
         files.make_directories("data")
         quorum_state = QuorumStateStore(files, "data")
         election_state = quorum_state.load()
@@ -67,7 +67,7 @@ class LoneNode:
             log_start=LogStartConfig(),
             random=Random(1),
             runtime=self,
-            outlet=self,
+            host=self,
         )
         self.shell.start()
         self.run()
@@ -113,7 +113,7 @@ class LoneNode:
     def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
         self.run_on_disk(work, on_done)
 
-    # --- Outlet -------------------------------------------------------------------------------------------------------
+    # --- ShellHost ----------------------------------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
         raise AssertionError(f"a sole voter has nobody to send to: {send}")
@@ -121,7 +121,7 @@ class LoneNode:
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
         raise AssertionError(f"nobody asked: {response}")
 
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+    def append_completed(self, append_id: int, error: ApiError | None) -> None:
         self.settled[append_id] = error
 
     def committed(self, committed_end_offset: Offset) -> None:

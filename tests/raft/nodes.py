@@ -22,7 +22,7 @@ from raft.listener import BatchReader, Listener
 from raft.node import Node, end_process
 from raft.storage.directory import DataDirectory
 from raft.storage.segmented_log import LogConfig
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 
 QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
 

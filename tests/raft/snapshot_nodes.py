@@ -14,7 +14,7 @@ from raft.core.config import QuorumConfig
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.listener import BatchReader, LoadSnapshotReader
 from raft.storage.segmented_log import LogConfig
-from snapshot.log_start import LogStartConfig, LogStartPolicy
+from snapshot.log_start_policy import LogStartConfig, LogStartPolicy
 from tests.raft.nodes import Cluster, Recorder
 
 TIMESTAMP_MS: Final = 1_700_000_000_000

@@ -13,7 +13,7 @@ from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
-from raft.storage.recovering import RECOVERING_NAME
+from raft.storage.recovering_file import RECOVERING_NAME
 from raft.storage.segmented_log import LogConfig
 from tests.raft.nodes import Cluster, running_cluster
 from tests.statemachine.waiting import until

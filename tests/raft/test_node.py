@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode, ProtocolError, StorageError
+from kraftbase.errors import ApiError, ConfigurationError, DirectoryError, ErrorCode, StorageError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
@@ -51,7 +51,7 @@ async def test_a_node_that_does_not_lead_refuses_appends_and_names_the_leader(tm
         leader = await cluster.leader()
         follower = next(client for client in cluster.clients.values() if client is not leader)
         await cluster.recorders[follower.node_key.node_id].has_leader(leader.node_key.node_id)
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             await follower.append([b"x"])
         assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert str(leader.node_key.node_id) in str(refusal.value)
@@ -137,7 +137,7 @@ async def test_a_full_disk_refuses_appends_and_works_again_when_there_is_room(tm
         await leader.append([b"fits"])
         end_offset = leader.log_end_offset
         files.space_limit = files.used_bytes()
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             await leader.append([b"x" * 4_000_000])
         assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert leader.log_end_offset == end_offset
@@ -231,7 +231,7 @@ async def test_a_node_that_was_stopped_says_so_instead_of_never_answering(tmp_pa
         node = cluster.nodes[1]
         await cluster.stop(1)
         for stopped in (leader.append([b"x"]), node.answer(DescribeQuorumRequest())):
-            with pytest.raises(ProtocolError, match="stopped"):
+            with pytest.raises(ApiError, match="stopped"):
                 await stopped
 
 
@@ -340,7 +340,7 @@ async def test_watching_with_another_clusters_id_is_refused_by_name(tmp_path: Pa
     async with running_cluster(tmp_path, voter_count=1) as cluster:
         await cluster.leader()
         address = str(cluster.nodes[1].identity.endpoint)
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             await observe(address, Recorder(), cluster_id="AAAAAAAAAAAAAAAAAAAAAQ")
         assert refusal.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
         async with grpc.aio.insecure_channel(address) as channel:

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
@@ -87,7 +87,7 @@ async def test_a_listener_that_cannot_load_begins_where_the_log_starts(tmp_path:
 
 async def test_an_offset_that_is_asked_for_and_gone_is_an_error_for_who_cannot_load(tmp_path: Path) -> None:
     async with moved(tmp_path) as cluster:
-        with pytest.raises(ProtocolError, match="handle_load_snapshot") as refused:
+        with pytest.raises(ApiError, match="handle_load_snapshot") as refused:
             await observe(address_of(cluster), Plain(), start_offset=Offset(0))
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -292,7 +292,7 @@ async def test_if_all_nodes_are_old_the_offset_is_gone_for_who_is_behind_and_all
         async with serving(before) as address:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(KnownNodes, "learn", lambda self, node: None)
-                with pytest.raises(ProtocolError) as refused:
+                with pytest.raises(ApiError) as refused:
                     await observe(address, Loader())
                 assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
                 plain, loader = Plain(), Loader()
@@ -330,13 +330,13 @@ async def test_only_so_many_snapshots_are_sent_at_a_time_and_who_does_not_read_g
         async with service.newest() as stuck:
             assert stuck is not None
             stuck.next_piece(1000)
-            with pytest.raises(ProtocolError, match=r"service\.snapshot\.reads\.max = 1"):
+            with pytest.raises(ApiError, match=r"service\.snapshot\.reads\.max = 1"):
                 async with service.newest():
                     pass
             await until(lambda: service._count == 0)
             async with service.newest() as following_one:
                 assert following_one is not None
                 assert following_one.next_piece(1000).position == 0
-            with pytest.raises(ProtocolError, match="REQUEST_TIMED_OUT"):
+            with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
                 stuck.next_piece(1000)
         await until(lambda: service._count == 0)

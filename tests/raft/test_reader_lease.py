@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Offset
 from raft.observe import observe
@@ -57,7 +57,7 @@ def test_only_so_many_readers_have_one_until_an_old_one_ends() -> None:
     leases = ReaderLeases(2, clock)
     leases.hold("a", Offset(1), 100)
     leases.hold("b", Offset(2), 200)
-    with pytest.raises(ProtocolError, match=r"service\.named\.readers\.max = 2") as refused:
+    with pytest.raises(ApiError, match=r"service\.named\.readers\.max = 2") as refused:
         leases.hold("c", Offset(3), 100)
     assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     leases.hold("a", Offset(4), 100)
@@ -72,7 +72,7 @@ def test_only_so_many_readers_have_one_until_an_old_one_ends() -> None:
 )
 def test_what_cannot_be_a_reader_is_refused_and_holds_nothing(name: str, next_offset: int, lease_ms: int) -> None:
     leases = ReaderLeases(2, Clock())
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         leases.hold(name, Offset(next_offset), lease_ms)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert leases.positions() == []
@@ -176,5 +176,5 @@ async def test_only_the_leader_gives_a_lease_and_others_name_it(tmp_path: Path) 
 
 
 async def test_a_name_that_cannot_be_one_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ProtocolError, match="cannot be a reader's name"):
+    with pytest.raises(ApiError, match="cannot be a reader's name"):
         await observe("localhost:1", Loader(), name="")

@@ -16,7 +16,7 @@ import grpc.aio
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_cluster_id, random_uuid
 from kraftpb.v1 import common_pb2, quorum_pb2, quorum_pb2_grpc
@@ -62,7 +62,7 @@ class KnownCluster(Cluster):
         async with asyncio.timeout(WRITES_AGAIN_SECONDS):
             while True:
                 leader = next((client for client in self.clients.values() if _leads(self.nodes, client)), None)
-                with contextlib.suppress(ProtocolError):
+                with contextlib.suppress(ApiError):
                     if leader is not None:
                         await leader.append([record])
                         self.acknowledged.append(record)
@@ -210,7 +210,7 @@ async def test_made_up_fetches_make_a_lone_leader_acknowledge_nothing(cluster: K
 
         answers = [answer.error_code async for answer in stub.Fetch(fetches())]
     assert ErrorCode.NONE in answers, "it led, and answered them as observers"
-    with pytest.raises(ProtocolError) as failure:
+    with pytest.raises(ApiError) as failure:
         await appending
     assert failure.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER, "it resigned: they make no quorum"
     for node_id in others:

@@ -16,13 +16,13 @@ from kraftpb.v1.batch_pb2 import SnapshotFooter, SnapshotHeader
 from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch
 from raft.storage.batch import HEADER, MAX_OFFSET, batch_body
 from snapshot.format import BATCH_BYTES_MAX, DIGEST_BYTES, VERSION
-from snapshot.log_start import SNAPSHOTS_KEPT_MAX
+from snapshot.log_start_policy import SNAPSHOTS_KEPT_MAX
 from snapshot.names import is_leftover, parse_snapshot_name, part_name, snapshot_name
 from snapshot.store import SnapshotStore
 from snapshot.writer import FLUSH_BYTES, SnapshotWriter
 from statemachine.store.image import RECORDS_PER_BATCH_MAX
 from statemachine.store.metadata_tables import DIGEST_BYTES as STATE_DIGEST_BYTES
-from statemachine.store.snapshotting import take_snapshot
+from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
 from tests.paths import ROOT
 from tests.snapshot.builders import HEADER_OF_TESTS, an_id, open_store, put, verify, write_snapshot

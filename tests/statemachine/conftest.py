@@ -47,7 +47,7 @@ class Bench:
     async def run(self, operation: Operation) -> OperationResult:
         """Carry out one operation; what was acknowledged is in the store then."""
         result = await self.controller.execute(operation)
-        if self.machine.obstacle is None:
+        if self.machine.unavailable_reason is None:
             await self.machine.wait_applied(Offset(0), 20_000)
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.store.store import MetadataStore
 from statemachine.words.ids import id_to_bytes
 from tests.statemachine.builders import TOPIC
@@ -53,12 +53,12 @@ class Reference:
 def seen_in(store: MetadataStore) -> Reference:
     """What the queries say is in the store, in the reference's terms."""
     state = Reference()
-    for topic in queries.describe_all_topics(store.reader):
+    for topic in metadata_queries.describe_all_topics(store.reader):
         topic_id = id_to_bytes(topic.topic_id)
         state.topics[topic_id] = topic.name
         for partition in topic.partitions:
             state.partitions[topic_id, partition.partition_id] = list(partition.replicas), partition.leader
     for row in store.reader.execute("SELECT resource_type, resource_name, name, value FROM configs"):
         state.configs[row[0], row[1], row[2]] = row[3]
-    state.brokers = {broker.broker_id: broker.broker_epoch for broker in queries.list_brokers(store.reader)}
+    state.brokers = {broker.broker_id: broker.broker_epoch for broker in metadata_queries.list_brokers(store.reader)}
     return state

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftlog.admin.client.client import AdminClient, Alteration
-from kraftlog.local.agreement import node_counts
 from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.consistency_check import node_counts
 from raft.core.types import NodeId
 from tests.kraftlog.command_line import Run, run
 from tests.paths import ROOT

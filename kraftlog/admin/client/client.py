@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import random_uuid
 from kraftlog.admin.client.node_reader import NodeReader, Request, Response, Select, query
 from kraftlog.admin.client.operation_sender import OperationSender
@@ -92,7 +92,7 @@ class AdminClient:
     async def create_topics(
         self, topics: Iterable[NewTopic | admin_pb2.CreatableTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic]:
-        """Create topics, or see whether they could be. Raises ProtocolError for the first that could not."""
+        """Create topics, or see whether they could be. Raises ApiError for the first that could not."""
         creatable = [new_topic_to_proto(topic) if isinstance(topic, NewTopic) else topic for topic in topics]
         request = admin_pb2.CreateTopicsRequest(topics=creatable, validate_only=validate_only)
         result = await self._change(admin_pb2.Operation(create_topics=request))
@@ -100,7 +100,7 @@ class AdminClient:
         return [created_topic_from_proto(topic) for topic in result.create_topics.topics]
 
     async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = ()) -> None:
-        """Delete topics by name or id. Raises ProtocolError for the first that could not be."""
+        """Delete topics by name or id. Raises ApiError for the first that could not be."""
         request = admin_pb2.DeleteTopicsRequest(topics=_references(names, topic_ids))
         result = await self._change(admin_pb2.Operation(delete_topics=request))
         _raise_first(result.delete_topics.topics)
@@ -117,7 +117,7 @@ class AdminClient:
         previous_broker_epoch: int | None = None,
         timeout_ms: int | None = None,
     ) -> int:
-        """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ProtocolError.
+        """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ApiError.
 
         It may take `timeout_ms` if that is less than the client's. Ids that are not given are made up.
         `previous_broker_epoch` is what a broker that was shut down cleanly found on its disk; without it, one that was
@@ -155,7 +155,7 @@ class AdminClient:
         """Tell the controller that a broker is there, has applied the metadata below that offset, and what it wants.
 
         It may take `timeout_ms` if that is less than the client's: one that waits for a node that hangs keeps the next
-        one from another. Raises ProtocolError; doing it twice does no harm.
+        one from another. Raises ApiError; doing it twice does no harm.
         """
         request = admin_pb2.BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -168,18 +168,18 @@ class AdminClient:
         return result.broker_heartbeat
 
     async def fence_broker(self, broker_id: int) -> None:
-        """Take a broker out of every ISR and leadership, until its next heartbeat. Raises ProtocolError."""
+        """Take a broker out of every ISR and leadership, until its next heartbeat. Raises ApiError."""
         await self._change(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=broker_id)))
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker: it is fenced, taken out of every ISR, and its registration goes. Raises ProtocolError."""
+        """Forget a broker: it is fenced, taken out of every ISR, and its registration goes. Raises ApiError."""
         request = admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
         await self._change(admin_pb2.Operation(unregister_broker=request))
 
     async def alter_configs(
         self, alterations: Iterable[Alteration | admin_pb2.ConfigAlteration], *, validate_only: bool = False
     ) -> None:
-        """Set and remove configs. Raises ProtocolError for the first resource that could not be altered."""
+        """Set and remove configs. Raises ApiError for the first resource that could not be altered."""
         request = admin_pb2.AlterConfigsRequest(
             alterations=[alteration_to_proto(a) if isinstance(a, Alteration) else a for a in alterations],
             validate_only=validate_only,
@@ -190,7 +190,7 @@ class AdminClient:
     async def _change(self, operation: admin_pb2.Operation, timeout_ms: int | None = None) -> admin_pb2.OperationResult:
         result = await self.execute(operation, timeout_ms=self._at_most(timeout_ms))
         if result.error_code:
-            raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
+            raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
         return result
 
     async def execute(
@@ -229,7 +229,7 @@ class AdminClient:
 
         That is the node `at`, or whichever answers this client's reads; these are at least that new from then on. The
         offset is an answered operation's `state_end_offset`, or its `end_offset` for what it wrote itself (-1, nothing,
-        is no wait), or another client's `last_end_offset`. Raises ProtocolError: REQUEST_TIMED_OUT if the node has not
+        is no wait), or another client's `last_end_offset`. Raises ApiError: REQUEST_TIMED_OUT if the node has not
         come so far in time, BROKER_NOT_AVAILABLE if it does not answer.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
@@ -243,7 +243,7 @@ class AdminClient:
         return applied_end_offset
 
     async def list_topics(self, *, min_applied_end_offset: int = 0) -> ListedTopics:
-        """All topics by name. Raises ProtocolError."""
+        """All topics by name. Raises ApiError."""
         request = admin_pb2.ListTopicsRequest(consistency=self._consistency(min_applied_end_offset))
         response = await self._reader.read(lambda stub: stub.ListTopics, request, self._timeout_ms)
         return ListedTopics(response.applied_end_offset, tuple(map(topic_listing_from_proto, response.topics)))
@@ -253,7 +253,7 @@ class AdminClient:
     ) -> DescribedTopics:
         """Topics with everything, in that order; all of them if none is named.
 
-        Raises ProtocolError for the first that is not there.
+        Raises ApiError for the first that is not there.
         """
         request = admin_pb2.DescribeTopicsRequest(
             consistency=self._consistency(min_applied_end_offset), topics=_references(names, topic_ids)
@@ -263,7 +263,7 @@ class AdminClient:
         return DescribedTopics(response.applied_end_offset, tuple(map(topic_from_proto, response.topics)))
 
     async def list_brokers(self, *, min_applied_end_offset: int = 0) -> ListedBrokers:
-        """All registered brokers by id. Raises ProtocolError."""
+        """All registered brokers by id. Raises ApiError."""
         request = admin_pb2.ListBrokersRequest(consistency=self._consistency(min_applied_end_offset))
         response = await self._reader.read(lambda stub: stub.ListBrokers, request, self._timeout_ms)
         return ListedBrokers(response.applied_end_offset, tuple(map(broker_from_record, response.brokers)))
@@ -271,7 +271,7 @@ class AdminClient:
     async def describe_configs(
         self, resource_type: int, resource_name: str, *, min_applied_end_offset: int = 0
     ) -> DescribedConfigs:
-        """The configs that were set for a topic (2) or a broker (4), by name. Raises ProtocolError."""
+        """The configs that were set for a topic (2) or a broker (4), by name. Raises ApiError."""
         request = admin_pb2.DescribeConfigsRequest(
             consistency=self._consistency(min_applied_end_offset),
             resource_type=resource_type,
@@ -281,18 +281,18 @@ class AdminClient:
         return DescribedConfigs(response.applied_end_offset, tuple(map(config_from_proto, response.configs)))
 
     async def query(self, sql: str, *, min_applied_end_offset: int = 0) -> QueryAnswer:
-        """Run one read-only SQL statement on a node's committed metadata: see docs/sql.md. Raises ProtocolError."""
+        """Run one read-only SQL statement on a node's committed metadata: see docs/sql.md. Raises ApiError."""
         request = admin_pb2.QueryRequest(consistency=self._consistency(min_applied_end_offset), sql=sql)
         response = await self._reader.read(query, request, self._timeout_ms)
         return query_answer_from_proto(response)
 
     async def read(self, select: Select[Response], request: Request, *, min_applied_end_offset: int = 0) -> Response:
-        """The answer of a node to `request`, of the kind that `select` picks. Raises ProtocolError."""
+        """The answer of a node to `request`, of the kind that `select` picks. Raises ApiError."""
         request.consistency.CopyFrom(self._consistency(min_applied_end_offset))
         return await self._reader.read(select, request, self._timeout_ms)
 
     async def applied_end_offset(self, *, timeout_ms: int | None = None) -> int:
-        """How much of the metadata the node that answers reads has applied. Raises ProtocolError.
+        """How much of the metadata the node that answers reads has applied. Raises ApiError.
 
         It may take `timeout_ms` if that is less than the client's.
         """
@@ -330,4 +330,4 @@ def _raise_first(parts: Iterable[Part]) -> None:
     failed = [part for part in parts if part.error_code]
     if failed:
         others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
-        raise ProtocolError(codec.error_from_proto(failed[0].error_code), failed[0].error_message + others)
+        raise ApiError(codec.error_from_proto(failed[0].error_code), failed[0].error_message + others)

@@ -1,6 +1,6 @@
 """What a client can ask about a cluster as a whole: features, client quotas, access control, and configs with sources.
 
-And topics, many at a time. All take an AdminClient. Changes go to the leader and raise ProtocolError for what was
+And topics, many at a time. All take an AdminClient. Changes go to the leader and raise ApiError for what was
 refused; reads are answered by any node, from at least the offset that they name. As in the client itself,
 OutcomeUnknown says that a change may have been carried out: look before trying again.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, QuotaEntity
@@ -44,7 +44,7 @@ Refusal = tuple[str, int, str]
 async def update_features(
     client: AdminClient, changes: Iterable[FeatureChange], *, validate_only: bool = False
 ) -> None:
-    """Set levels, all or none, or see whether they could be. Raises ProtocolError with the reason for each."""
+    """Set levels, all or none, or see whether they could be. Raises ApiError with the reason for each."""
     request = admin_pb2.UpdateFeaturesRequest(
         updates=[
             admin_pb2.FeatureUpdate(
@@ -62,11 +62,11 @@ async def update_features(
         # Each names its feature. The first may only say that it was not updated because of another, and two that do
         # not go together have the same reason.
         reasons = "; ".join(dict.fromkeys(feature.error_message for feature in refused))
-        raise ProtocolError(codec.error_from_proto(refused[0].error_code), reasons)
+        raise ApiError(codec.error_from_proto(refused[0].error_code), reasons)
 
 
 async def describe_features(client: AdminClient, *, min_applied_end_offset: int = 0) -> DescribedFeatures:
-    """All features by name. Raises ProtocolError."""
+    """All features by name. Raises ApiError."""
     request = admin_pb2.DescribeFeaturesRequest()
     response = await client.read(
         lambda stub: stub.DescribeFeatures, request, min_applied_end_offset=min_applied_end_offset
@@ -84,7 +84,7 @@ async def describe_features(client: AdminClient, *, min_applied_end_offset: int 
 async def alter_client_quotas(
     client: AdminClient, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False
 ) -> None:
-    """Set and remove quotas, all of an entity or none. Raises ProtocolError for the first entity that was refused."""
+    """Set and remove quotas, all of an entity or none. Raises ApiError for the first entity that was refused."""
     request = admin_pb2.AlterClientQuotasRequest(
         alterations=[
             admin_pb2.ClientQuotaAlteration(
@@ -101,7 +101,7 @@ async def alter_client_quotas(
 
 
 async def describe_client_quotas(client: AdminClient, *, min_applied_end_offset: int = 0) -> DescribedClientQuotas:
-    """All quotas. Raises ProtocolError."""
+    """All quotas. Raises ApiError."""
     request = admin_pb2.DescribeClientQuotasRequest()
     response = await client.read(
         lambda stub: stub.DescribeClientQuotas, request, min_applied_end_offset=min_applied_end_offset
@@ -120,7 +120,7 @@ def _entity_part(part: QuotaEntity) -> QuotaEntityPart:
 async def create_acls(client: AdminClient, entries: Iterable[AccessControlEntry]) -> list[str]:
     """Create entries; returns their ids, in that order: one that was there already keeps its own.
 
-    Raises ProtocolError for the first that was refused; the others are created.
+    Raises ApiError for the first that was refused; the others are created.
     """
     request = admin_pb2.CreateAclsRequest(entries=map(_entry_to_record, entries))
     result = await _change(client, admin_pb2.Operation(create_acls=request))
@@ -131,7 +131,7 @@ async def create_acls(client: AdminClient, entries: Iterable[AccessControlEntry]
 async def delete_acls(client: AdminClient, filters: Iterable[AccessControlFilter]) -> list[AccessControlEntry]:
     """Delete all entries that one of the filters matches; returns them, each once.
 
-    Raises ProtocolError for the first filter that was refused; what the others match is deleted.
+    Raises ApiError for the first filter that was refused; what the others match is deleted.
     """
     request = admin_pb2.DeleteAclsRequest(filters=map(_filter_to_proto, filters))
     result = await _change(client, admin_pb2.Operation(delete_acls=request))
@@ -143,7 +143,7 @@ async def delete_acls(client: AdminClient, filters: Iterable[AccessControlFilter
 async def describe_acls(
     client: AdminClient, wanted: AccessControlFilter | None = None, *, min_applied_end_offset: int = 0
 ) -> DescribedAccessControl:
-    """The entries that the filter matches, or all. Raises ProtocolError."""
+    """The entries that the filter matches, or all. Raises ApiError."""
     request = admin_pb2.DescribeAclsRequest(filter=_filter_to_proto(wanted or AccessControlFilter()))
     response = await client.read(lambda stub: stub.DescribeAcls, request, min_applied_end_offset=min_applied_end_offset)
     return DescribedAccessControl(response.applied_end_offset, tuple(map(_entry_from_record, response.entries)))
@@ -190,7 +190,7 @@ def _filter_to_proto(wanted: AccessControlFilter) -> admin_pb2.AclFilter:
 
 
 async def change_configs(client: AdminClient, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
-    """Set, delete, append and subtract, all of a resource or none. Raises ProtocolError for the first that was refused.
+    """Set, delete, append and subtract, all of a resource or none. Raises ApiError for the first that was refused.
 
     The other resources are altered all the same.
     """
@@ -220,7 +220,7 @@ async def describe_sourced_configs(
     include_defaults: bool = True,
     min_applied_end_offset: int = 0,
 ) -> DescribedSourcedConfigs:
-    """The configs of a topic (2) or a broker (4) by name, with where each is set. Raises ProtocolError.
+    """The configs of a topic (2) or a broker (4) by name, with where each is set. Raises ApiError.
 
     With `include_defaults` also those that are not set for it, with what holds instead.
     """
@@ -243,7 +243,7 @@ def _source(number: int) -> str:
 
 
 async def create_named_topics(client: AdminClient, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-    """Create topics. Raises ProtocolError for the first that was refused, by name; the others are created."""
+    """Create topics. Raises ApiError for the first that was refused, by name; the others are created."""
     request = admin_pb2.CreateTopicsRequest(topics=map(new_topic_to_proto, topics), validate_only=validate_only)
     result = await _change(client, admin_pb2.Operation(create_topics=request))
     _raise_first((_topic(of.name), of.error_code, of.error_message) for of in result.create_topics.topics)
@@ -252,7 +252,7 @@ async def create_named_topics(client: AdminClient, topics: Iterable[NewTopic], *
 async def grow_topics(client: AdminClient, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
     """Give topics so many partitions, the present ones included.
 
-    Raises ProtocolError for the first topic that was refused, by name; the others grow.
+    Raises ApiError for the first topic that was refused, by name; the others grow.
     """
     request = admin_pb2.CreatePartitionsRequest(
         topics=[admin_pb2.PartitionsOfTopic(name=name, count=count) for name, count in counts.items()],
@@ -263,7 +263,7 @@ async def grow_topics(client: AdminClient, counts: Mapping[str, int], *, validat
 
 
 async def delete_named_topics(client: AdminClient, names: Iterable[str]) -> None:
-    """Delete topics. Raises ProtocolError for the first that was refused, by name; the others are deleted."""
+    """Delete topics. Raises ApiError for the first that was refused, by name; the others are deleted."""
     request = admin_pb2.DeleteTopicsRequest(topics=[admin_pb2.TopicReference(name=name) for name in names])
     result = await _change(client, admin_pb2.Operation(delete_topics=request))
     _raise_first((_topic(of.name), of.error_code, of.error_message) for of in result.delete_topics.topics)
@@ -273,10 +273,10 @@ async def delete_named_topics(client: AdminClient, names: Iterable[str]) -> None
 
 
 async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """What came of `operation`. Raises ProtocolError if it was refused as a whole."""
+    """What came of `operation`. Raises ApiError if it was refused as a whole."""
     result = await client.execute(operation)
     if result.error_code:
-        raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
+        raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
     return result
 
 
@@ -286,7 +286,7 @@ def _raise_first(parts: Iterable[Refusal]) -> None:
         what, code, message = failed[0]
         said = message if what in message else f"{what}: {message}"
         others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
-        raise ProtocolError(codec.error_from_proto(code), said + others)
+        raise ApiError(codec.error_from_proto(code), said + others)
 
 
 def _topic(name: str) -> str:

@@ -2,7 +2,7 @@
 
 Reads that only the leader answers are sent to whom the node names that knows of the highest epoch: all are asked, as
 one that is cut off knows of no leader, or of an old one. That goes on for a bounded time, with jitter (tenacity).
-Trouble with connections comes out as ProtocolError with Kafka's name for it.
+Trouble with connections comes out as ApiError with Kafka's name for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import grpc.aio
 import tenacity
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.leader_finder import LeaderFinder
 from kraftlog.admin.client.operation_stream import NotSent
 from kraftlog.admin.client.time_limit import allowed_call_seconds, allowed_seconds
@@ -42,7 +42,7 @@ _NO_LEADER_YET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to a node, closed after the block. A failed call within it raises ProtocolError."""
+    """A channel to a node, closed after the block. A failed call within it raises ApiError."""
     async with grpc.aio.insecure_channel(str(endpoint), options=LOCAL_CHANNEL_OPTIONS) as channel:
         try:
             yield channel
@@ -50,26 +50,26 @@ async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
             raise connection_error(endpoint, error) from None
 
 
-def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ProtocolError:
+def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ApiError:
     """What a failed call means: what the node says of it if it names Kafka's error, else what gRPC does."""
     named = _named_error(error)
     if named is not None:
-        return ProtocolError(named, f"{endpoint} says: {error.details()}")
+        return ApiError(named, f"{endpoint} says: {error.details()}")
     if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
     if error.code() == grpc.StatusCode.UNAVAILABLE:
-        return ProtocolError(
+        return ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"nobody can be reached at {endpoint}; start the node or check the address"
         )
     if error.code() == grpc.StatusCode.CANCELLED:  # a call that is given up here is a CancelledError
-        return ProtocolError(
+        return ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"{endpoint} stopped while it was asked; try again, or ask another node"
         )
     if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return ProtocolError(
+        return ApiError(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{endpoint} has no room: {error.details()}; try again later"
         )
-    return ProtocolError(
+    return ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
     )
@@ -105,7 +105,7 @@ async def describe_any(endpoints: Sequence[Endpoint]) -> log_pb2.DescribeNodeRes
 
 
 async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """The first of the nodes that answers. Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody does."""
+    """The first of the nodes that answers. Raises ApiError: BROKER_NOT_AVAILABLE if nobody does."""
 
     async def ask(endpoint: Endpoint) -> Endpoint:
         await describe_node(endpoint)
@@ -117,7 +117,7 @@ async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
 async def describe_quorum(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQuorumResponse:
     """What the leader says of the quorum, whichever nodes `endpoints` names.
 
-    Raises ProtocolError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
+    Raises ApiError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
     """
     finder = LeaderFinder(endpoints)
     async for attempt in tenacity.AsyncRetrying(
@@ -128,11 +128,11 @@ async def describe_quorum(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQ
     ):
         with attempt:
             return await _describe_from_leader(finder)
-    raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; see whether a majority of the voters runs")
+    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; see whether a majority of the voters runs")
 
 
 def _may_find_leader_later(error: BaseException) -> bool:
-    return isinstance(error, ProtocolError) and error.code in _NO_LEADER_YET
+    return isinstance(error, ApiError) and error.code in _NO_LEADER_YET
 
 
 async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuorumResponse:
@@ -140,25 +140,25 @@ async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuor
 
 
 async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumResponse:
-    """What the node there, the leader, says of the quorum. Raises ProtocolError if it does not lead, or answer."""
+    """What the node there, the leader, says of the quorum. Raises ApiError if it does not lead, or answer."""
     try:
         async with connect(leader) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)
             response = await stub.DescribeQuorum(
                 quorum_pb2.DescribeQuorumRequest(), timeout=allowed_call_seconds(CALL_TIMEOUT_SECONDS)
             )
-    except ProtocolError as error:
-        raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"the leader is out of reach: {error.args[0]}") from None
+    except ApiError as error:
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"the leader is out of reach: {error.args[0]}") from None
     code = codec.error_from_proto(response.error_code)
     if code is not ErrorCode.NONE:
-        raise ProtocolError(code, f"{leader} does not lead any more; try again")
+        raise ApiError(code, f"{leader} does not lead any more; try again")
     return response
 
 
 async def find_leader(finder: LeaderFinder) -> Endpoint:
     """Where the leader is, as the node says that knows of the highest epoch.
 
-    Raises ProtocolError: LEADER_NOT_AVAILABLE if none is known, else why nobody answers.
+    Raises ApiError: LEADER_NOT_AVAILABLE if none is known, else why nobody answers.
     """
     try:
         return await finder.find()
@@ -173,11 +173,11 @@ async def _first(endpoints: Sequence[Endpoint], ask: Callable[[Endpoint], Awaita
     for endpoint in endpoints:
         try:
             return await ask(endpoint)
-        except ProtocolError as error:
+        except ApiError as error:
             errors.append(error)
     if len(errors) == 1:
         raise errors[0]
     addresses = ", ".join(map(str, endpoints))
-    raise ProtocolError(
+    raise ApiError(
         ErrorCode.BROKER_NOT_AVAILABLE, f"none of {addresses} answers; start the nodes or check the addresses"
     )

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.operation_stream import NotSent
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc
@@ -25,7 +25,7 @@ GRACE_SECONDS: Final = 0.05
 KNOWN_ENDPOINTS_MAX: Final = 64
 
 
-class Leader(NamedTuple):
+class KnownLeader(NamedTuple):
     """Who leads, as somebody said. Compares by epoch first."""
 
     epoch: Epoch
@@ -41,7 +41,7 @@ class LeaderFinder:
         if not self._endpoints:
             raise ValueError("no address to start from; give at least one host and port")
         self._bootstrap_count = len(self._endpoints)
-        self._hint: Leader | None = None
+        self._hint: KnownLeader | None = None
         self.cluster_id = ""
         """The cluster of the leader that was found last, empty before any was: nodes of another one may answer, too."""
 
@@ -95,13 +95,15 @@ class LeaderFinder:
         for voter in node.voters:
             try:
                 endpoint = codec.endpoint_from_proto(voter.endpoint)
-            except ProtocolError:
+            except ApiError:
                 continue
             if endpoint not in self._endpoints and len(self._endpoints) < KNOWN_ENDPOINTS_MAX:
                 self._endpoints.append(endpoint)
 
 
-async def _best_answer(asking: set[asyncio.Task[log_pb2.DescribeNodeResponse | None]]) -> tuple[bool, Leader | None]:
+async def _best_answer(
+    asking: set[asyncio.Task[log_pb2.DescribeNodeResponse | None]],
+) -> tuple[bool, KnownLeader | None]:
     """Whether anybody answered, and the leader of the highest epoch that was named."""
     answered, best, pending = False, None, asking
     while pending:
@@ -117,16 +119,16 @@ async def _best_answer(asking: set[asyncio.Task[log_pb2.DescribeNodeResponse | N
     return answered, best
 
 
-def _leader_of(node: log_pb2.DescribeNodeResponse) -> Leader | None:
+def _leader_of(node: log_pb2.DescribeNodeResponse) -> KnownLeader | None:
     return _leader(node.current_leader, node.cluster_id)
 
 
-def _leader(current: common_pb2.CurrentLeader, cluster_id: str) -> Leader | None:
+def _leader(current: common_pb2.CurrentLeader, cluster_id: str) -> KnownLeader | None:
     """The leader that a node names, None if it names none that can be connected to."""
     try:
         leader, endpoint = codec.leader_from_proto(current)
-    except ProtocolError:
+    except ApiError:
         return None
     if leader.leader_id is None or endpoint is None:
         return None
-    return Leader(leader.epoch, endpoint, cluster_id)
+    return KnownLeader(leader.epoch, endpoint, cluster_id)

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.operation_stream import ClientClosed, NotSent, given_up
 from kraftlog.admin.client.retries import retrying
@@ -88,7 +88,7 @@ def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.Quer
     return ask
 
 
-class NotApplied(ProtocolError):
+class NotApplied(ApiError):
     """The node that answered has not applied in time what a read must see."""
 
     def __init__(self, code: ErrorCode, message: str, applied_end_offset: int = 0) -> None:
@@ -108,12 +108,12 @@ class NodeReader:
     async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
         """The answer to `request`.
 
-        Raises ProtocolError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers, or the
+        Raises ApiError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers, or the
         reader is closed meanwhile; REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or
         answer fits no message.
         """
         if request.ByteSize() > REQUEST_BYTES_MAX:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"the request has {request.ByteSize()} bytes, at most {REQUEST_BYTES_MAX} can be sent: ask for less"
                 " at a time",
@@ -125,7 +125,7 @@ class NodeReader:
     async def wait_for(self, end_offset: int, timeout_ms: int) -> int:
         """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
 
-        Raises ProtocolError: REQUEST_TIMED_OUT if it has not come so far in time, BROKER_NOT_AVAILABLE if nobody
+        Raises ApiError: REQUEST_TIMED_OUT if it has not come so far in time, BROKER_NOT_AVAILABLE if nobody
         answers. Something small that must be that new is asked for, again and again: a single read waits seconds.
         """
         now = asyncio.get_running_loop().time
@@ -146,7 +146,7 @@ class NodeReader:
                 if late is None:
                     raise
             # The node's own words, or that it did not answer, would be about the last read, which had hardly any time.
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
                 " wait longer or ask another node",
@@ -161,7 +161,7 @@ class NodeReader:
 
     async def _read_from_any(self, select: Select[Response], request: Request, deadline: float) -> Response:
         is_query = isinstance(request, admin_pb2.QueryRequest)
-        refusal: ProtocolError | None = None
+        refusal: ApiError | None = None
         first_turn = self._turn
         for turn in range(first_turn, first_turn + len(self._endpoints)):
             endpoint = self._endpoints[turn % len(self._endpoints)]
@@ -181,13 +181,13 @@ class NodeReader:
                     self._turn = turn + 1  # a node that hangs looks the same: the next query goes elsewhere
                     raise _took_too_long(endpoint, seconds) from None
                 if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
-                    raise ProtocolError(
+                    raise ApiError(
                         ErrorCode.RECORD_LIST_TOO_LARGE,
                         f"the answer of {endpoint} fits no message ({error.details()}), and no other node's would: ask"
                         " for less at a time",
                     ) from None
                 if error.code() not in _NEXT_NODE:
-                    raise ProtocolError(
+                    raise ApiError(
                         ErrorCode.UNKNOWN_SERVER_ERROR,
                         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
                     ) from None
@@ -199,7 +199,7 @@ class NodeReader:
                     self._turn = turn
                     return _checked(response)
                 # Its database cannot be read, or is fenced for it differs: that is this node's trouble only.
-                refusal = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{endpoint}: {response.error_message}")
+                refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{endpoint}: {response.error_message}")
         if refusal is not None:
             raise refusal
         addresses = ", ".join(map(str, self._endpoints))
@@ -213,9 +213,9 @@ class NodeReader:
         return admin_pb2_grpc.AdminServiceStub(self._channels[endpoint])
 
 
-def _took_too_long(endpoint: Endpoint, seconds: float) -> ProtocolError:
+def _took_too_long(endpoint: Endpoint, seconds: float) -> ApiError:
     """Of a query: the next node would take as long, and be held up by it for others."""
-    return ProtocolError(
+    return ApiError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"{endpoint} has not answered the query in {seconds:.3g} s; ask for less, give it more time, or ask elsewhere",
     )
@@ -228,5 +228,5 @@ def _checked(response: Response) -> Response:
     if code is ErrorCode.REQUEST_TIMED_OUT:
         raise NotApplied(code, response.error_message, response.applied_end_offset)
     if code is not ErrorCode.NONE:
-        raise ProtocolError(code, response.error_message)
+        raise ApiError(code, response.error_message)
     return response

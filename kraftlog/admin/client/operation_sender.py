@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.leader_finder import LeaderFinder
 from kraftlog.admin.client.operation_stream import ClientClosed, NotSent, OperationStream, OutcomeUnknown, given_up
@@ -148,5 +148,5 @@ def _known(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
     raise OutcomeUnknown(code, result.error_message)
 
 
-def _gave_up(error: ProtocolError, timeout_ms: int) -> ProtocolError:
+def _gave_up(error: ApiError, timeout_ms: int) -> ApiError:
     return type(error)(error.code, f"{error.args[0]} (gave up after {timeout_ms} ms)")

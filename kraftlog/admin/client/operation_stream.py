@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.options import MESSAGE_BYTES_MAX
@@ -36,11 +36,11 @@ PENDING_MAX: Final = 100_000
 Call = grpc.aio.StreamStreamCall[admin_pb2.OperationBatch, admin_pb2.OperationResultBatch]
 
 
-class OutcomeUnknown(ProtocolError):
+class OutcomeUnknown(ApiError):
     """The operation was sent, and nobody knows whether it is or will be carried out. Look before trying again."""
 
 
-class NotSent(ProtocolError):
+class NotSent(ApiError):
     """The operation was certainly not carried out, for want of a node to send it to."""
 
 
@@ -125,18 +125,18 @@ class OperationStream:
     async def execute(self, operation: admin_pb2.Operation, timeout_ms: int) -> admin_pb2.OperationResult:
         """The answer to `operation`, whatever it is, for which the node has `timeout_ms`.
 
-        Raises OutcomeUnknown or NotSent if the stream breaks or nothing comes in time, ProtocolError
+        Raises OutcomeUnknown or NotSent if the stream breaks or nothing comes in time, ApiError
         RECORD_LIST_TOO_LARGE if it fits no message, THROTTLING_QUOTA_EXCEEDED if too many are pending.
         """
         if not self.is_open:
             raise NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"the connection to {self.endpoint} is closed or stalled")
         if operation.ByteSize() > OPERATION_BYTES_MAX:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"the operation has {operation.ByteSize()} bytes, at most {OPERATION_BYTES_MAX} can be sent: divide it",
             )
         if len(self._pending) >= PENDING_MAX:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{PENDING_MAX} operations are pending; wait for some of them"
             )
         if not self._pending:
@@ -239,7 +239,7 @@ class OperationStream:
                     answer.set_exception(self._no_answer(correlation_id, reason))
             await self._channel.close()
 
-    def _no_answer(self, correlation_id: int, reason: str) -> ProtocolError:
+    def _no_answer(self, correlation_id: int, reason: str) -> ApiError:
         if self._refusal is not None:
             return NotSent(self._refusal.code, self._refusal.args[0])
         if correlation_id in self._sent:

@@ -3,7 +3,7 @@
     async with AdminClient([Endpoint("localhost", 9093)]) as client:
         await elect_leaders(client, ElectionType.PREFERRED, [TopicPartition("clicks", 0)])
 
-Everything here raises ProtocolError as the client does: NotSent or OutcomeUnknown for a change that was not, or may not
+Everything here raises ApiError as the client does: NotSent or OutcomeUnknown for a change that was not, or may not
 have been, carried out. Where one request is about many partitions, each has an outcome of its own.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerIds, RemoteLogSegmentMetadataRecord
@@ -42,7 +42,7 @@ async def create_partitions(
     assignments: Sequence[Sequence[int]] = (),
     validate_only: bool = False,
 ) -> None:
-    """Let `topic` have `count` partitions, the present ones included; raises ProtocolError if it cannot.
+    """Let `topic` have `count` partitions, the present ones included; raises ApiError if it cannot.
 
     `assignments` are the brokers of each new partition, the preferred leader first; without them they are placed. With
     `validate_only` nothing is changed.
@@ -54,7 +54,7 @@ async def create_partitions(
     result = await _change(client, admin_pb2.Operation(create_partitions=request))
     for part in result.create_partitions.topics:
         if part.error_code:
-            raise ProtocolError(codec.error_from_proto(part.error_code), part.error_message)
+            raise ApiError(codec.error_from_proto(part.error_code), part.error_message)
 
 
 async def alter_partition(
@@ -62,7 +62,7 @@ async def alter_partition(
 ) -> tuple[AlteredIsr, ...]:
     """Say as the leader, which `broker_id` must be, who is in sync (KIP-497); what came of each, in their order.
 
-    Raises ProtocolError if it is not registered with that epoch.
+    Raises ApiError if it is not registered with that epoch.
     """
     request = admin_pb2.AlterPartitionRequest(
         broker_id=broker_id, broker_epoch=broker_epoch, partitions=map(_alteration_to_proto, alterations)
@@ -114,7 +114,7 @@ async def alter_partition_reassignments(
 async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
     result = await client.execute(operation)
     if result.error_code:
-        raise ProtocolError(codec.error_from_proto(result.error_code), result.error_message)
+        raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
     return result
 
 

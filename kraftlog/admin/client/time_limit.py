@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 
 CALLS_PER_LIMIT: Final = 3
 """A single call to one node takes this part of the limit at most: one that stands still leaves time to ask others."""
@@ -80,7 +80,7 @@ def allowed_call_seconds(default: float) -> float:
 
 
 async def within_limit(work: Coroutine[Any, Any, Result], *, is_endless: bool) -> Result:
-    """What `work` comes to. Raises ProtocolError(REQUEST_TIMED_OUT) if it takes longer, unless it is meant to go on."""
+    """What `work` comes to. Raises ApiError(REQUEST_TIMED_OUT) if it takes longer, unless it is meant to go on."""
     limit = _limit.get()
     if limit is None:
         return await work
@@ -91,7 +91,7 @@ async def within_limit(work: Coroutine[Any, Any, Result], *, is_endless: bool) -
         except TimeoutError:
             if not cut.expired():
                 raise
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"not done within {limit.seconds:g} s; what was to be changed may be changed yet: look before it is"
                 " tried again, or give --timeout more",

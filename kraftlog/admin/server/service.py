@@ -14,14 +14,14 @@ from typing import Any, Final, Protocol, TypeVar
 import grpc.aio
 import structlog
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.admin.server.served_operations import ServedOperations
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.admin.server.operation_stream_server import OperationStreamServer
 from kraftlog.controller.controller import Controller
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.types import Offset
 from raft.rpc.calls import charge_call, hold_answer
 from statemachine.apply.machine import MetadataMachine
-from statemachine.query import queries, reads
+from statemachine.query import metadata_queries, reads
 from statemachine.store.store import MetadataStore
 from statemachine.words.limits import STATEMENT_SECONDS_MAX
 
@@ -54,7 +54,7 @@ Response = TypeVar(
     admin_pb2.FindRemoteLogSegmentResponse,
     admin_pb2.ListRemoteLogSegmentsResponse,
 )
-Context = grpc.aio.ServicerContext[object, object]
+RpcContext = grpc.aio.ServicerContext[object, object]
 
 logger = structlog.get_logger(__name__)
 
@@ -69,11 +69,11 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self._operation_streams = 0
 
     async def Execute(
-        self, request_iterator: AsyncIterator[admin_pb2.OperationBatch], context: Context
+        self, request_iterator: AsyncIterator[admin_pb2.OperationBatch], context: RpcContext
     ) -> AsyncIterator[admin_pb2.OperationResultBatch]:
         """Operations in, results out as they come, until the client has no more and all are answered."""
         self._operation_streams += 1
-        operations = ServedOperations(self._controller, lambda: RESULTS_MAX // self._operation_streams)
+        operations = OperationStreamServer(self._controller, lambda: RESULTS_MAX // self._operation_streams)
         reading = asyncio.create_task(operations.read(request_iterator))
         try:
             while results := await operations.take():
@@ -84,48 +84,50 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    async def ListTopics(self, request: admin_pb2.ListTopicsRequest, context: Context) -> admin_pb2.ListTopicsResponse:
+    async def ListTopics(
+        self, request: admin_pb2.ListTopicsRequest, context: RpcContext
+    ) -> admin_pb2.ListTopicsResponse:
         """See `reads.list_topics`."""
         return await self._answer(request, admin_pb2.ListTopicsResponse, reads.list_topics)
 
     async def DescribeTopics(
-        self, request: admin_pb2.DescribeTopicsRequest, context: Context
+        self, request: admin_pb2.DescribeTopicsRequest, context: RpcContext
     ) -> admin_pb2.DescribeTopicsResponse:
         """See `reads.describe_topics`."""
         return await self._answer(request, admin_pb2.DescribeTopicsResponse, reads.describe_topics)
 
     async def ListBrokers(
-        self, request: admin_pb2.ListBrokersRequest, context: Context
+        self, request: admin_pb2.ListBrokersRequest, context: RpcContext
     ) -> admin_pb2.ListBrokersResponse:
         """See `reads.list_brokers`."""
         return await self._answer(request, admin_pb2.ListBrokersResponse, reads.list_brokers)
 
     async def DescribeConfigs(
-        self, request: admin_pb2.DescribeConfigsRequest, context: Context
+        self, request: admin_pb2.DescribeConfigsRequest, context: RpcContext
     ) -> admin_pb2.DescribeConfigsResponse:
         """See `reads.describe_resource_configs`."""
         return await self._answer(request, admin_pb2.DescribeConfigsResponse, reads.describe_resource_configs)
 
     async def DescribeFeatures(
-        self, request: admin_pb2.DescribeFeaturesRequest, context: Context
+        self, request: admin_pb2.DescribeFeaturesRequest, context: RpcContext
     ) -> admin_pb2.DescribeFeaturesResponse:
         """See `reads.describe_features`."""
         return await self._answer(request, admin_pb2.DescribeFeaturesResponse, reads.describe_features)
 
     async def DescribeClientQuotas(
-        self, request: admin_pb2.DescribeClientQuotasRequest, context: Context
+        self, request: admin_pb2.DescribeClientQuotasRequest, context: RpcContext
     ) -> admin_pb2.DescribeClientQuotasResponse:
         """See `reads.describe_client_quotas`."""
         return await self._answer(request, admin_pb2.DescribeClientQuotasResponse, reads.describe_client_quotas)
 
     async def DescribeAcls(
-        self, request: admin_pb2.DescribeAclsRequest, context: Context
+        self, request: admin_pb2.DescribeAclsRequest, context: RpcContext
     ) -> admin_pb2.DescribeAclsResponse:
         """See `reads.describe_acls`."""
         return await self._answer(request, admin_pb2.DescribeAclsResponse, reads.describe_acls)
 
     async def ListPartitionReassignments(
-        self, request: admin_pb2.ListPartitionReassignmentsRequest, context: Context
+        self, request: admin_pb2.ListPartitionReassignmentsRequest, context: RpcContext
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
         """See `reads.list_partition_reassignments`."""
         return await self._answer(
@@ -133,25 +135,27 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         )
 
     async def FindRemoteLogSegment(
-        self, request: admin_pb2.FindRemoteLogSegmentRequest, context: Context
+        self, request: admin_pb2.FindRemoteLogSegmentRequest, context: RpcContext
     ) -> admin_pb2.FindRemoteLogSegmentResponse:
         """See `reads.find_remote_log_segment`."""
         return await self._answer(request, admin_pb2.FindRemoteLogSegmentResponse, reads.find_remote_log_segment)
 
     async def ListRemoteLogSegments(
-        self, request: admin_pb2.ListRemoteLogSegmentsRequest, context: Context
+        self, request: admin_pb2.ListRemoteLogSegmentsRequest, context: RpcContext
     ) -> admin_pb2.ListRemoteLogSegmentsResponse:
         """See `reads.list_remote_log_segments`."""
         return await self._answer(request, admin_pb2.ListRemoteLogSegmentsResponse, reads.list_remote_log_segments)
 
-    async def Query(self, request: admin_pb2.QueryRequest, context: Context) -> AsyncIterator[admin_pb2.QueryResponse]:
+    async def Query(
+        self, request: admin_pb2.QueryRequest, context: RpcContext
+    ) -> AsyncIterator[admin_pb2.QueryResponse]:
         """One read-only SQL statement; rows come in pieces. When the caller goes it is ended: others wait for it."""
         try:
             await self._wait(request.consistency)
             pieces = await self._store.run_statement(request.sql, STATEMENT_SECONDS_MAX)
             hold_answer(sum(piece.ByteSize() for piece in pieces))
             self._machine.refuse_if_fenced()
-        except ProtocolError as error:
+        except ApiError as error:
             pieces = [admin_pb2.QueryResponse(error_code=error.code, error_message=error.args[0])]
         pieces.reverse()
         while pieces:
@@ -163,7 +167,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         def read_with_offset(connection: sqlite3.Connection) -> tuple[Response, float]:
             started = time.thread_time()
             response = read(connection, request)
-            response.applied_end_offset = queries.applied_end_offset(connection)
+            response.applied_end_offset = metadata_queries.applied_end_offset(connection)
             return response, time.thread_time() - started
 
         try:
@@ -172,7 +176,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             charge_call(seconds)
             self._machine.refuse_if_fenced()  # the fence may have come while the query waited for its turn
             return response
-        except ProtocolError as error:
+        except ApiError as error:
             code, message = error.code, error.args[0]
         except sqlite3.Error as error:
             logger.error("a query failed", reason=str(error))
@@ -181,7 +185,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def _wait(self, consistency: admin_pb2.ReadConsistency) -> None:
         if not 0 <= consistency.wait_ms <= WAIT_MS_MAX:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"wait_ms is {consistency.wait_ms}; it must be between 0 and {WAIT_MS_MAX}"
             )
         await self._machine.wait_applied(Offset(consistency.min_applied_end_offset), consistency.wait_ms)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import grpc.aio
 
-from kraftbase.errors import CorruptSnapshot, ErrorCode, ProtocolError, StorageError
+from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, StorageError
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
@@ -23,7 +23,7 @@ from statemachine.store.snapshot_generator import SnapshotGenerator
 CHUNK_BYTES: Final = 256 * 1024
 """How much of a snapshot one message carries."""
 
-Context = grpc.aio.ServicerContext[Any, Any]
+RpcContext = grpc.aio.ServicerContext[Any, Any]
 
 
 class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
@@ -45,14 +45,14 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         self._reads = 0
 
     async def CreateSnapshot(
-        self, request: snapshot_pb2.CreateSnapshotRequest, context: Context
+        self, request: snapshot_pb2.CreateSnapshotRequest, context: RpcContext
     ) -> snapshot_pb2.CreateSnapshotResponse:
         """Take one of what is applied now, and was acknowledged here, and answer when it is durable."""
         try:
             await self._machine.wait_applied(Offset(0), 0)
             taken = await self._generator.take()
             described = await asyncio.to_thread(self._describe, taken.snapshot_id)
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
             raise
         except StorageError as error:
@@ -61,7 +61,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         return snapshot_pb2.CreateSnapshotResponse(node_id=self._node_id, snapshot=described, is_new=taken.is_new)
 
     async def ListSnapshots(
-        self, request: snapshot_pb2.ListSnapshotsRequest, context: Context
+        self, request: snapshot_pb2.ListSnapshotsRequest, context: RpcContext
     ) -> snapshot_pb2.ListSnapshotsResponse:
         """All that are whole enough to have a header."""
         try:
@@ -72,7 +72,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         return snapshot_pb2.ListSnapshotsResponse(node_id=self._node_id, snapshots=found)
 
     async def ReadSnapshot(
-        self, request: snapshot_pb2.ReadSnapshotRequest, context: Context
+        self, request: snapshot_pb2.ReadSnapshotRequest, context: RpcContext
     ) -> AsyncIterator[snapshot_pb2.ReadSnapshotResponse]:
         """The bytes of one that is whole."""
         try:
@@ -83,7 +83,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
                     yield snapshot_pb2.ReadSnapshotResponse(
                         snapshot_id=point, size_bytes=reader.size_bytes, position=position, data=data
                     )
-        except ProtocolError as error:
+        except ApiError as error:
             await abort(context, error)
         except StorageError as error:
             await abort(context, _told(error))
@@ -124,11 +124,11 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         if not request.HasField("snapshot_id"):
             latest = self._snapshots.latest()
             if latest is None:
-                raise ProtocolError(ErrorCode.SNAPSHOT_NOT_FOUND, "this node has no snapshot yet; have it take one")
+                raise ApiError(ErrorCode.SNAPSHOT_NOT_FOUND, "this node has no snapshot yet; have it take one")
             return latest
         point = request.snapshot_id
         if point.epoch < 0 or point.end_offset < 0:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"snapshot {point.end_offset}-{point.epoch} cannot be; neither number is negative",
             )
@@ -156,17 +156,17 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
             )
 
 
-def _told(error: StorageError) -> ProtocolError:
+def _told(error: StorageError) -> ApiError:
     code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptSnapshot) else ErrorCode.KAFKA_STORAGE_ERROR
-    return ProtocolError(code, str(error))
+    return ApiError(code, str(error))
 
 
 def _point_to_proto(point: OffsetAndEpoch) -> EpochEndOffset:
     return EpochEndOffset(epoch=point.epoch, end_offset=point.offset)
 
 
-def _not_found(wanted: OffsetAndEpoch) -> ProtocolError:
-    return ProtocolError(
+def _not_found(wanted: OffsetAndEpoch) -> ApiError:
+    return ApiError(
         ErrorCode.SNAPSHOT_NOT_FOUND,
         f"this node has no snapshot with end offset {wanted.offset} and epoch {wanted.epoch}; list those that it has",
     )

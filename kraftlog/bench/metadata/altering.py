@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.bench.creation import create_all, operations, shared_topics
 from kraftlog.bench.figures import summary
 from kraftlog.bench.metadata.stage import LivingBroker, Measured, Stage
@@ -60,7 +60,7 @@ class AlteringBroker:
         partition = await self._idle.get()
         try:
             await self._alter(partition)
-        except ProtocolError as error:
+        except ApiError as error:
             self.errors.append(str(error))
         else:
             self.times_ms.append((time.monotonic() - due) * 1000)
@@ -152,4 +152,4 @@ async def _offer(brokers: list[AlteringBroker], rate: float, seconds: float) -> 
 
 def _check(code: int, message: str) -> None:
     if code != ErrorCode.NONE:
-        raise ProtocolError(ErrorCode(code), message)
+        raise ApiError(ErrorCode(code), message)

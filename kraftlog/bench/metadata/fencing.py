@@ -13,7 +13,7 @@ import asyncio
 import time
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.creation import create_all, operations, shared_topics
 from kraftlog.bench.metadata.stage import TIMEOUT_SECONDS, Measured, Stage
@@ -26,7 +26,7 @@ SECONDS_MAX: Final = 5.0
 
 
 async def fence_leader(stage: Stage, leaders: int) -> Measured:
-    """Fence a broker that leads about `leaders` partitions. Raises ProtocolError if they are not led again in time."""
+    """Fence a broker that leads about `leaders` partitions. Raises ApiError if they are not led again in time."""
     partitions = leaders * len(BROKER_IDS)
     topics = -(-partitions // PARTITIONS_PER_TOPIC)
     made = operations(shared_topics("topic", topics, min(partitions, PARTITIONS_PER_TOPIC)))
@@ -73,7 +73,7 @@ async def _led_by_others(reader: AdminClient, broker_id: int) -> float:
     while True:
         try:
             answer = await reader.query(sql, min_applied_end_offset=end_offset)
-        except ProtocolError as error:  # a read waits for some seconds at a time
+        except ApiError as error:  # a read waits for some seconds at a time
             if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() > deadline:
                 raise
             continue

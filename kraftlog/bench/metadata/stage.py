@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.targets import Target
 from kraftlog.bench.workload import BROKER_IDS, VOTERS, bench_cluster
@@ -102,12 +102,12 @@ async def set_stage(
 
 
 async def read_applied(reader: AdminClient, end_offset: int) -> None:
-    """Return when a node answers a read that asks for everything below `end_offset`. Raises ProtocolError."""
+    """Return when a node answers a read that asks for everything below `end_offset`. Raises ApiError."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             await reader.list_brokers(min_applied_end_offset=end_offset)
             return
-        except ProtocolError as error:  # a read waits for some seconds at a time
+        except ApiError as error:  # a read waits for some seconds at a time
             if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() > deadline:
                 raise

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, suppress
 from random import Random
 from typing import Final
 
-from kraftbase.errors import ProtocolError, StorageError
+from kraftbase.errors import ApiError, StorageError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import connect
 from kraftlog.chaos import nemesis, partitions
@@ -76,7 +76,7 @@ class SlowStatement(Nemesis):
 
     async def _ask(self, arena: Arena, node_id: NodeId) -> None:
         async with AdminClient([arena.cluster.endpoint(node_id)], timeout_ms=STATEMENT_TIMEOUT_MS) as client:
-            with arena.reading(node_id), suppress(ProtocolError):
+            with arena.reading(node_id), suppress(ApiError):
                 await client.query(STATEMENT)
 
 
@@ -89,7 +89,7 @@ class TakeSnapshot(Nemesis):
         """Have it taken; a node that does not run takes none."""
         node_id = self.any_node(arena)
         arena.note(f"snapshot {node_id}")
-        with suppress(ProtocolError):
+        with suppress(ApiError):
             async with connect(arena.cluster.endpoint(node_id)) as channel:
                 stub = SnapshotServiceStub(channel)
                 await stub.CreateSnapshot(CreateSnapshotRequest(), timeout=SNAPSHOT_TIMEOUT_SECONDS)

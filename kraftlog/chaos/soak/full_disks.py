@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.chaos import checks
@@ -87,7 +87,7 @@ class Filling:
             operation = create_topic(f"filling-{next(self._numbers)}", PARTITIONS_PER_TOPIC)
             try:
                 message = error_message(await client.execute(operation))
-            except ProtocolError as error:
+            except ApiError as error:
                 message = str(error)
             if message is None:
                 self.acknowledged += 1
@@ -119,7 +119,7 @@ class FullDisks:
             async with self._arena() as (arena, disks):
                 try:
                     await self._fill_and_grow(arena, disks)
-                except (ProtocolError, TimeoutError) as error:
+                except (ApiError, TimeoutError) as error:
                     self.violations.append(f"the cluster did not come to rest: {error!r}")
                 self.violations += arena.deaths
         except DiskUnavailable as error:
@@ -194,7 +194,7 @@ class FullDisks:
             arena = Arena(cluster, network, None, self.directory / "journal.txt")
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
-                raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
+                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
             await cluster.wait_for_leader()
             yield arena, disks
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftlog.chaos.arena import Reading, Start
 from kraftlog.chaos.soak.samples import FileKind, Sample, Written
-from snapshot.log_start import SNAPSHOTS_KEPT_MAX
+from snapshot.log_start_policy import SNAPSHOTS_KEPT_MAX
 
 MEBIBYTE: Final = 1024 * 1024
 

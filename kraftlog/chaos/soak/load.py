@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic, OutcomeUnknown
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.sim.registers.history import Outcome
@@ -54,7 +54,7 @@ class SteadyLoad:
 
     @asynccontextmanager
     async def prepared(self) -> AsyncIterator[None]:
-        """Within the block there are a broker that lives and the topics that stay. Raises ProtocolError."""
+        """Within the block there are a broker that lives and the topics that stay. Raises ApiError."""
         async with AdminClient(self._bootstrap) as client, living_brokers(client, [BROKER_ID]):
             topics = [NewTopic(_lasting(number), 1, 1) for number in range(LASTING_TOPICS)]
             for first in range(0, LASTING_TOPICS, TOPICS_PER_OPERATION):
@@ -99,7 +99,7 @@ class SteadyLoad:
         except OutcomeUnknown as error:
             self.last_error = str(error)
             return Outcome.UNKNOWN
-        except ProtocolError as error:
+        except ApiError as error:
             self.last_error = str(error)
             return Outcome.REFUSED
         message = error_message(result)
@@ -124,14 +124,14 @@ def error_message(result: admin_pb2.OperationResult) -> str | None:
 
 
 async def _create_surely(client: AdminClient, topics: Sequence[NewTopic]) -> None:
-    """Create them, also if leadership is lost meanwhile. Raises ProtocolError."""
+    """Create them, also if leadership is lost meanwhile. Raises ApiError."""
     for attempt in range(ATTEMPTS_MAX):
         try:
             await client.create_topics(topics)
         except OutcomeUnknown:
             if attempt + 1 == ATTEMPTS_MAX:
                 raise
-        except ProtocolError as error:
+        except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or attempt == 0:
                 raise
             return  # the attempt before was carried out

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.chaos import checks
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.availability import windows
@@ -92,7 +92,7 @@ class Soak:
                     await self._work(arena, load)
                     if self.judge.runaway is None:
                         await self._come_to_rest(arena)
-            except (ProtocolError, TimeoutError) as error:
+            except (ApiError, TimeoutError) as error:
                 self.violations.append(f"the cluster did not come to rest: {error!r}")
             self.violations += arena.deaths
         self.violations += self.judge.violations()
@@ -184,7 +184,7 @@ class Soak:
             arena = self.arena = Arena(cluster, network, disk, self.plan.directory / "journal.txt")
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
-                raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
+                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
             self.judge.see_first_starts(arena.starts)
             self._starts_seen = len(arena.starts)
             await cluster.wait_for_leader()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller.operations.finding import about
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.operations.lookups import about
 from kraftpb.v1.admin_pb2 import AclFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from statemachine.metadata.state import MetadataState
@@ -35,12 +35,12 @@ class AclDeletion:
     """
 
     def __init__(self, state: MetadataState, request: DeleteAclsRequest, response: DeleteAclsResponse) -> None:
-        """`response` gets the answers at last. Raises ProtocolError(INVALID_REQUEST) if a name is far too long."""
+        """`response` gets the answers at last. Raises ApiError(INVALID_REQUEST) if a name is far too long."""
         self._state = state
         self._response = response
         self._filters = list(request.filters)
         self._matched: list[list[AccessControlEntryRecord]] = [[] for _ in self._filters]
-        self._refused: dict[int, ProtocolError] = {}
+        self._refused: dict[int, ApiError] = {}
         self._ids: dict[bytes, None] = {}
         together: dict[Key, list[int]] = {}
         for index, acl_filter in enumerate(self._filters):
@@ -48,7 +48,7 @@ class AclDeletion:
             try:
                 with about(f"filter {index + 1}"):
                     together.setdefault(content_prefix(acl_filter), []).append(index)
-            except ProtocolError as error:
+            except ApiError as error:
                 self._refused[index] = error
         self._left = deque(together.items())
         """What is still to be looked up: the beginning of an entry's content, and the filters that it is for."""
@@ -65,7 +65,7 @@ class AclDeletion:
     def take(self) -> list[MetadataRecord] | None:
         """Look at some more; when everything was looked at, the records that remove what was found, if there are any.
 
-        Raises ProtocolError: RECORD_LIST_TOO_LARGE if more than one batch holds would be removed (CT-63),
+        Raises ApiError: RECORD_LIST_TOO_LARGE if more than one batch holds would be removed (CT-63),
         INVALID_REQUEST if several filters come to more than `COMPARISONS_MAX`.
         """
         if self._is_appended:
@@ -87,7 +87,7 @@ class AclDeletion:
         found = self._state.acls_by_content(prefix, self._after, limit)
         self._comparisons += max(1, len(found)) * len(indexes)
         if self._comparisons > COMPARISONS_MAX and len(self._filters) > 1:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"{len(self._filters)} filters come to more than {COMPARISONS_MAX} comparisons with the entries that"
                 " there are; divide the request, or name resources by type and name",

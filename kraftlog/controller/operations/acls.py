@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from random import Random
 
-from kraftbase.errors import ProtocolError
-from kraftlog.controller.operations.finding import about
+from kraftbase.errors import ApiError
+from kraftlog.controller.operations.lookups import about
 from kraftpb.v1.admin_pb2 import (
     AclResult,
     CreateAclsRequest,
@@ -36,7 +36,7 @@ def create_acls(
     """The records that create the valid entries, and an answer for each entry, in their order (CT-63).
 
     Each gets a random id, whatever id the request says. One that is there already, or twice in the request, makes no
-    record and is answered with the id that it has. Raises ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many
+    record and is answered with the id that it has. Raises ApiError(RECORD_LIST_TOO_LARGE) if there are too many
     for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     check_record_count(len(request.entries))
@@ -50,7 +50,7 @@ def create_acls(
         try:
             with about(f"the entry for {quoted(entry.principal)} on {quoted(entry.resource_name)}"):
                 check_acl(entry)
-        except ProtocolError as error:
+        except ApiError as error:
             response.results.add(error_code=error.code, error_message=error.args[0])
             continue
         content, existing = acl_content(entry), state.acl_like(entry)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import check_broker_epoch
-from kraftlog.controller.operations.finding import find_partition_by_id
-from kraftlog.controller.rules.partition_change import NO_LEADER, RECOVERED, RECOVERING, Target
+from kraftlog.controller.operations.lookups import find_partition_by_id
+from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING, Target
 from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.admin_pb2 import (
     AlteredPartition,
@@ -20,6 +20,7 @@ from kraftpb.v1.admin_pb2 import (
     IsrMember,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.words.limits import check_record_count
@@ -31,7 +32,7 @@ def alter_partition(
 ) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
     """The records that give partitions the ISR that their leader asks for, and an answer for each, in their order.
 
-    Raises ProtocolError(STALE_BROKER_EPOCH) if the sender is not registered with the epoch that it names,
+    Raises ApiError(STALE_BROKER_EPOCH) if the sender is not registered with the epoch that it names,
     RECORD_LIST_TOO_LARGE if it names too many partitions for one batch (CT-12).
     """
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
@@ -45,11 +46,11 @@ def alter_partition(
         try:
             name, partition = find_partition_by_id(state, altered.topic_id, altered.partition_id)
             if (altered.topic_id, altered.partition_id) in repeated:
-                raise _invalid(f"{name} is in the request more than once; ask for one change of it at a time")
+                raise invalid_request(f"{name} is in the request more than once; ask for one change of it at a time")
             _check_epochs(name, partition, altered, request.broker_id)
             _check_isr(name, partition, altered, changes)
             _alter(name, partition, altered, changes, records, answer)
-        except ProtocolError as error:
+        except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.partitions.append(answer)
     return records, response
@@ -66,22 +67,22 @@ def _check_epochs(name: str, partition: PartitionRecord, altered: AlteredPartiti
         ("partition", altered.partition_epoch, partition.partition_epoch),
     ):
         if given > known:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
                 f"{name} has the {kind} epoch {known} here, and the request names {given}: this controller may be"
                 " behind; find the active one",
             )
     if altered.leader_epoch < partition.leader_epoch:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.FENCED_LEADER_EPOCH,
             f"{name} has the leader epoch {partition.leader_epoch}, and the request names {altered.leader_epoch};"
             " fetch newer metadata",
         )
     if broker_id != partition.leader:
         leader = _shown_leader(partition)
-        raise _invalid(f"{name} is led by {leader}, not by broker {broker_id}; only the leader alters it")
+        raise invalid_request(f"{name} is led by {leader}, not by broker {broker_id}; only the leader alters it")
     if altered.partition_epoch < partition.partition_epoch:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"{name} has the partition epoch {partition.partition_epoch}, and the request names"
             f" {altered.partition_epoch}; fetch newer metadata and try again",
@@ -92,16 +93,16 @@ def _check_isr(name: str, partition: PartitionRecord, altered: AlteredPartition,
     """Steps 7 to 10 of CT-42: whether the partition may have that ISR."""
     isr = [member.broker_id for member in altered.new_isr]
     for broker_id in repeats(isr):
-        raise _invalid(f"the new ISR of {name} has broker {broker_id} more than once")
+        raise invalid_request(f"the new ISR of {name} has broker {broker_id} more than once")
     for broker_id in isr:
         if broker_id not in partition.replicas:
-            raise _invalid(f"the new ISR of {name} has broker {broker_id}, which has no replica of it")
+            raise invalid_request(f"the new ISR of {name} has broker {broker_id}, which has no replica of it")
     if partition.leader not in isr:
-        raise _invalid(f"the new ISR of {name} lacks its leader, broker {partition.leader}")
+        raise invalid_request(f"the new ISR of {name} lacks its leader, broker {partition.leader}")
     _check_recovery_state(name, partition, altered)
     problems = [problem for member in altered.new_isr if (problem := _ineligible(member, changes))]
     if problems:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA, f"{name} cannot have that ISR: {', '.join(problems)}; leave such brokers out"
         )
 
@@ -109,14 +110,16 @@ def _check_isr(name: str, partition: PartitionRecord, altered: AlteredPartition,
 def _check_recovery_state(name: str, partition: PartitionRecord, altered: AlteredPartition) -> None:
     recovery_state = altered.leader_recovery_state
     if recovery_state not in (RECOVERED, RECOVERING):
-        raise _invalid(f"{recovery_state} is no leader recovery state for {name}; use 0 (recovered) or 1 (recovering)")
+        raise invalid_request(
+            f"{recovery_state} is no leader recovery state for {name}; use 0 (recovered) or 1 (recovering)"
+        )
     if recovery_state == RECOVERING and len(altered.new_isr) > 1:
-        raise _invalid(
+        raise invalid_request(
             f"the new ISR of {name} has {len(altered.new_isr)} brokers; while its leader is recovering it can have"
             " only the leader"
         )
     if recovery_state == RECOVERING and partition.leader_recovery_state == RECOVERED:
-        raise _invalid(f"the leader of {name} is recovered; it cannot be recovering again without an election")
+        raise invalid_request(f"the leader of {name} is recovered; it cannot be recovering again without an election")
 
 
 def _ineligible(member: IsrMember, changes: PartitionChanges) -> str | None:
@@ -142,7 +145,7 @@ def _alter(
     records: list[MetadataRecord],
     answer: AlterPartitionResult,
 ) -> None:
-    """Make the change and say what comes of it (CT-40); raises ProtocolError(NEW_LEADER_ELECTED), change made (CT-41).
+    """Make the change and say what comes of it (CT-40); raises ApiError(NEW_LEADER_ELECTED), change made (CT-41).
 
     That error goes with a record: the ISR completed a reassignment, or the sender cannot lead any more.
     """
@@ -156,7 +159,7 @@ def _alter(
         records.append(record)
     after = partition if record is None else changed_partition(partition, record.partition_change)
     if after.leader != partition.leader:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.NEW_LEADER_ELECTED,
             f"{name} has the new ISR {_listed(after.isr)} and is led by {_shown_leader(after)} from now on; fetch newer"
             " metadata",
@@ -176,5 +179,5 @@ def _listed(broker_ids: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, broker_ids)) + "]"
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)
+def invalid_request(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.admin_pb2 import (
     FenceBrokerRequest,
     FenceBrokerResponse,
@@ -72,11 +72,11 @@ def register_broker(
     """The record that registers the broker, which must be the first of its append, at `base_offset` (CT-33).
 
     Its offset is the broker's epoch. The same incarnation keeps its epoch and its state. `has_session` says whether the
-    registered one still sends heartbeats. Raises ProtocolError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
+    registered one still sends heartbeats. Raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
     UNSUPPORTED_VERSION if it does not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
     """
     if request.HasField("cluster_id") and request.cluster_id != cluster_id:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"broker {request.broker_id} cannot register: this is cluster {cluster_id}, not"
             f" {quoted(request.cluster_id)}; check the address",
@@ -86,7 +86,7 @@ def register_broker(
     present = state.broker(request.broker_id)
     is_new_incarnation = present is None or present.incarnation_id != request.incarnation_id
     if present is not None and is_new_incarnation and has_session:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"{who} is registered and alive as incarnation {id_to_text(present.incarnation_id)}; stop that one and try"
             " again when its session is over, or choose another id",
@@ -129,10 +129,10 @@ def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrok
 
 def _check_broker_identity(request: RegisterBrokerRequest) -> None:
     if request.broker_id < 0:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"the broker id is {request.broker_id}; it must be 0 or more")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the broker id is {request.broker_id}; it must be 0 or more")
     _check_incarnation(f"broker {request.broker_id}", request.incarnation_id)
     if request.HasField("rack") and not 0 < len(request.rack) <= RACK_LENGTH_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"the rack of broker {request.broker_id} has {len(request.rack)} characters; it must have 1 to"
             f" {RACK_LENGTH_MAX}, or be left out",
@@ -142,17 +142,17 @@ def _check_broker_identity(request: RegisterBrokerRequest) -> None:
 def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[RegisterBrokerRecord]) -> None:
     who, log_dirs = f"broker {request.broker_id}", request.log_dirs
     if not 0 < len(log_dirs) <= LOG_DIRS_MAX:
-        raise _invalid(f"{who} has {len(log_dirs)} log directories; give 1 to {LOG_DIRS_MAX}")
+        raise _invalid_registration(f"{who} has {len(log_dirs)} log directories; give 1 to {LOG_DIRS_MAX}")
     for log_dir in log_dirs:
         if len(log_dir) != ID_BYTES or is_reserved(log_dir):
-            raise _invalid(
+            raise _invalid_registration(
                 f"{log_dir[:32].hex()} of {who} is no log directory's id; it must be a random uuid, 16 bytes"
             )
     for log_dir in repeats(log_dirs):
-        raise _invalid(f"log directory {id_to_text(log_dir)} of {who} is in the list more than once")
+        raise _invalid_registration(f"log directory {id_to_text(log_dir)} of {who} is in the list more than once")
     for broker in registered:
         for log_dir in sorted(set(log_dirs) & set(broker.log_dirs)) if broker.broker_id != request.broker_id else ():
-            raise _invalid(
+            raise _invalid_registration(
                 f"{who} cannot have log directory {id_to_text(log_dir)}, which is broker {broker.broker_id}'s; each has"
                 " its own"
             )
@@ -166,20 +166,18 @@ def register_controller(
 ) -> tuple[list[MetadataRecord], RegisterControllerResponse]:
     """The record that says what a controller supports and where it is; none if that is known already (CT-37).
 
-    Raises ProtocolError: UNSUPPORTED_VERSION if the cluster's metadata.version is below 3.7-IV0 or the controller does
+    Raises ApiError: UNSUPPORTED_VERSION if the cluster's metadata.version is below 3.7-IV0 or the controller does
     not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
     """
     if state.metadata_version < CONTROLLER_REGISTRATION:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"controller {request.controller_id} cannot register: controllers do from metadata.version"
             f" {_version_name(CONTROLLER_REGISTRATION)} on, and the cluster's is"
             f" {_version_name(state.metadata_version)}; upgrade it first",
         )
     if request.controller_id < 0:
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST, f"the controller id is {request.controller_id}; it must be 0 or more"
-        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the controller id is {request.controller_id}; it must be 0 or more")
     who = f"controller {request.controller_id}"
     _check_incarnation(who, request.incarnation_id)
     _check_listeners(who, request.end_points)
@@ -205,7 +203,7 @@ def _version_name(level: int) -> str:
 
 def _check_incarnation(who: str, incarnation_id: bytes) -> None:
     if len(incarnation_id) != ID_BYTES or is_reserved(incarnation_id):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"the incarnation id of {who} is {incarnation_id[:32].hex()!r}; it must be a random uuid, 16 bytes",
         )
@@ -213,42 +211,42 @@ def _check_incarnation(who: str, incarnation_id: bytes) -> None:
 
 def _check_listeners(who: str, listeners: Sequence[BrokerEndpoint]) -> None:
     if not 0 < len(listeners) <= LISTENERS_MAX:
-        raise _invalid(f"{who} has {len(listeners)} listeners; give 1 to {LISTENERS_MAX}")
+        raise _invalid_registration(f"{who} has {len(listeners)} listeners; give 1 to {LISTENERS_MAX}")
     for name in repeats(listener.name for listener in listeners):
-        raise _invalid(f"two listeners of {who} are named {quoted(name)}; each needs a name of its own")
+        raise _invalid_registration(f"two listeners of {who} are named {quoted(name)}; each needs a name of its own")
     for listener in listeners:
         if not 0 < len(listener.name) <= LISTENER_NAME_LENGTH_MAX:
-            raise _invalid(
+            raise _invalid_registration(
                 f"a listener of {who} has a name of {len(listener.name)} characters; it must have 1 to"
                 f" {LISTENER_NAME_LENGTH_MAX}"
             )
         if not 0 < len(listener.host) <= HOST_LENGTH_MAX or not 0 < listener.port < 65536:
-            raise _invalid(
+            raise _invalid_registration(
                 f"nobody can reach listener {quoted(listener.name)} of {who} at host {quoted(listener.host)}, port"
                 f" {listener.port}; give a host name and a port from 1 to 65535"
             )
 
 
 def _check_features(state: MetadataState, who: str, supported: Sequence[SupportedFeature]) -> None:
-    """Raise ProtocolError unless the ranges make sense and hold every level that the cluster has finalized."""
+    """Raise ApiError unless the ranges make sense and hold every level that the cluster has finalized."""
     if len(supported) > FEATURES_MAX:
-        raise _invalid(f"{who} supports {len(supported)} features; at most {FEATURES_MAX} are taken")
+        raise _invalid_registration(f"{who} supports {len(supported)} features; at most {FEATURES_MAX} are taken")
     for name in repeats(feature.name for feature in supported):
-        raise _invalid(f"{who} gives feature {quoted(name)} more than once; give one range of levels")
+        raise _invalid_registration(f"{who} gives feature {quoted(name)} more than once; give one range of levels")
     for feature in supported:
         if not 0 < len(feature.name) <= FEATURE_NAME_LENGTH_MAX:
-            raise _invalid(
+            raise _invalid_registration(
                 f"{who} supports a feature whose name has {len(feature.name)} characters; it must have 1 to"
                 f" {FEATURE_NAME_LENGTH_MAX}"
             )
         if not 0 <= feature.min_level <= feature.max_level <= LEVEL_MAX:
-            raise _invalid(
+            raise _invalid_registration(
                 f"{who} gives the levels {feature.min_level} to {feature.max_level} for feature {quoted(feature.name)};"
                 f" they must ascend from 0 or more to at most {LEVEL_MAX}"
             )
     ranges = {feature.name: feature for feature in supported}
     if METADATA_VERSION not in ranges:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{who} does not say which levels of {METADATA_VERSION} it supports; add them",
         )
@@ -257,27 +255,27 @@ def _check_features(state: MetadataState, who: str, supported: Sequence[Supporte
         found = ranges.get(name)
         if found is None or not found.min_level <= level <= found.max_level:
             has = "none of it" if found is None else f"levels {found.min_level} to {found.max_level}"
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"the cluster has feature {quoted(name)} at level {level}, and {who} supports {has}; start a version of"
                 " it that supports that level",
             )
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REGISTRATION, reason)
+def _invalid_registration(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REGISTRATION, reason)
 
 
 # --- fencing and leaving ----------------------------------------------------------------------------------------------
 
 
 def registered_broker(state: MetadataState, broker_id: int) -> RegisterBrokerRecord:
-    """The registration of a broker; raises ProtocolError(BROKER_ID_NOT_REGISTERED). It must not be changed."""
+    """The registration of a broker; raises ApiError(BROKER_ID_NOT_REGISTERED). It must not be changed."""
     broker = state.broker(broker_id)
     if broker is None:
         known = list(state.brokers())
         shown = ", ".join(map(str, known[:BROKERS_SHOWN])) + (" and others" if len(known) > BROKERS_SHOWN else "")
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"broker {broker_id} is not registered; registered are {shown or 'none'}",
         )
@@ -285,18 +283,18 @@ def registered_broker(state: MetadataState, broker_id: int) -> RegisterBrokerRec
 
 
 def check_broker_epoch(state: MetadataState, broker_id: int, broker_epoch: int) -> RegisterBrokerRecord:
-    """The registration of the broker that says it has that epoch; raises ProtocolError(STALE_BROKER_EPOCH).
+    """The registration of the broker that says it has that epoch; raises ApiError(STALE_BROKER_EPOCH).
 
     As in Kafka, one that is not registered has no epoch, so whichever it names is stale.
     """
     broker = state.broker(broker_id)
     if broker is None:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {broker_id} names the epoch {broker_epoch}, and it is not registered; register it first",
         )
     if broker.broker_epoch != broker_epoch:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {broker_id} names the epoch {broker_epoch}, and its registration has {broker.broker_epoch};"
             " register it again",
@@ -309,7 +307,7 @@ def unregister_broker(
 ) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
     """The record that forgets a broker: the last of those that take it out of every ISR (CT-36).
 
-    Raises ProtocolError(BROKER_ID_NOT_REGISTERED).
+    Raises ApiError(BROKER_ID_NOT_REGISTERED).
     """
     broker = registered_broker(state, request.broker_id)
     record = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
@@ -320,7 +318,7 @@ def unregister_broker(
 def fence_broker(state: MetadataState, request: FenceBrokerRequest) -> tuple[list[MetadataRecord], FenceBrokerResponse]:
     """The record by which an operator fences a broker until its next heartbeat; none if it is fenced.
 
-    Those that take the broker out of ISRs go with it. Raises ProtocolError(BROKER_ID_NOT_REGISTERED).
+    Those that take the broker out of ISRs go with it. Raises ApiError(BROKER_ID_NOT_REGISTERED).
     """
     broker = registered_broker(state, request.broker_id)
     records = [] if broker.fenced else [fence_record(broker, state.metadata_version)]

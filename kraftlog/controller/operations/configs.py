@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller.operations.finding import about
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.operations.lookups import about
 from kraftpb.v1.admin_pb2 import AlterConfigsRequest, AlterConfigsResponse, AlteredResource, ConfigAlteration
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from statemachine.metadata.config_combinations import InheritedConfigs, check_broker_configs, check_topic_configs
@@ -38,7 +38,7 @@ def alter_configs(
     altered as a whole or not at all, and must go with what it inherits. A topic's config that has that value already
     makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). DELETE
     of a config that nobody knows is no error, and makes no record unless one is there. Raises
-    ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
+    ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
     check_record_count(len(request.alterations))
@@ -53,7 +53,7 @@ def alter_configs(
         answer = AlteredResource(resource_type=resource_type, resource_name=resource_name)
         try:
             records += _alter_resource(state, inherited, resource_type, resource_name, alterations)
-        except ProtocolError as error:
+        except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.resources.append(answer)
     return ([] if request.validate_only else records), response
@@ -69,7 +69,7 @@ def _check_alterable(
     """
     resource_type = check_resource_type(type_number)
     if resource_type is ResourceType.TOPIC and not resource_name:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "a topic is altered by its name, and none is given; what holds for all topics is the default of all brokers"
             f" (resource type {ResourceType.BROKER.value})",
@@ -91,7 +91,7 @@ def _alter_resource(
     resource_type = _check_alterable(state, type_number, resource_name, alterations)
     with about(_shown(resource_type, resource_name)):
         for name in repeats(alteration.name for alteration in alterations):
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"config {quoted(name)} is altered more than once")
         before = state.configs(resource_type, resource_name)
         changes = {given.name: _new_value(resource_type, given, before) for given in alterations}
         resulting = {name: value for name, value in {**before, **changes}.items() if value is not None}
@@ -113,7 +113,7 @@ def _is_written_again(resource_type: ResourceType, name: str) -> bool:
 
 
 def _check_min_isr(state: MetadataState, resource_name: str, changes: Mapping[str, str | None]) -> None:
-    """Raise ProtocolError(INVALID_CONFIG) if a broker gets a min.insync.replicas of its own while KIP-966 is in use.
+    """Raise ApiError(INVALID_CONFIG) if a broker gets a min.insync.replicas of its own while KIP-966 is in use.
 
     By a lower one than the controller knows a smaller ISR commits what the eligible replicas lack, and one of these
     would be elected all the same. One that is there already may go.
@@ -139,7 +139,7 @@ def _config_record(resource_type: ResourceType, resource_name: str, name: str, v
 
 
 def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, present: Mapping[str, str]) -> str | None:
-    """The value that the alteration asks for, None for no value; raises ProtocolError(INVALID_CONFIG)."""
+    """The value that the alteration asks for, None for no value; raises ApiError(INVALID_CONFIG)."""
     match alteration.kind:
         case ConfigAlteration.SET:
             check_config(resource_type, alteration.name, alteration.value)
@@ -148,7 +148,7 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
             return None  # also of one that nobody knows: what is not there is gone, as in Kafka
         case ConfigAlteration.APPEND | ConfigAlteration.SUBTRACT:
             return _new_list(resource_type, alteration, present.get(alteration.name))
-    raise ProtocolError(
+    raise ApiError(
         ErrorCode.INVALID_REQUEST,
         f"{alteration.kind} is no kind of alteration; use 0 (SET), 1 (DELETE), 2 (APPEND) or 3 (SUBTRACT)",
     )
@@ -157,12 +157,12 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
 def _new_list(resource_type: ResourceType, alteration: ConfigAlteration, present: str | None) -> str | None:
     """The list with the elements added or taken away; where none is set, the default's. `present` if nothing changes.
 
-    Raises ProtocolError(INVALID_CONFIG) if the config is no list or cannot have what would come of it.
+    Raises ApiError(INVALID_CONFIG) if the config is no list or cannot have what would come of it.
     """
     definition = config_definition(resource_type, alteration.name)
     is_append = alteration.kind == ConfigAlteration.APPEND
     if not definition.is_list:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"the {resource_type.name.lower()} config {alteration.name} is no list: its value"
             f" {quoted(alteration.value)} cannot be {'appended' if is_append else 'subtracted'}; use SET",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller.operations.finding import about
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.operations.lookups import about
 from kraftlog.controller.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX, NewPartitions, invalid_assignment
 from kraftlog.controller.operations.topics import repeated_topic
 from kraftlog.controller.rules.quota import ChargeMutations, no_quota
@@ -24,7 +24,7 @@ def create_partitions(
     """The records that add partitions to the topics that can grow, and an answer for each topic, in their order.
 
     `charge` is called with how many partitions a topic gets, when all else is right; also if `validate_only` (CT-20).
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
     check_record_count(len(request.topics))
@@ -45,7 +45,7 @@ def create_partitions(
                 charge(added)
             records += partitions.records(topic_id, len(present), assignment)
             response.topics.add(name=topic.name)
-        except ProtocolError as error:
+        except ApiError as error:
             if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
                 raise
             response.topics.add(name=topic.name, error_code=error.code, error_message=error.args[0])
@@ -56,20 +56,20 @@ def _growing_topic(state: MetadataState, name: str) -> tuple[bytes, list[Partiti
     """The id of the topic and its present partitions."""
     topic_id = state.topic_id(name)
     if topic_id is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}")
     return topic_id, state.partitions(topic_id)
 
 
 def _count_added(topic: PartitionsOfTopic, present: int) -> int:
     """How many partitions are to be added."""
     if topic.count <= present:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {quoted(topic.name)} has {present} partitions, of which {topic.count} is no increase; give the"
             " number of all that there shall be, the present ones included",
         )
     if topic.count > PARTITIONS_PER_TOPIC_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {quoted(topic.name)} cannot have {topic.count} partitions; at most {PARTITIONS_PER_TOPIC_MAX} can"
             " be deleted by one batch: use more topics",

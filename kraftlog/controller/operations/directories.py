@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import check_broker_epoch
-from kraftlog.controller.operations.departures import partitions_without
-from kraftlog.controller.operations.finding import find_partition_by_id
+from kraftlog.controller.operations.leader_and_isr import partitions_without
+from kraftlog.controller.operations.lookups import find_partition_by_id
 from kraftlog.controller.rules.partition_change import Target, directory_of
 from kraftlog.controller.rules.partition_context import LOST_DIRECTORY, PartitionChanges, is_online
 from kraftpb.v1.admin_pb2 import (
@@ -36,11 +36,11 @@ def assign_replicas_to_dirs(
     directory may have failed since. Unlike in Kafka, one that comes into a directory from another that is not online is
     not eligible to lead any more (KIP-966): it has nothing of what it had.
 
-    Raises ProtocolError(UNSUPPORTED_VERSION) before metadata.version 17, STALE_BROKER_EPOCH, RECORD_LIST_TOO_LARGE if
+    Raises ApiError(UNSUPPORTED_VERSION) before metadata.version 17, STALE_BROKER_EPOCH, RECORD_LIST_TOO_LARGE if
     there are too many for one batch (CT-12).
     """
     if state.metadata_version < METADATA_VERSION_DIRECTORIES:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"broker {request.broker_id} cannot assign replicas to its log directories: they are known from"
             f" metadata.version {METADATA_VERSION_DIRECTORIES} on, and this cluster's is {state.metadata_version};"
@@ -57,13 +57,13 @@ def assign_replicas_to_dirs(
         try:
             name, partition = find_partition_by_id(state, assignment.topic_id, assignment.partition_id)
             if (assignment.topic_id, assignment.partition_id) in repeated:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
             _check_assignment(name, partition, assignment, broker.broker_id)
             changes = here if is_online(broker, assignment.directory_id) else gone
             record = _assign(changes, partition, assignment.directory_id, broker, leaves=changes is gone)
             if record is not None:
                 records.append(record)
-        except ProtocolError as error:
+        except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.assignments.append(answer)
     return records, response
@@ -71,12 +71,12 @@ def assign_replicas_to_dirs(
 
 def _check_assignment(name: str, partition: PartitionRecord, assignment: DirectoryAssignment, broker_id: int) -> None:
     if broker_id not in partition.replicas:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has no replica of {name}; fetch newer metadata"
         )
     directory = assignment.directory_id
     if len(directory) != ID_BYTES or (is_reserved(directory) and directory != LOST_DIRECTORY):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{directory[:32].hex()!r} is no log directory's id for {name}; give the one that the broker registered,"
             f" {ID_BYTES} bytes",

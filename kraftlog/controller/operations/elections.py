@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller.operations.finding import find_partition_by_name, partition_name
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
 from kraftlog.controller.rules.pages import PartitionPages, led_by, where
-from kraftlog.controller.rules.partition_change import NO_LEADER, Election, Target
+from kraftlog.controller.rules.partition_change import Election, Target
 from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
@@ -27,7 +28,7 @@ def elect_leaders(
 ) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     """The records of the elections of the partitions that are named, and an answer for each, in their order.
 
-    If none are named all are meant: that is for `ElectionPages`. Raises ProtocolError(INVALID_REQUEST) if there is no
+    If none are named all are meant: that is for `ElectionPages`. Raises ApiError(INVALID_REQUEST) if there is no
     such kind of election or a name is far too long, RECORD_LIST_TOO_LARGE if the elections are too many for one batch
     (CT-12).
     """
@@ -42,7 +43,7 @@ class ElectionPages:
     def __init__(self, state: MetadataState, request: ElectLeadersRequest, response: ElectLeadersResponse) -> None:
         """`response` fills with answers for the partitions for which something was done or failed.
 
-        Raises ProtocolError(INVALID_REQUEST) if there is no such kind of election.
+        Raises ApiError(INVALID_REQUEST) if there is no such kind of election.
         """
         self._state = state
         self._election = _election(request)
@@ -71,7 +72,7 @@ class ElectionPages:
             error = None
             try:
                 voting.elect(topic_name, partition)
-            except ProtocolError as refused:
+            except ApiError as refused:
                 error = refused
             voting.answer(topic_name, partition.partition_id, error)
         self._of_page = voting.results
@@ -83,9 +84,9 @@ class ElectionPages:
 
 
 def _election(request: ElectLeadersRequest) -> Election:
-    """The kind that is asked for; raises ProtocolError(INVALID_REQUEST)."""
+    """The kind that is asked for; raises ApiError(INVALID_REQUEST)."""
     if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{request.election_type} is no type of election; use 0 (preferred) or 1 (unclean)",
         )
@@ -110,24 +111,24 @@ class _Voting:
         return partition.leader != partition.replicas[0]
 
     def elect(self, topic_name: str, partition: PartitionRecord) -> None:
-        """Hold the election; raises ProtocolError if it finds nobody."""
+        """Hold the election; raises ApiError if it finds nobody."""
         record = _elected(self._changes, partition, self._election)
         if record is not None:
             self.records.append(record)
             return
         what = partition_name(topic_name, partition.partition_id)
         if self.is_unclean:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 f"{what} has no replica on a broker that is active; start one of {list(partition.replicas)}",
             )
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"the preferred leader of {what}, broker {partition.replicas[0]}, is not active or not in sync;"
             " wait until it is",
         )
 
-    def answer(self, topic_name: str, partition_id: int, error: ProtocolError | None = None) -> None:
+    def answer(self, topic_name: str, partition_id: int, error: ApiError | None = None) -> None:
         """Add the answer for a partition."""
         result = PartitionResult(topic=topic_name, partition_id=partition_id)
         if error is not None:
@@ -155,12 +156,12 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
             partition = find_partition_by_name(state, reference.topic, reference.partition_id)
             what = partition_name(reference.topic, reference.partition_id)
             if (reference.topic, reference.partition_id) in repeated:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} is in the request more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} is in the request more than once")
             if not voting.is_needed(partition):
                 kind = "a leader" if voting.is_unclean else "its preferred leader"
-                raise ProtocolError(ErrorCode.ELECTION_NOT_NEEDED, f"{what} has {kind}, broker {partition.leader}")
+                raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{what} has {kind}, broker {partition.leader}")
             voting.elect(reference.topic, partition)
-        except ProtocolError as refused:
+        except ApiError as refused:
             error = refused
         voting.answer(reference.topic, reference.partition_id, error)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.admin_pb2 import (
     FeatureResult,
     FeatureUpdate,
@@ -57,14 +57,14 @@ def update_features(
     `other_voter_ids` are the voters besides this node: what one supports is not known before it has registered.
     `partitions_in_directories` is whether any are: to be looked up before if the request `may_lose_directories`. All
     updates are made or none: one that is refused has the error INVALID_UPDATE_VERSION, and so have all others with it.
-    A feature that has the level already makes no record. Raises ProtocolError(INVALID_REQUEST) if a feature is named
+    A feature that has the level already makes no record. Raises ApiError(INVALID_REQUEST) if a feature is named
     more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates, or brokers with a
     min.insync.replicas of their own, for one batch.
     """
     check_record_count(len(request.updates))
     check_name_lengths(update.name for update in request.updates)
     for name in repeats(update.name for update in request.updates):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"feature {quoted(name)} is updated more than once; do it once")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"feature {quoted(name)} is updated more than once; do it once")
     present = state.features() | {METADATA_VERSION: state.metadata_version}
     proposed = present | {update.name: update.level for update in request.updates}
     refusals = {
@@ -93,13 +93,13 @@ def _before_eligible_leaders(
 
     By a lower one than the controller knows a smaller ISR could commit what they lack (KIP-966). Where no default of
     all is set Kafka's controller sets its own file's: this one goes by 1 then, and no broker by less, so it need not.
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE).
+    Raises ApiError(RECORD_LIST_TOO_LARGE).
     """
     if proposed.get(ELIGIBLE_LEADER_REPLICAS, OFF) == OFF or present.get(ELIGIBLE_LEADER_REPLICAS, OFF) != OFF:
         return []
     broker_names = state.brokers_with_own(MIN_ISR)
     if len(broker_names) + len(proposed) > RECORDS_PER_BATCH_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{len(broker_names)} brokers have their own {MIN_ISR}, which would be deleted with the update; at most"
             f" {RECORDS_PER_BATCH_MAX} records fit one batch: delete some of them before",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import LOG_DIRS_MAX, check_broker_epoch, registered_broker
 from kraftlog.controller.rules.broker_heartbeats import (
     METADATA_OFFSET_UNKNOWN,
@@ -51,7 +51,7 @@ def broker_heartbeat(
     """What the heartbeat makes of the broker, by the table of CT-35.
 
     Notes in `heartbeats` that an unfenced broker is alive, and nothing else: a session begins and ends when the records
-    are appended. Raises ProtocolError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, INVALID_REQUEST; then nothing is
+    are appended. Raises ApiError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, INVALID_REQUEST; then nothing is
     noted.
     """
     registered_broker(state, request.broker_id)
@@ -123,19 +123,19 @@ def _is_caught_up(broker: RegisterBrokerRecord, metadata_end_offset: int) -> boo
 def _check(request: BrokerHeartbeatRequest) -> None:
     who = f"broker {request.broker_id}"
     if request.current_metadata_offset < METADATA_OFFSET_UNKNOWN:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{who} says that it has applied the metadata below offset {request.current_metadata_offset}; that must be"
             f" 0 or more, or {METADATA_OFFSET_UNKNOWN} if it does not know",
         )
     if len(request.offline_log_dirs) > LOG_DIRS_MAX:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{who} names {len(request.offline_log_dirs)} failed log directories; it can have at most {LOG_DIRS_MAX}",
         )
     for log_dir in request.offline_log_dirs:
         if len(log_dir) != ID_BYTES:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"{who} names {log_dir[:32].hex()!r} as a failed log directory; an id has {ID_BYTES} bytes",
             )

@@ -8,7 +8,7 @@ from functools import cached_property
 from random import Random
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer, placement_brokers
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.metadata.state import MetadataState
@@ -41,11 +41,11 @@ class NewPartitions:
         return self._state.metadata_version
 
     def place(self, num_partitions: int, replication_factor: int) -> list[list[int]]:
-        """The replicas of as many partitions. Raises ProtocolError(INVALID_REPLICATION_FACTOR) (CT-32)."""
+        """The replicas of as many partitions. Raises ApiError(INVALID_REPLICATION_FACTOR) (CT-32)."""
         return self._placer.place(num_partitions, replication_factor)
 
     def check_replicas(self, partition_id: int, replicas: Sequence[int]) -> None:
-        """Raise ProtocolError(INVALID_REPLICA_ASSIGNMENT) unless a request may assign a partition to `replicas`."""
+        """Raise ApiError(INVALID_REPLICA_ASSIGNMENT) unless a request may assign a partition to `replicas`."""
         if not replicas:
             raise invalid_assignment(f"partition {partition_id} has no replicas; give at least one broker")
         if len(replicas) > len(self._brokers):
@@ -89,6 +89,6 @@ class NewPartitions:
         )
 
 
-def invalid_assignment(reason: str) -> ProtocolError:
+def invalid_assignment(reason: str) -> ApiError:
     """The refusal of an assignment that a request gives."""
-    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

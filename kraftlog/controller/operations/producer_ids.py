@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import check_broker_epoch
 from kraftpb.v1.admin_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraftpb.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
@@ -23,13 +23,13 @@ def allocate_producer_ids(
 ) -> tuple[list[MetadataRecord], AllocateProducerIdsResponse]:
     """The record that gives the next block away, and the block.
 
-    Raises ProtocolError: STALE_BROKER_EPOCH if the broker has another epoch or none, UNKNOWN_SERVER_ERROR if no whole
+    Raises ApiError: STALE_BROKER_EPOCH if the broker has another epoch or none, UNKNOWN_SERVER_ERROR if no whole
     block is left.
     """
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
     start = state.next_producer_id()
     if start > NEXT_PRODUCER_ID_MAX - BLOCK_SIZE:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"broker {request.broker_id} gets no producer ids: the next one is {start}, and a block of {BLOCK_SIZE}"
             " more overflows 64 bits; this cluster has given all of them away",

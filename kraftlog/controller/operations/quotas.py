@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.rules.quota import MutationLimit, stored_limit
 from kraftpb.v1.admin_pb2 import (
     AlterClientQuotasRequest,
@@ -67,7 +67,7 @@ def alter_client_quotas(
 
     An entity is altered as a whole or not at all. A quota that has that value already makes no record, nor does the
     removal of one that is not there. What is illegal is an INVALID_REQUEST of its entity (CT-63). Raises
-    ProtocolError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
+    ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
     check_record_count(len(request.alterations))
@@ -81,7 +81,7 @@ def alter_client_quotas(
         answer = ClientQuotaResult(entity=alterations[0].entity)
         try:
             records += _alter_entity(state, parts, alterations)
-        except ProtocolError as error:
+        except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.results.append(answer)
     return ([] if request.validate_only else records), response
@@ -118,7 +118,7 @@ def _alter_entity(
 ) -> list[MetadataRecord]:
     keys = _check_entity(parts)
     for key in repeats(alteration.key for alteration in alterations):
-        raise _invalid(f"quota {quoted(key)} of {_shown(parts)} is altered more than once")
+        raise invalid_request(f"quota {quoted(key)} of {_shown(parts)} is altered more than once")
     entity = [QuotaEntity(entity_type=entity_type, entity_name=name) for entity_type, name in parts]
     present = state.client_quotas(quota_entity_key(entity))
     records = []
@@ -133,21 +133,21 @@ def _alter_entity(
 
 
 def _check_entity(parts: _Parts) -> Mapping[str, QuotaKind]:
-    """The quotas that the entity can have; raises ProtocolError(INVALID_REQUEST) unless there can be such an entity."""
+    """The quotas that the entity can have; raises ApiError(INVALID_REQUEST) unless there can be such an entity."""
     if not parts:
-        raise _invalid("the entity is empty; name a user, a client-id, both, or an ip")
+        raise invalid_request("the entity is empty; name a user, a client-id, both, or an ip")
     for entity_type, name in parts:
         if entity_type not in ENTITY_TYPES:
-            raise _invalid(f"{quoted(entity_type)} is no type of entity; use {', '.join(ENTITY_TYPES)}")
+            raise invalid_request(f"{quoted(entity_type)} is no type of entity; use {', '.join(ENTITY_TYPES)}")
         if name == "":
-            raise _invalid(f"the {entity_type} has an empty name; leave the name out for the default of all")
+            raise invalid_request(f"the {entity_type} has an empty name; leave the name out for the default of all")
     types = [entity_type for entity_type, _ in parts]
     for entity_type in repeats(types):
-        raise _invalid(f"the entity has more than one {entity_type}; name one")
+        raise invalid_request(f"the entity has more than one {entity_type}; name one")
     if IP not in types:
         return CLIENT_KEYS
     if len(types) > 1:
-        raise _invalid(f"the entity {_shown(parts)} has an ip beside others; an ip stands alone")
+        raise invalid_request(f"the entity {_shown(parts)} has an ip beside others; an ip stands alone")
     _check_address(parts[0][1])
     return IP_KEYS
 
@@ -159,24 +159,28 @@ def _check_address(name: str | None) -> None:
     try:
         ip_address(name)
     except ValueError:
-        raise _invalid(f"{quoted(name)} is no ip; give an address such as 192.0.2.1 or 2001:db8::1") from None
+        raise invalid_request(f"{quoted(name)} is no ip; give an address such as 192.0.2.1 or 2001:db8::1") from None
 
 
 def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: float) -> None:
-    """Raise ProtocolError(INVALID_REQUEST) unless the entity can have this quota with this value."""
+    """Raise ApiError(INVALID_REQUEST) unless the entity can have this quota with this value."""
     kind = keys.get(key)
     if kind is None:
-        raise _invalid(f"{_shown(parts)} cannot have the quota {quoted(key)}; use {', '.join(keys)}")
+        raise invalid_request(f"{_shown(parts)} cannot have the quota {quoted(key)}; use {', '.join(keys)}")
     if not (math.isfinite(value) and value > 0):
-        raise _invalid(f"the quota {key} of {_shown(parts)} is {value}; it must be a number above 0, or be removed")
+        raise invalid_request(
+            f"the quota {key} of {_shown(parts)} is {value}; it must be a number above 0, or be removed"
+        )
     # The largest 64-bit number, which stands for "unlimited", is none that a double can be: compared as doubles it is.
     if kind.whole_max is not None and not (abs(value - round(value)) < FRACTION_MAX and value <= float(kind.whole_max)):
-        raise _invalid(f"the quota {key} of {_shown(parts)} is {value}; it must be whole, at most {kind.whole_max}")
+        raise invalid_request(
+            f"the quota {key} of {_shown(parts)} is {value}; it must be whole, at most {kind.whole_max}"
+        )
 
 
 def _shown(parts: _Parts) -> str:
     return " and ".join(f"{kind} {'<default>' if name is None else quoted(name)}" for kind, name in parts)
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)
+def invalid_request(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

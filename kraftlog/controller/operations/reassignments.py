@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller.operations.finding import find_partition_by_name, partition_name
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
 from kraftlog.controller.rules.partition_change import Election, Target, directory_of
 from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.admin_pb2 import (
@@ -34,7 +34,7 @@ def alter_partition_reassignments(
 ) -> tuple[list[MetadataRecord], AlterPartitionReassignmentsResponse]:
     """The records that begin, replace or cancel reassignments, and an answer for each partition, in their order.
 
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
     check_record_count(len(request.partitions))
@@ -48,11 +48,11 @@ def alter_partition_reassignments(
         try:
             partition = find_partition_by_name(state, asked.topic, asked.partition_id)
             if (asked.topic, asked.partition_id) in repeated:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{_what(asked)} is in the request more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{_what(asked)} is in the request more than once")
             record = changes.change(partition, _target(changes, partition, asked))
             if record is not None:
                 records.append(record)
-        except ProtocolError as error:
+        except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.partitions.append(answer)
     return records, response
@@ -64,7 +64,7 @@ def _target(changes: PartitionChanges, partition: PartitionRecord, asked: Partit
         _check_replicas(changes, wanted, asked)
         return _begun(partition, wanted)
     if not is_reassigning(partition):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{_what(asked)} is not being reassigned; there is nothing to cancel"
         )
     return _cancelled(changes, partition, asked)
@@ -145,5 +145,5 @@ def _what(asked: PartitionReassignment) -> str:
     return partition_name(asked.topic, asked.partition_id)
 
 
-def _invalid_assignment(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+def _invalid_assignment(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RemoteLogSegmentMetadataRecord,
@@ -45,13 +45,13 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
 
     A partition that is being deleted takes segments still, so that a late copy is found and deleted. Nothing is kept of
     a segment whose deletion is finished: an attempt to add it that arrives only then adds it anew, as a copy that
-    hangs, and whoever deletes those has to delete it once more. Raises ProtocolError: INVALID_REQUEST for a state other
+    hangs, and whoever deletes those has to delete it once more. Raises ApiError: INVALID_REQUEST for a state other
     than COPY_STARTED, for offsets, epochs, sizes or ids that cannot be, and for another segment under the id of one;
     UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION if there is no such partition.
     """
     what = _segment_name(request)
     if request.state != SegmentState.COPY_STARTED:
-        raise _invalid(
+        raise invalid_request(
             f"{what} is added in state {segment_state_name(request.state)}; add it in COPY_STARTED, then update it"
         )
     _check_offsets(what, request)
@@ -64,7 +64,7 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
     if not segment_may_become(before.state, request.state):
         raise _illegal_transition(what, segment_state_name(before.state), segment_state_name(request.state))
     if before != request:
-        raise _invalid(
+        raise invalid_request(
             f"{what} is there already, from {before.start_offset} to {before.end_offset} by broker {before.broker_id},"
             " and is not the same; give each copy an id of its own, each further attempt too"
         )
@@ -74,18 +74,18 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
 def update_segment(state: MetadataState, request: RemoteLogSegmentMetadataUpdateRecord) -> list[MetadataRecord]:
     """The record that brings a segment into another state, or gives it other custom metadata in the same state.
 
-    Without custom metadata it keeps what it has. Raises ProtocolError: RESOURCE_NOT_FOUND (Kafka's
+    Without custom metadata it keeps what it has. Raises ApiError: RESOURCE_NOT_FOUND (Kafka's
     RemoteResourceNotFoundException) for an unknown segment, as it is when its deletion is finished, so also if that is
     said again; INVALID_REQUEST for COPY_STARTED, for a state that cannot follow its present one, and for ids or custom
     metadata that cannot be.
     """
     what = _segment_name(request)
     if request.state == SegmentState.COPY_STARTED:
-        raise _invalid(f"{what} is updated to COPY_STARTED, in which a segment can only be added")
+        raise invalid_request(f"{what} is updated to COPY_STARTED, in which a segment can only be added")
     _check_custom_metadata(what, request)
     before = state.remote_segment(request.topic_id, request.partition_id, request.segment_id)
     if before is None:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.RESOURCE_NOT_FOUND,
             f"RemoteResourceNotFound: {what} is not known: it was never added, or its deletion is finished",
         )
@@ -99,35 +99,39 @@ def update_segment(state: MetadataState, request: RemoteLogSegmentMetadataUpdate
 
 def _check_offsets(what: str, segment: RemoteLogSegmentMetadataRecord) -> None:
     if not 0 <= segment.start_offset <= segment.end_offset:
-        raise _invalid(
+        raise invalid_request(
             f"{what} goes from offset {segment.start_offset} to {segment.end_offset}; both must be at least 0, and the"
             " last, which is in the segment, no less than the first"
         )
     if segment.segment_size_bytes < 0:
-        raise _invalid(f"{what} has {segment.segment_size_bytes} bytes; give its size, at least 0")
+        raise invalid_request(f"{what} has {segment.segment_size_bytes} bytes; give its size, at least 0")
 
 
 def _check_leader_epochs(what: str, segment: RemoteLogSegmentMetadataRecord) -> None:
     """Every offset is of one leader epoch, and every epoch has an offset: that is what lookups rest on (TS-51)."""
     epochs = segment.segment_leader_epochs
     if not 0 < len(epochs) <= LEADER_EPOCHS_MAX:
-        raise _invalid(f"{what} has {len(epochs)} leader epochs; give those of its offsets, 1 to {LEADER_EPOCHS_MAX}")
+        raise invalid_request(
+            f"{what} has {len(epochs)} leader epochs; give those of its offsets, 1 to {LEADER_EPOCHS_MAX}"
+        )
     if any(entry.unreferenced for entry in epochs):
-        raise _invalid(f"{what} has leader epochs marked unreferenced; only snapshots say that")
+        raise invalid_request(f"{what} has leader epochs marked unreferenced; only snapshots say that")
     first, last = epochs[0], epochs[-1]
     if first.leader_epoch < 0 or first.start_offset != segment.start_offset:
-        raise _invalid(
+        raise invalid_request(
             f"{what} begins at offset {segment.start_offset}, but its first leader epoch {_entry(first)}; the epoch of"
             " the first offset must begin right there, and be at least 0"
         )
     for entry, later in pairwise(epochs):
         if entry.leader_epoch >= later.leader_epoch or entry.start_offset >= later.start_offset:
-            raise _invalid(
+            raise invalid_request(
                 f"{what}: leader epoch {_entry(entry)} and the next one {_entry(later)}; epochs and offsets must both"
                 " go up; leave out epochs without offsets"
             )
     if last.start_offset > segment.end_offset:
-        raise _invalid(f"{what} ends with offset {segment.end_offset}, but leader epoch {_entry(last)}, after that")
+        raise invalid_request(
+            f"{what} ends with offset {segment.end_offset}, but leader epoch {_entry(last)}, after that"
+        )
 
 
 def _entry(entry: SegmentLeaderEpoch) -> str:
@@ -138,14 +142,14 @@ def _check_custom_metadata(
     what: str, request: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord
 ) -> None:
     if len(request.custom_metadata) > CUSTOM_METADATA_BYTES_MAX:
-        raise _invalid(
+        raise invalid_request(
             f"{what} has {len(request.custom_metadata)} bytes of custom metadata; at most"
             f" {CUSTOM_METADATA_BYTES_MAX} are taken: keep the rest beside the segment"
         )
 
 
 def _segment_name(request: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord) -> str:
-    """How messages call the segment. Raises ProtocolError(INVALID_REQUEST) for ids that cannot be."""
+    """How messages call the segment. Raises ApiError(INVALID_REQUEST) for ids that cannot be."""
     _check_id("segment", request.segment_id)
     where = _partition_name(request.topic_id, request.partition_id)
     return f"remote segment {id_to_text(request.segment_id)} of {where}"
@@ -159,7 +163,7 @@ def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMet
 
     A partition is marked when its topic is deleted (TS-71): one that exists cannot be. That a deletion is finished may
     be said again (TS-58); nothing is left of the first time, so it holds of any partition of which nothing is known.
-    Raises ProtocolError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one
+    Raises ApiError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one
     and for an id that cannot be; RESOURCE_NOT_FOUND if one is to be marked of which nothing is in remote storage.
     """
     what = f"the deletion of {_partition_name(request.topic_id, request.partition_id)}"
@@ -187,12 +191,12 @@ def _check_may_be_marked(state: MetadataState, request: RemotePartitionDeleteMet
     where = _partition_name(request.topic_id, request.partition_id)
     if state.partition(request.topic_id, request.partition_id) is not None:
         name = quoted(state.topic_name(request.topic_id) or "")
-        raise _invalid(
+        raise invalid_request(
             f"{where} cannot become {PartitionDeleteState.DELETE_PARTITION_MARKED.name}: topic {name} exists;"
             " delete the topic first, or delete single segments"
         )
     if not state.remote_segments(request.topic_id, request.partition_id, limit=1):
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.RESOURCE_NOT_FOUND,
             f"RemoteResourceNotFound: {where} has no remote segments; there is nothing to delete",
         )
@@ -206,24 +210,24 @@ def _check_partition(state: MetadataState, topic_id: bytes, partition_id: int) -
         return
     name = state.topic_name(topic_id)
     if name is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {id_to_text(topic_id)}")
-    raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {quoted(name)} has no partition {partition_id}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {id_to_text(topic_id)}")
+    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {quoted(name)} has no partition {partition_id}")
 
 
 def _partition_name(topic_id: bytes, partition_id: int) -> str:
-    """How messages call the partition. Raises ProtocolError(INVALID_REQUEST) for an id that cannot be."""
+    """How messages call the partition. Raises ApiError(INVALID_REQUEST) for an id that cannot be."""
     _check_id("topic", topic_id)
     return f"partition {partition_id} of topic {id_to_text(topic_id)}"
 
 
 def _check_id(what: str, value: bytes) -> None:
     if len(value) != ID_BYTES:
-        raise _invalid(f"the {what} id {value[:32].hex()!r} has {len(value)} bytes; ids have {ID_BYTES}")
+        raise invalid_request(f"the {what} id {value[:32].hex()!r} has {len(value)} bytes; ids have {ID_BYTES}")
 
 
-def _illegal_transition(what: str, before: str, after: str) -> ProtocolError:
-    return _invalid(f"{what} cannot go from {before} to {after}")
+def _illegal_transition(what: str, before: str, after: str) -> ApiError:
+    return invalid_request(f"{what} cannot go from {before} to {after}")
 
 
-def _invalid(reason: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)
+def invalid_request(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

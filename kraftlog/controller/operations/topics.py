@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from kraftbase.errors import ErrorCode, KraftlogError, ProtocolError
-from kraftlog.controller.operations.finding import about
+from kraftbase.errors import ApiError, ErrorCode, KraftlogError
+from kraftlog.controller.operations.lookups import about
 from kraftlog.controller.operations.new_partitions import NewPartitions, invalid_assignment
 from kraftlog.controller.rules.quota import ChargeMutations, no_quota
 from kraftpb.v1.admin_pb2 import (
@@ -88,7 +88,7 @@ def create_topics(
     """The records that create the topics that can be created, and an answer for each topic, in their order.
 
     `charge` is called with how many partitions a topic has, when all else is right; also if `validate_only` (CT-20).
-    Raises ProtocolError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
+    Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
     check_record_count(RECORDS_PER_TOPIC_MIN * len(request.topics))
@@ -101,7 +101,7 @@ def create_topics(
             if topic.name in repeated:
                 raise repeated_topic(topic.name)
             response.topics.append(creation.create(topic))
-        except ProtocolError as error:
+        except ApiError as error:
             if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
                 raise
             response.topics.add(name=topic.name, error_code=error.code, error_message=error.args[0])
@@ -152,10 +152,10 @@ class _Creation:
     def _check_name(self, name: str) -> None:
         check_topic_name(name)
         if self._state.topic_id(name) is not None:
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {quoted(name)} exists already")
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {quoted(name)} exists already")
         other = self._names.get(collision_key(name)) or self._state.colliding_topic(name)
         if other is not None:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic {quoted(name)} collides with {quoted(other)}: names must differ in more than '.' and '_'",
             )
@@ -165,7 +165,7 @@ class _Creation:
         configs: dict[str, str] = {}
         for entry in topic.configs:
             if entry.name in configs:
-                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
             check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
             configs[entry.name] = entry.value
         if configs:  # else, as in Kafka, the topic has nothing that could be wrong
@@ -198,9 +198,7 @@ class _Creation:
         if given == FROM_DEFAULT:
             return int(self._inherited.of_cluster.get(config, default))
         if given < 1:
-            raise ProtocolError(
-                error, f"the {what} is {given}; it must be at least 1, or -1 for the cluster's {config}"
-            )
+            raise ApiError(error, f"the {what} is {given}; it must be at least 1, or -1 for the cluster's {config}")
         return given
 
     def _check_policy(
@@ -212,7 +210,7 @@ class _Creation:
         try:
             self._policy(TopicToCreate(topic.name, len(assignment), len(assignment[0]), given, configs))
         except PolicyViolation as violation:
-            raise ProtocolError(ErrorCode.POLICY_VIOLATION, str(violation)) from None
+            raise ApiError(ErrorCode.POLICY_VIOLATION, str(violation)) from None
 
     def _new_topic_id(self) -> bytes:
         while True:
@@ -224,7 +222,7 @@ class _Creation:
 def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequence[Sequence[int]]:
     """The assignment that the request gives, checked. Counts beside it are an INVALID_REQUEST, as in Kafka."""
     if topic.num_partitions != FROM_DEFAULT or topic.replication_factor != FROM_DEFAULT:
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"with a manual assignment the number of partitions, {topic.num_partitions}, and the replication factor,"
             f" {topic.replication_factor}, must both be -1",
@@ -264,13 +262,13 @@ def delete_topics(
 
     With a topic that has remote data, all of its partitions are marked for the deletion of that (TS-71), at `now_ms`,
     milliseconds since 1970. `charge` is called with how many partitions a topic has (CT-20).
-    Raises ProtocolError(TOPIC_DELETION_DISABLED) unless `deletion_enabled` (delete.topic.enable), RECORD_LIST_TOO_LARGE
+    Raises ApiError(TOPIC_DELETION_DISABLED) unless `deletion_enabled` (delete.topic.enable), RECORD_LIST_TOO_LARGE
     if they are too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     if not deletion_enabled:
         asked = [_shown(reference) for reference in request.topics[:TOPICS_SHOWN]]
         more = [f"{len(request.topics) - TOPICS_SHOWN} more"] if len(request.topics) > TOPICS_SHOWN else []
-        raise ProtocolError(
+        raise ApiError(
             ErrorCode.TOPIC_DELETION_DISABLED,
             f"topics cannot be deleted here ({', '.join(asked + more)}); set delete.topic.enable=true to allow it",
         )
@@ -286,7 +284,7 @@ def delete_topics(
             if topic.topic_id in repeated:
                 raise repeated_topic(topic.name)
             records += _deletion(state, topic, now_ms, charge)
-        except ProtocolError as error:
+        except ApiError as error:
             topic.error_code, topic.error_message = error.code, error.args[0]
         check_record_count(len(records))
     return records, DeleteTopicsResponse(topics=found)
@@ -364,6 +362,6 @@ def _shown(reference: TopicReference) -> str:
     return f"topic {quoted(reference.name)}" if reference.name else f"topic {reference.topic_id[:32].hex()}"
 
 
-def repeated_topic(name: str) -> ProtocolError:
+def repeated_topic(name: str) -> ApiError:
     """The refusal of a topic that a request names more than once."""
-    return ProtocolError(ErrorCode.INVALID_REQUEST, f"topic {quoted(name)} is in the request more than once")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"topic {quoted(name)} is in the request more than once")

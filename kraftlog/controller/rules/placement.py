@@ -15,7 +15,7 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from statemachine.metadata.state import MetadataState
 
 
@@ -76,7 +76,7 @@ class ReplicaPlacer:
     def place(self, num_partitions: int, replication_factor: int) -> list[list[int]]:
         """The replicas of as many partitions, the first choice of leader first: an active broker.
 
-        Raises ProtocolError(INVALID_REPLICATION_FACTOR) if there are not as many brokers, or none that is active.
+        Raises ApiError(INVALID_REPLICATION_FACTOR) if there are not as many brokers, or none that is active.
         """
         self._check(replication_factor)
         active, leaders = self._active, self._leaders
@@ -94,13 +94,13 @@ class ReplicaPlacer:
 
     def _check(self, replication_factor: int) -> None:
         if replication_factor > self._num_brokers:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"a replication factor of {replication_factor} needs as many brokers, and {self._num_brokers} are"
                 " registered; lower it or register more brokers",
             )
         if not self._leaders:
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced or shutting down; start one and try again"
             )
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from statemachine.words.names import quoted
 
 BURST_SECONDS_DEFAULT: Final = 11
@@ -29,7 +29,7 @@ CLIENTS_MAX: Final = 10_000
 """So many clients are remembered. The one that was seen least lately is forgotten: its bucket is likely full again."""
 
 ChargeMutations = Callable[[int], None]
-"""Called with a number of partitions that are about to be created or deleted; raises ProtocolError to refuse them.
+"""Called with a number of partitions that are about to be created or deleted; raises ApiError to refuse them.
 
 With 0, before their number is known, it refuses any number.
 """
@@ -87,7 +87,7 @@ class MutationQuota:
         self._limit = limit
 
     def check(self, now_ms: int, mutations: int, owed: int = 0) -> None:
-        """Raise ProtocolError(THROTTLING_QUOTA_EXCEEDED) while there is debt, `owed` partitions counted as charged.
+        """Raise ApiError(THROTTLING_QUOTA_EXCEEDED) while there is debt, `owed` partitions counted as charged.
 
         `mutations` is how many are asked for; 0: that is not known yet.
         """
@@ -95,7 +95,7 @@ class MutationQuota:
         out_of_debt_ms = self._after(now_ms, owed)
         if out_of_debt_ms > now_ms:
             client = f"client {quoted(self._client_id)}" if self._client_id else "a client without an id"
-            raise ProtocolError(
+            raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"{client} creates and deletes more than {rate:g} partitions per second ({source}); try"
                 f" {f'the other {mutations} ' if mutations else ''}again in {math.ceil(out_of_debt_ms - now_ms)} ms, or"

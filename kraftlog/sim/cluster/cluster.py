@@ -26,7 +26,7 @@ from kraftlog.sim.virtual.disk import DIRECTORY
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.virtual.network import Network
 from kraftlog.sim.wire.messages import Messages
-from raft.core.actions import Send, StartLogAnew
+from raft.core.actions import Send, TruncateFullyAndStartAt
 from raft.core.messages import Response
 from raft.core.types import NodeId, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
@@ -222,7 +222,7 @@ class Cluster(Observed):
             case OutOfSpace():
                 # A log that a snapshot replaces needs room, and so does a new leader's first batch when elections have
                 # used up the reserve for it. Other appends are refused before.
-                replaces_log = any(isinstance(action, StartLogAnew) for action in process.step.actions)
+                replaces_log = any(isinstance(action, TruncateFullyAndStartAt) for action in process.step.actions)
                 is_expected = files.space_limit is not None and (
                     process.step.started or replaces_log or process.shell.replica.is_leader
                 )

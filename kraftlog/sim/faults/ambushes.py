@@ -17,7 +17,7 @@ from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.virtual.crash import ProcessKilled
-from raft.shell import snapshot_start
+from raft.shell import reconcile
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.incoming import IncomingSnapshot
 from snapshot.store import SnapshotStore
@@ -43,7 +43,7 @@ _METHODS: Final[tuple[tuple[Any, str, SnapshotWork], ...]] = (
     (SnapshotStore, "receive", SnapshotWork.RECEIVES),
     (IncomingSnapshot, "append", SnapshotWork.RECEIVES),
     (IncomingSnapshot, "freeze", SnapshotWork.RECEIVES),
-    (SegmentedLog, "start_anew", SnapshotWork.REPLACES_LOG),
+    (SegmentedLog, "truncate_fully_and_start_at", SnapshotWork.REPLACES_LOG),
     (SegmentedLog, "advance_start", SnapshotWork.MOVES_START),
 )
 
@@ -58,8 +58,8 @@ def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
             watched = _watched(cluster, getattr(owner, name), work)
             stack.enter_context(mock.patch.object(owner, name, watched))
         stack.enter_context(mock.patch.object(ApplyLoop, "_load", _watched_load(cluster, ApplyLoop._load)))
-        begin = _watched_begin(cluster, snapshot_start._begin_behind_newest)
-        stack.enter_context(mock.patch.object(snapshot_start, "_begin_behind_newest", begin))
+        begin = _watched_begin(cluster, reconcile._begin_behind_newest)
+        stack.enter_context(mock.patch.object(reconcile, "_begin_behind_newest", begin))
         yield
 
 

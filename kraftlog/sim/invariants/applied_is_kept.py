@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.step import Step
-from raft.core.actions import StartLogAnew, TruncateLog
+from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
 from raft.core.types import OffsetAndEpoch
 
 
@@ -26,7 +26,7 @@ class AppliedIsKept(Invariant):
         end_offset = node.applied.end_offset
         for action in step.actions:
             cut = action.end_offset if isinstance(action, TruncateLog) else end_offset
-            if isinstance(action, StartLogAnew):
+            if isinstance(action, TruncateFullyAndStartAt):
                 cut = action.snapshot_id.offset
             if cut < end_offset:
                 self.violated(

@@ -7,10 +7,10 @@ from typing import Final
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.actions import StartLogAnew
+from raft.core.actions import TruncateFullyAndStartAt
 from raft.core.states import Role
 from raft.core.types import Offset, OffsetAndEpoch
-from snapshot.log_start import LogStartPolicy
+from snapshot.log_start_policy import LogStartPolicy
 
 
 class LogStart(Invariant):
@@ -84,7 +84,7 @@ class LogStartWaits(Invariant):
         (self._leaders.add if is_leader else self._leaders.discard)(node.node_id)
         if has_led:
             self._furthest = max(self._furthest, start)
-        is_anew = any(isinstance(action, StartLogAnew) for action in step.actions)
+        is_anew = any(isinstance(action, TruncateFullyAndStartAt) for action in step.actions)
         if life != node.life or step.started or start <= before or is_anew:
             return
         config = self.world.log_start

@@ -7,7 +7,7 @@ from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import PersistElectionState, Send
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.states import Role
 
 

@@ -9,7 +9,7 @@ from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import Action, AppendLeaderChange, PersistElectionState, Reply, Send
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,

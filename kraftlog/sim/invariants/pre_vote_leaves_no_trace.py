@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.events import RequestReceived
 from raft.core.messages import VoteRequest
 from raft.core.states import Role

@@ -17,7 +17,7 @@ from raft.core.types import OffsetAndEpoch
 class _Transfer:
     life: int
     snapshot_id: OffsetAndEpoch | None = None
-    attempt: int = 0
+    fetch_id: int = 0
     size_bytes: int = 0
 
 
@@ -47,9 +47,9 @@ class TransfersGoOn(Invariant):
             transfer.snapshot_id = None
         for action in step.actions:
             match action:
-                case AppendSnapshot(attempt, snapshot_id, data):
-                    if (attempt, snapshot_id) != (transfer.attempt, transfer.snapshot_id):
-                        transfer.attempt, transfer.snapshot_id, transfer.size_bytes = attempt, snapshot_id, 0
+                case AppendSnapshot(fetch_id, snapshot_id, data):
+                    if (fetch_id, snapshot_id) != (transfer.fetch_id, transfer.snapshot_id):
+                        transfer.fetch_id, transfer.snapshot_id, transfer.size_bytes = fetch_id, snapshot_id, 0
                     transfer.size_bytes += len(data)
                 case DropSnapshot():
                     transfer.snapshot_id = None

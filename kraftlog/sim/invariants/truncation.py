@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.actions import StartLogAnew, TruncateLog
+from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
 from raft.core.states import Role
 from raft.core.types import Offset, ReplicaKey
 
@@ -62,5 +62,5 @@ class LeaderNeverCuts(Invariant):
         node = step.node
         if node.replica is None or node.replica.role is not Role.LEADER:
             return
-        if any(isinstance(action, TruncateLog | StartLogAnew) for action in step.actions):
+        if any(isinstance(action, TruncateLog | TruncateFullyAndStartAt) for action in step.actions):
             self.violated(f"node {node.node_id} leads and cuts its log, or loads a snapshot")

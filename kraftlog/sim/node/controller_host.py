@@ -16,9 +16,9 @@ from typing import Any, Final
 from unittest import mock
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller import controller as controller_module
-from kraftlog.controller import page_work
+from kraftlog.controller import paged_writes
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules import pages
@@ -43,12 +43,12 @@ OnAnswer = Callable[[OperationResult, Offset], None]
 
 
 class CommitFuture:
-    """The outcome of an append (`kraftlog.controller.metadata_log.Settlement`)."""
+    """The outcome of an append (`kraftlog.controller.metadata_log.CommitFuture`)."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._is_done = False
-        self._error: ProtocolError | None = None
+        self._error: ApiError | None = None
         self._callbacks: list[Callable[[Any], object]] = []
 
     def done(self) -> bool:
@@ -59,7 +59,7 @@ class CommitFuture:
         """Always False: nothing cancels it."""
         return False
 
-    def exception(self) -> ProtocolError | None:
+    def exception(self) -> ApiError | None:
         """Why it is not certain that the append is committed."""
         return self._error
 
@@ -70,7 +70,7 @@ class CommitFuture:
         else:
             self._callbacks.append(callback)
 
-    def complete(self, error: ProtocolError | None) -> None:
+    def complete(self, error: ApiError | None) -> None:
         """The outcome is known: schedule the callbacks."""
         self._is_done, self._error = True, error
         for callback in self._callbacks:
@@ -127,7 +127,7 @@ class SimulatedLog:
         future = self._futures[append_id] = CommitFuture(process)
         try:
             base_offset = process.shell.prepare_append(append_id, epoch, body, record_count)
-        except ProtocolError as error:
+        except ApiError as error:
             del self._futures[append_id]
             process.environment.marks.hit(f"error: {error.code.name}")
             raise
@@ -146,7 +146,7 @@ class SimulatedLog:
         if replica.is_leader and replica.epoch == epoch:
             self._process.shell.step(ResignRequested(epoch))
 
-    def complete(self, append_id: int, error: ProtocolError | None) -> bool:
+    def complete(self, append_id: int, error: ApiError | None) -> bool:
         """An append is settled. Returns False if it is not the controller's."""
         future = self._futures.pop(append_id, None)
         if future is None:
@@ -178,7 +178,7 @@ class SimulatedStateMachine:
         return self._process.tables.applied.end_offset
 
     @property
-    def obstacle(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Only that they differ from the quorum's."""
         return "this node's metadata differs from the quorum's" if self._process.is_fenced else None
 
@@ -189,14 +189,14 @@ class SimulatedStateMachine:
 
     def refuse_if_fenced(self) -> None:
         """As the production state machine does it."""
-        if self.obstacle is not None:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, self.obstacle)
+        if self.unavailable_reason is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unavailable_reason)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell it from now on."""
         self.subscribers.append(subscriber)
 
-    def tell_commits_to(self, on_committed: Callable[[Offset], bool]) -> None:
+    def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
         """Tell it from now on."""
         self.on_committed = on_committed
 
@@ -243,7 +243,7 @@ class ControllerHost:
             self.controller.take(operation, answer)
             self.controller.schedule()
 
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> bool:
+    def append_completed(self, append_id: int, error: ApiError | None) -> bool:
         """An append is settled; False if it is not the controller's."""
         return self._log is not None and self._log.complete(append_id, error)
 
@@ -290,7 +290,7 @@ def watching_controllers(environment: Environment) -> Iterator[None]:
         return
     with (
         mock.patch.object(controller_module, "logger", _BugReports(environment)),
-        mock.patch.object(page_work, "logger", _BugReports(environment)),
+        mock.patch.object(paged_writes, "logger", _BugReports(environment)),
         mock.patch.object(pages, "PAGE_PARTITIONS", PAGE_PARTITIONS),
     ):
         yield

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.hardware import Hardware
@@ -34,7 +34,7 @@ from raft.core.messages import Request, Response, VoteResponse
 from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.open_log import open_log
-from raft.shell.ports import Identity
+from raft.shell.shell_host import Identity
 from raft.shell.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
@@ -50,7 +50,7 @@ class _Waiting(NamedTuple):
 
 
 class Process(SteppedProcess):
-    """See the module. It is the outlet of its shell (`raft.shell.shell.Outlet`)."""
+    """See the module. It is the host of its shell (`raft.shell.shell.ShellHost`)."""
 
     def __init__(self, environment: Environment, machine: Hardware) -> None:
         super().__init__(environment, machine)
@@ -118,7 +118,7 @@ class Process(SteppedProcess):
             applied=applied,
             random=machine.new_random(),
             runtime=self.runtime,
-            outlet=self,
+            host=self,
         )
         view = machine.view
         view.replica, view.log = self.shell.replica, self.log
@@ -142,7 +142,7 @@ class Process(SteppedProcess):
             return
         self.ended = True
         self.step.ended = reason
-        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.download is not None:
+        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.snapshot_fetch is not None:
             self.environment.marks.hit("killed while a snapshot is received")
         if reason != "shut down" and hasattr(self, "apply_loop") and self.apply_loop.has_acknowledged:
             self.environment.marks.hit("killed between an acknowledgement and its application")
@@ -214,15 +214,15 @@ class Process(SteppedProcess):
         too_much = bytes(self.shell.config.batch_bytes_max + 1)
         try:
             self.shell.prepare_append(self.shell.new_id(), self.shell.replica.epoch, too_much, 1)
-        except ProtocolError as error:
+        except ApiError as error:
             self.environment.marks.hit(f"error: {error.code.name}")
 
-    # --- what the shell says (raft.shell.ports.Outlet) ----------------------------------------------------------------
+    # --- what the shell says (raft.shell.shell_host.ShellHost) --------------------------------------------------------
 
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+    def append_completed(self, append_id: int, error: ApiError | None) -> None:
         """An append of the controller's or the service's is settled."""
-        if not self.controller_host.append_settled(append_id, error):
-            self.register_service.append_settled(append_id, error)
+        if not self.controller_host.append_completed(append_id, error):
+            self.register_service.append_completed(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
         """More is committed."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.registers.history import Kind
 from kraftlog.sim.registers.records import CONFIG_NAME
@@ -98,7 +98,7 @@ class RegisterService:
         self._waiting[append_id] = pending
         try:
             base_offset = shell.prepare_append(append_id, epoch, _body(request, writes=writes), 1)
-        except ProtocolError as error:
+        except ApiError as error:
             del self._waiting[append_id]
             self._process.environment.marks.hit(f"error: {error.code.name}")
             respond(ClientReply(Answer.REFUSED))
@@ -116,7 +116,7 @@ class RegisterService:
             self._overlay[request.key] = (pending.end_offset, request.value)
         shell.schedule_appends()
 
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+    def append_completed(self, append_id: int, error: ApiError | None) -> None:
         """An append is committed, or leadership was lost before it was."""
         pending = self._waiting.pop(append_id)
         if error is None:

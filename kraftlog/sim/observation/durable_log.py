@@ -14,7 +14,7 @@ from kraftbase.files.memory import DurableFile, MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Batch, Offset, OffsetAndEpoch
 from raft.storage.frame import NO_CRC, decode_frame
-from raft.storage.log_start import LOG_START_NAME, decode_log_start
+from raft.storage.log_start_file import LOG_START_NAME, decode_log_start
 from raft.storage.segment import parse_segment_name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftbase.errors import KraftlogError
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import OffsetAndEpoch
 from raft.storage.quorum_state import COPY_NAMES, decode_copy
 from snapshot.names import parse_snapshot_name, snapshot_name

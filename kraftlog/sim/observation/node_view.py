@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kraftbase.errors import KraftlogError
 from kraftlog.sim.observation.durable_log import DurableLog
 from kraftlog.sim.observation.durable_state import DurableSnapshots
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.replica import Replica
 from raft.core.types import Batch, Offset, ReplicaKey
 from raft.storage.segmented_log import SegmentedLog

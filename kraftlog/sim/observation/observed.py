@@ -12,7 +12,7 @@ from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.registers.history import Operation
 from kraftlog.sim.virtual.remote_storage import RemoteStorage
 from raft.core.types import Batch, Offset
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 
 
 class Observed:

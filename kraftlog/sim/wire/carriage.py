@@ -42,7 +42,7 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(kind: type[Request], data: bytes) -> Request:
-    """The request in `data`. Raises ProtocolError."""
+    """The request in `data`. Raises ApiError."""
     if kind is FetchRequest:
         return codec.fetch_request_from_proto(quorum_pb2.FetchRequest.FromString(data))
     if kind is FetchSnapshotRequest:
@@ -60,7 +60,7 @@ def carry_request(request: Request, *, through_codec: bool) -> Request:
 
 
 def carry_response(response: Response, records: bytes, *, through_codec: bool) -> Response:
-    """The response as it arrives, with the batches that its range stands for. Raises ProtocolError for bad batches."""
+    """The response as it arrives, with the batches that its range stands for. Raises ApiError for bad batches."""
     match response:
         case FetchResponse():
             if through_codec:

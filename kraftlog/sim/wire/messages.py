@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.node.stepped_process import SteppedProcess
@@ -134,7 +134,7 @@ class Messages:
         try:
             arrived = carry_response(response, records, through_codec=self._through_codec)
             outcome = ResponseReceived(correlation_id, arrived)
-        except ProtocolError:
+        except ApiError:
             outcome = RequestFailed(correlation_id)
         label = f"{type(response).__name__.removesuffix('Response')} answer"
         self._network.send(

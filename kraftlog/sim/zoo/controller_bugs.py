@@ -10,11 +10,11 @@ from unittest.mock import Mock
 import kraftlog.controller.periodic_tasks
 import statemachine.replay.replay
 import statemachine.replay.replay_tiering
-from kraftlog.controller import broker_lifecycle
+from kraftlog.controller import broker_control
 from kraftlog.controller.layer import Layer
 from kraftlog.controller.operations import alter_partition, brokers, reassignments, remote_log, topics
-from kraftlog.controller.page_work import PageWork
-from kraftlog.controller.pending import Answers
+from kraftlog.controller.paged_writes import PagedWrites
+from kraftlog.controller.pending_operations import PendingOperations
 from kraftlog.controller.rules import partition_change
 from kraftlog.controller.rules.partition_change import Conditions, Election, Target
 from kraftlog.sim.zoo.mutation import instead, mutation
@@ -122,22 +122,22 @@ def adding_dropped() -> list[Any]:
 def answered_early() -> list[Any]:
     """It is in the log of the leader, and may go with it."""
 
-    def wait(self: Answers, waiting: Any) -> None:
-        self._answer(waiting, waiting.result)
+    def _enqueue(self: PendingOperations, waiting: Any) -> None:
+        self._complete(waiting, waiting.result)
 
-    return [instead(Answers, "wait", wait)]
+    return [instead(PendingOperations, "_enqueue", _enqueue)]
 
 
 @mutation("who waits is told yes when leadership is lost", "CT-15", brokers=BROKERS)
 def told_yes() -> list[Any]:
     """Nobody knows what becomes of the records."""
 
-    def fail_uncommitted(self: Answers, reason: str) -> None:
-        for waiting in self._waiting:
-            self._answer(waiting, waiting.result)
-        self._waiting.clear()
+    def fail_uncommitted(self: PendingOperations, reason: str) -> None:
+        for waiting in self._queue:
+            self._complete(waiting, waiting.result)
+        self._queue.clear()
 
-    return [instead(Answers, "fail_uncommitted", fail_uncommitted)]
+    return [instead(PendingOperations, "fail_uncommitted", fail_uncommitted)]
 
 
 @mutation("what is applied is forgotten before it is in the store", "etcd #13766", brokers=BROKERS)
@@ -154,20 +154,20 @@ def drained_early() -> list[Any]:
 @mutation("a broker that is fenced stays in its ISRs", "CT-31", brokers=BROKERS)
 def fenced_stays() -> list[Any]:
     """Who leads waits for it."""
-    return [instead(broker_lifecycle, "partitions_without", lambda *arguments, **settings: [])]
+    return [instead(broker_control, "partitions_without", lambda *arguments, **settings: [])]
 
 
 @mutation("pages are given up when the log takes nothing for now", "CT-12", brokers=BROKERS)
 def pages_given_up() -> list[Any]:
     """A departure ends in the middle, and nobody begins it anew."""
-    next_page = PageWork.next_page
+    next_page = PagedWrites.next_page
 
-    def hasty(self: PageWork) -> float:
+    def hasty(self: PagedWrites) -> float:
         if next_page(self):
             self.drop()
         return 0.0
 
-    return [instead(PageWork, "next_page", hasty)]
+    return [instead(PagedWrites, "next_page", hasty)]
 
 
 @mutation("a broker's epoch stays when it comes back", "KIP-631", brokers=BROKERS)
@@ -184,13 +184,15 @@ def broker_epoch_kept() -> list[Any]:
                 found.response.broker_epoch = present.broker_epoch
         return found
 
-    return [instead(broker_lifecycle, "register_broker", careless)]
+    return [instead(broker_control, "register_broker", careless)]
 
 
 @mutation("a silent broker is not fenced", "CT-30", brokers=BROKERS)
 def silent_not_fenced() -> list[Any]:
     """Its partitions stand still."""
-    return [instead(kraftlog.controller.periodic_tasks.Supervision, "watch_sessions", lambda self, least_ms=0.0: None)]
+    return [
+        instead(kraftlog.controller.periodic_tasks.PeriodicTasks, "watch_sessions", lambda self, least_ms=0.0: None)
+    ]
 
 
 @mutation("a remote segment comes back from its deletion", "KIP-405", brokers=BROKERS)

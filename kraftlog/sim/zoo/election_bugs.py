@@ -169,14 +169,14 @@ def leads_on() -> list[Any]:
             return candidate
         return initial_state(context, found)
 
-    drive = elections.drive
+    poll = elections.poll
 
-    def drive_on(context: Context) -> None:
+    def poll_on(context: Context) -> None:
         if isinstance(context.state, Candidate) and context.state.votes.is_won:
             leading.become_leader(context)
-        drive(context)
+        poll(context)
 
-    return [instead(replica, "initial_state", confident), instead(elections, "drive", drive_on)]
+    return [instead(replica, "initial_state", confident), instead(elections, "poll", poll_on)]
 
 
 @mutation("the log is cut when a vote is granted", "nebula #1303")
@@ -194,13 +194,13 @@ def cut_on_vote() -> list[Any]:
 @mutation("the log is cut when leadership is lost", "CCF #5674")
 def cut_on_step_down() -> list[Any]:
     """What the leader does not know as committed is rolled back, though others may have it."""
-    let_go = transitions._let_go
+    release_waiting = transitions._release_waiting
 
     def rolling_back(context: Context, left: Leader) -> None:
-        let_go(context, left)
+        release_waiting(context, left)
         _cut(context)
 
-    return [instead(transitions, "_let_go", rolling_back)]
+    return [instead(transitions, "_release_waiting", rolling_back)]
 
 
 def _cut(context: Context) -> None:

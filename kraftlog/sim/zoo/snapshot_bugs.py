@@ -13,8 +13,8 @@ import raft.storage.segmented_log
 import snapshot.format
 from kraftbase.checksum import crc32c
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import downloading
-from raft.core.actions import StartLogAnew
+from raft.core import snapshot_fetch
+from raft.core.actions import TruncateFullyAndStartAt
 from raft.core.context import Context
 from raft.core.epochs import EpochCache
 from raft.core.messages import FetchSnapshotRequest
@@ -24,14 +24,14 @@ from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.delivery import ListenerCursor
 from raft.shell.log_start_keeper import LogStartKeeper
 from raft.storage.batch import CRC_BYTES, decode_batch
-from raft.storage.log_start import write_log_start
+from raft.storage.log_start_file import write_log_start
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.format import SnapshotChecks, decode_footer
 from snapshot.incoming import IncomingSnapshot
-from snapshot.log_start import LogStartConfig, LogStartDecision, LogStartView, ReaderKind, decide
+from snapshot.log_start_policy import LogStartConfig, LogStartDecision, LogStartView, ReaderKind, decide
 from snapshot.writer import UnfinishedSnapshot
 from statemachine.store.image import SnapshotPoint, snapshot_point
-from statemachine.store.metadata_tables import MetadataTables, Restored
+from statemachine.store.metadata_tables import AppliedState, MetadataTables
 
 # --- the log's start --------------------------------------------------------------------------------------------------
 
@@ -118,12 +118,12 @@ def start_epoch_forgotten() -> list[Any]:
 @mutation("a log goes before its new start is written down", "etcd #10219")
 def begins_anew_in_the_wrong_order() -> list[Any]:
     """Where it begins is written with the next record: a crash in between leaves neither the log nor that."""
-    start_anew, append = SegmentedLog.start_anew, SegmentedLog.append
+    truncate_fully_and_start_at, append = SegmentedLog.truncate_fully_and_start_at, SegmentedLog.append
     owed: dict[int, OffsetAndEpoch] = {}
 
     def hasty(self: SegmentedLog, start: OffsetAndEpoch) -> None:
         with instead(raft.storage.segmented_log, "write_log_start", lambda files, directory, start: None):
-            start_anew(self, start)
+            truncate_fully_and_start_at(self, start)
         owed[id(self)] = start
 
     def late(self: SegmentedLog, batches: Sequence[Batch]) -> None:
@@ -132,7 +132,7 @@ def begins_anew_in_the_wrong_order() -> list[Any]:
             write_log_start(self._files, self._directory, start)
         append(self, batches)
 
-    return [instead(SegmentedLog, "start_anew", hasty), instead(SegmentedLog, "append", late)]
+    return [instead(SegmentedLog, "truncate_fully_and_start_at", hasty), instead(SegmentedLog, "append", late)]
 
 
 @mutation("a log begins anew before its snapshot is durable", "etcd #10219")
@@ -160,7 +160,7 @@ def leader_loads() -> list[Any]:
             return actions
         if latest.offset == context.log.end_offset > context.log.start_offset:
             context.log.epochs = EpochCache(start=latest)
-            return [StartLogAnew(latest)]
+            return [TruncateFullyAndStartAt(latest)]
         return actions
 
     return [
@@ -232,17 +232,17 @@ def download_not_checked() -> list[Any]:
 @mutation("a transfer goes on at the wrong byte", "SN-12")
 def wrong_position() -> list[Any]:
     """With another leader it goes on a little further back, and the bytes are written twice."""
-    next_request = downloading.next_request
+    next_request = snapshot_fetch.next_request
 
     def confused(context: Context) -> FetchSnapshotRequest | None:
         request = next_request(context)
-        download = context.download
-        if request is None or download is None or download.position < 2:
+        fetch = context.snapshot_fetch
+        if request is None or fetch is None or fetch.position < 2:
             return request
-        download.position -= 1
-        return replace(request, position=download.position)
+        fetch.position -= 1
+        return replace(request, position=fetch.position)
 
-    return [instead(downloading, "next_request", confused)]
+    return [instead(snapshot_fetch, "next_request", confused)]
 
 
 @mutation("a loaded snapshot's digest is forgotten", "TigerBeetle, checkpoints")
@@ -257,10 +257,10 @@ def applied_forgotten() -> list[Any]:
     return _restoring(lambda found: found._replace(applied=found.applied._replace(end_offset=Offset(0))))
 
 
-def _restoring(change: Callable[[Restored], Restored]) -> list[Any]:
+def _restoring(change: Callable[[AppliedState], AppliedState]) -> list[Any]:
     restore = MetadataTables.restore
 
-    def forgetful(self: MetadataTables, restored: Restored, runs: Iterable[Any]) -> None:
+    def forgetful(self: MetadataTables, restored: AppliedState, runs: Iterable[Any]) -> None:
         restore(self, change(restored), runs)
 
     return [instead(MetadataTables, "restore", forgetful)]

@@ -24,8 +24,8 @@ from raft.core.messages import VoteRequest, VoteResponse
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
 from raft.shell import open_log as opening
-from raft.storage import recovering, recovery
-from raft.storage.recovering import RECOVERING_NAME
+from raft.storage import recovering_file, recovery
+from raft.storage.recovering_file import RECOVERING_NAME
 from raft.storage.segmented_log import PendingFlush, SegmentedLog
 from statemachine.store.metadata_tables import MetadataTables, PreparedRun
 
@@ -56,7 +56,7 @@ def directory_not_synced() -> list[Any]:
 @mutation("damage is taken for a torn tail", "NuRaft #185")
 def damage_cut_off() -> list[Any]:
     """What is damaged, and everything behind it, is cut off, and the voter goes on with the rest."""
-    begin_recovering = recovering.begin_recovering
+    begin_recovering = recovering_file.begin_recovering
 
     def careless(files: FileSystem, directory: str, **found: Any) -> None:
         begin_recovering(files, directory, **found)

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.analytics.source import LogDescription
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from kraftpb.v1.metadata_pb2 import (
@@ -87,7 +87,7 @@ class MemorySource:
 
     async def batches(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Batch]:
         if start_offset < self.log.log_start_offset:
-            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {start_offset} is gone")
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {start_offset} is gone")
         for batch in self.log.batches:
             if batch.end_offset > start_offset and batch.base_offset < end_offset:
                 yield batch

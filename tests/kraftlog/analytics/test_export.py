@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from kraftbase.errors import CorruptLog, DirectoryError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode
 from kraftlog.analytics.export import export, export_from
 from kraftlog.analytics.manifest import read_manifest, verify
 from kraftlog.analytics.schema import arrow_schema
@@ -133,7 +133,7 @@ async def test_another_clusters_log_is_refused(tmp_path):
     log = small_log()
     await export(MemorySource(log.up_to(3)), tmp_path)
     log.cluster_id = "another"
-    with pytest.raises(ProtocolError, match=f"export of cluster {CLUSTER_ID}, this is cluster another") as refused:
+    with pytest.raises(ApiError, match=f"export of cluster {CLUSTER_ID}, this is cluster another") as refused:
         await export(MemorySource(log), tmp_path)
     assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
     assert exported_rows(tmp_path) == expected_rows(log.up_to(3))
@@ -142,7 +142,7 @@ async def test_another_clusters_log_is_refused(tmp_path):
 async def test_an_offset_that_is_gone_is_refused(tmp_path):
     log = small_log()
     await export(MemorySource(log.up_to(2)), tmp_path)
-    with pytest.raises(ProtocolError, match=r"ends at offset 4, the log now starts at 8.*empty directory") as refused:
+    with pytest.raises(ApiError, match=r"ends at offset 4, the log now starts at 8.*empty directory") as refused:
         await export(MemorySource(log.from_offset(8)), tmp_path)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert exported_rows(tmp_path) == expected_rows(log.up_to(2))
@@ -153,7 +153,7 @@ async def test_a_log_that_was_made_anew_under_the_same_id_is_refused(tmp_path):
     anew = HandMadeLog()
     anew.elect(1)
     anew.append(*[no_op()] * 40)
-    with pytest.raises(ProtocolError, match="this is not the log that the export began with"):
+    with pytest.raises(ApiError, match="this is not the log that the export began with"):
         await export(MemorySource(anew), tmp_path)
     assert exported_rows(tmp_path) == expected_rows(small_log())
 
@@ -161,7 +161,7 @@ async def test_a_log_that_was_made_anew_under_the_same_id_is_refused(tmp_path):
 async def test_a_gap_in_the_log_is_refused(tmp_path):
     log = small_log()
     del log.batches[3]
-    with pytest.raises(ProtocolError, match="CORRUPT_MESSAGE: offset 6 must come next, a batch from 8"):
+    with pytest.raises(ApiError, match="CORRUPT_MESSAGE: offset 6 must come next, a batch from 8"):
         await export(MemorySource(log), tmp_path)
     assert not (tmp_path / "_manifest" / f"{1:020}.json").exists()
     assert list((tmp_path / "log").iterdir()) == []
@@ -174,7 +174,7 @@ async def test_a_log_that_ends_early_is_refused_and_what_came_is_kept(tmp_path):
         def batches(self, start_offset, end_offset):
             return MemorySource(log.up_to(7)).batches(start_offset, end_offset)
 
-    with pytest.raises(ProtocolError, match="export again"):
+    with pytest.raises(ApiError, match="export again"):
         await export(EndsEarly(log), tmp_path)
     assert exported_rows(tmp_path) == expected_rows(log.up_to(7))
 
@@ -184,7 +184,7 @@ async def test_a_node_that_knows_no_high_watermark_yet_is_refused(tmp_path):
         async def describe(self):
             return (await super().describe())._replace(high_watermark=Offset(-1))
 
-    with pytest.raises(ProtocolError, match="LEADER_NOT_AVAILABLE"):
+    with pytest.raises(ApiError, match="LEADER_NOT_AVAILABLE"):
         await export(WithoutLeader(small_log()), tmp_path / "export")
     assert not (tmp_path / "export").exists()
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 import pyspark_kraftlog
-from kraftbase.errors import ConfigurationError, DirectoryError, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, DirectoryError
 from kraftlog.analytics.export import export
 from kraftlog.analytics.manifest import read_manifest, verify
 from kraftlog.analytics.offsets import ReadOptions, parse_options, resolve_range
@@ -139,7 +139,7 @@ def test_a_range_that_makes_no_sense_is_refused(small_export, options, message):
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_an_offset_outside_the_export_is_refused(small_export, option):
-    with pytest.raises(ProtocolError, match=rf"OFFSET_OUT_OF_RANGE: {option} is 31, the export goes from 0 to 30"):
+    with pytest.raises(ApiError, match=rf"OFFSET_OUT_OF_RANGE: {option} is 31, the export goes from 0 to 30"):
         reader(small_export, **{option: "31"}).partitions()
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.analytics.rows import rows_of
 from kraftlog.analytics.schema import COLUMN_NAMES, COLUMNS, arrow_schema
 from kraftpb.v1.batch_pb2 import ControlBody, ControlRecord
@@ -138,7 +138,7 @@ def test_rows_outside_the_range_are_left_out():
 @pytest.mark.parametrize("is_control", [True, False])
 def test_a_batch_that_holds_fewer_records_than_it_says_is_refused(is_control):
     batch = encode_batch(Offset(0), Epoch(1), b"", 2, START_MS, is_control)
-    with pytest.raises(ProtocolError, match=r"CORRUPT_MESSAGE.*offset 0.*holds 0 records, its header says 2"):
+    with pytest.raises(ApiError, match=r"CORRUPT_MESSAGE.*offset 0.*holds 0 records, its header says 2"):
         rows_of([batch], Offset(0), Offset(2))
 
 

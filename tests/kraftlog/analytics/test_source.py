@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.analytics.export import export_from
 from kraftlog.analytics.source import CommittedSource, GrpcSource
 from tests.kraftlog.analytics.exports import exported_rows
@@ -46,7 +46,7 @@ async def test_contract_gives_no_batch_from_the_end_on(source):
 
 
 async def test_contract_refuses_an_offset_that_is_gone(source):
-    with pytest.raises(ProtocolError, match="OFFSET_OUT_OF_RANGE") as refused:
+    with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE") as refused:
         await anext(source.batches(3, 8))
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -80,14 +80,14 @@ async def test_a_node_that_sends_nothing_is_left_for_another():
 async def test_when_no_node_gives_anything_that_is_an_error(trouble):
     async with serving(LogServicer(small_log(), **trouble)) as endpoint:
         source = GrpcSource([endpoint], timeout_ms=300)
-        with pytest.raises(ProtocolError, match=f"BROKER_NOT_AVAILABLE: nothing came from offset 2 .* from {endpoint}"):
+        with pytest.raises(ApiError, match=f"BROKER_NOT_AVAILABLE: nothing came from offset 2 .* from {endpoint}"):
             await anext(source.batches(2, 5))
 
 
 async def test_nobody_listening_is_said_so():
     async with serving(LogServicer(small_log())) as endpoint:
         pass
-    with pytest.raises(ProtocolError, match=f"BROKER_NOT_AVAILABLE: {endpoint} does not answer.*check the address"):
+    with pytest.raises(ApiError, match=f"BROKER_NOT_AVAILABLE: {endpoint} does not answer.*check the address"):
         await GrpcSource([endpoint], timeout_ms=2000).describe()
 
 
@@ -102,15 +102,15 @@ async def test_the_first_node_that_answers_describes_the_log():
 async def test_another_cluster_is_refused():
     async with serving(LogServicer(small_log())) as endpoint:
         source = GrpcSource([endpoint], cluster_id="another")
-        with pytest.raises(ProtocolError, match=f"INCONSISTENT_CLUSTER_ID: {endpoint} belongs to cluster {CLUSTER_ID}"):
+        with pytest.raises(ApiError, match=f"INCONSISTENT_CLUSTER_ID: {endpoint} belongs to cluster {CLUSTER_ID}"):
             await source.describe()
-        with pytest.raises(ProtocolError, match="INCONSISTENT_CLUSTER_ID"):
+        with pytest.raises(ApiError, match="INCONSISTENT_CLUSTER_ID"):
             await anext(source.batches(0, 5))
 
 
 async def test_damaged_batches_are_refused():
     async with serving(LogServicer(small_log(), garbles=True)) as endpoint:
-        with pytest.raises(ProtocolError, match="CORRUPT_MESSAGE"):
+        with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
             await anext(GrpcSource([endpoint]).batches(0, 5))
 
 

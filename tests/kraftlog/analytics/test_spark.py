@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kraftbase.errors import DirectoryError, ProtocolError
+from kraftbase.errors import ApiError, DirectoryError
 from kraftlog.analytics.export import export
 from kraftlog.analytics.report import BrokerLoad, Counts, Leadership, counts, report
 from kraftlog.analytics.schema import arrow_schema, spark_ddl
@@ -166,5 +166,5 @@ async def test_a_log_whose_beginning_is_gone_is_not_counted(spark, tmp_path):
     with pytest.raises(DirectoryError, match="no export in"):
         report(spark, tmp_path)
     await export(MemorySource(small_log().from_offset(4)), tmp_path)
-    with pytest.raises(ProtocolError, match=r"OFFSET_OUT_OF_RANGE: the export in .* begins at offset 4"):
+    with pytest.raises(ApiError, match=r"OFFSET_OUT_OF_RANGE: the export in .* begins at offset 4"):
         counts(spark, tmp_path)

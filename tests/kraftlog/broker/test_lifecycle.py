@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import REQUEST_TIMEOUT_MS, BrokerLifecycle, living_brokers
 from kraftpb.v1 import admin_pb2
@@ -124,7 +124,7 @@ async def test_a_wrong_address_ends_it(tmp_path: Path) -> None:
     async with AdminClient([Endpoint("127.0.0.1", free_port())], timeout_ms=100) as client:
         life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS)
         life.start()
-        with pytest.raises(ProtocolError) as refused:
+        with pytest.raises(ApiError) as refused:
             await life.unfenced()
         await life.stop()
     assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
@@ -180,6 +180,6 @@ async def test_a_node_that_fails_ends_a_broker_that_was_never_let_in() -> None:
         node.script = [refused(ErrorCode.UNKNOWN_SERVER_ERROR)]
         life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, metadata_offset=six)
         life.start()
-        with pytest.raises(ProtocolError):
+        with pytest.raises(ApiError):
             await life.unfenced()
         await life.stop()

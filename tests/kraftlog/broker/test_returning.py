@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.errors import DirectoryError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.broker.lifecycle import BrokerLifecycle
@@ -111,7 +111,7 @@ async def test_a_broker_with_a_directory_stays_with_its_cluster(tmp_path: Path) 
     async with a_client(tmp_path / "b") as (_, client):
         life = a_life(client, data_dir=directory)
         life.start()
-        with pytest.raises(ProtocolError, match=r"this is cluster .* check the address") as refused:
+        with pytest.raises(ApiError, match=r"this is cluster .* check the address") as refused:
             await life.unfenced()
         await life.stop()
         assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID

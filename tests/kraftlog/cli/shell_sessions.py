@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from kraftlog.offline.metadata_shell import Shell
+from kraftlog.offline.metadata_shell import MetadataShell
 from kraftlog.offline.metadata_tree import root
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import create_in
@@ -90,7 +90,7 @@ class Session:
         self.source = Memory()
         self.output: list[str] = []
         self.errors: list[str] = []
-        self.shell = Shell(self.source, self.output.append, self.errors.append)
+        self.shell = MetadataShell(self.source, self.output.append, self.errors.append)
 
     def does(self, line: str) -> list[str]:
         """What a line prints, which must go well."""

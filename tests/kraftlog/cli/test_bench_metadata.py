@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.bench.creation import TOPICS_PER_OPERATION, create_all, operations, placed_topics, shared_topics
 from kraftlog.bench.metadata.altering import AlteringBroker, Led
 from kraftlog.bench.metadata.run import PARTS
@@ -121,7 +121,7 @@ async def test_a_creation_that_fails_is_not_counted_as_done() -> None:
         async def execute(self, operation: admin_pb2.Operation, *, retry: bool) -> admin_pb2.OperationResult:
             return admin_pb2.OperationResult(error_code=ErrorCode.NOT_CONTROLLER, error_message="elsewhere")
 
-    with pytest.raises(ProtocolError, match="elsewhere"):
+    with pytest.raises(ApiError, match="elsewhere"):
         await create_all(Refusing(), operations(placed_topics("topic", 1, 1)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
@@ -49,7 +49,7 @@ async def test_two_features_that_do_not_go_together_have_one_reason(tmp_path: Pa
         admin_cluster(tmp_path) as cluster,
         AdminClient([cluster.endpoints[1]], timeout_ms=20_000) as client,
     ):
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await cluster_client.update_features(client, changes)
     assert str(failure.value).count(f"{ELR}=1 needs {METADATA_VERSION}=23") == 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
@@ -231,7 +231,7 @@ async def test_features_are_described_and_change_together(tmp_path: Path) -> Non
         level = before[1]["FinalizedVersionLevel"]
         down = FeatureChange(METADATA_VERSION, level - 1, UpgradeType.SAFE_DOWNGRADE)
         wrong = FeatureChange(ELR, 9, UpgradeType.UPGRADE)
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await cluster_client.update_features(client, [down, wrong])
         assert failure.value.code is ErrorCode.INVALID_UPDATE_VERSION
         reasons = str(failure.value).removeprefix("INVALID_UPDATE_VERSION: ").split("; ")
@@ -259,7 +259,7 @@ async def test_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
                 QuotaAlteration((QuotaEntityPart("ip", None),), "connection_creation_rate", 7),
             ],
         )
-        with pytest.raises(ProtocolError, match="'nonsense'"):
+        with pytest.raises(ApiError, match="'nonsense'"):
             await cluster_client.alter_client_quotas(client, [QuotaAlteration((alice,), "nonsense", 1)])
         rows = await cluster_admin.quota_listing([cluster.endpoints[1]], [alice])
         assert {(row["Entity"], row["Quota"], row["Value"]) for row in rows} == {
@@ -290,7 +290,7 @@ async def test_entries_are_added_listed_and_removed(tmp_path: Path) -> None:
         assert removed == added
         assert await cluster_admin.acl_listing(at, [AccessControlFilter()]) == [found]
         nowhere = AccessControlEntry(AclResourceType.CLUSTER, "x", PatternType.LITERAL, "User:a", "*", 2, 3)
-        with pytest.raises(ProtocolError, match="kafka-cluster"):
+        with pytest.raises(ApiError, match="kafka-cluster"):
             await cluster_admin.add_acls(at, [nowhere])
 
 
@@ -326,7 +326,7 @@ async def test_lists_are_appended_to_and_defaults_have_sources(tmp_path: Path) -
         )
         described = await cluster_client.describe_sourced_configs(client, TOPIC, "t", include_defaults=False)
         assert described.configs == (SourcedConfig("cleanup.policy", "compact", "TOPIC"),)
-        with pytest.raises(ProtocolError, match=r"topic 't': .*retention\.ms is no list"):
+        with pytest.raises(ApiError, match=r"topic 't': .*retention\.ms is no list"):
             await cluster_client.change_configs(client, [change("retention.ms", ConfigChangeKind.APPEND, "5")])
 
 
@@ -339,7 +339,7 @@ async def test_a_topic_is_altered_as_a_whole_or_not_at_all(tmp_path: Path) -> No
         at = [cluster.endpoints[1]]
         await client.create_topics([NewTopic("t", 2, 1)])
         changes = config_admin.topic_config_changes("t", {"retention.ms": "5"}, [])
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await config_admin.alter_topic(at, "t", 1, changes)
         assert failure.value.code is ErrorCode.INVALID_PARTITIONS
         (topic,) = (await client.describe_topics(["t"])).topics

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient, Alteration, NewTopic
 from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
@@ -257,7 +257,7 @@ def test_the_way_back_is_told_though_nobody_knows_what_came_of_it(
 ) -> None:
     file = written(tmp_path / "moves.json", an_entry())
     answered(monkeypatch, "present_assignment", {AT: [3]})
-    answered(monkeypatch, "execute", ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "who knows"))
+    answered(monkeypatch, "execute", ApiError(ErrorCode.REQUEST_TIMED_OUT, "who knows"))
     said = run("reassign", "execute", "--file", file, *AT_NOWHERE, *options)
     assert (said.code, said.errors) == (1, "error: REQUEST_TIMED_OUT: who knows\n")
     told = json.loads(said.output)["Current"] if options else json.loads(said.output.splitlines()[1])

@@ -20,7 +20,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.cli import main, shell
-from kraftlog.offline.metadata_shell import Shell
+from kraftlog.offline.metadata_shell import MetadataShell
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import install
 from statemachine.words.ids import id_to_text
@@ -78,7 +78,7 @@ def test_nothing_but_the_locks_changes_where_a_node_was_killed(enter: Type, node
 
 def test_each_command_sees_the_newest_state(node: FilePath, tmp_path: FilePath) -> None:
     output: list[str] = []
-    session = Shell(shell.LiveDatabase(node), output.append, output.append)
+    session = MetadataShell(shell.LiveDatabase(node), output.append, output.append)
     assert not session.run(["cat", "/topics/new/id"])
     with closing(MetadataStore.open(node / "metadata.db", CLUSTER_ID)) as store:
         assert not session.run(["cat", "/topics/new/id"])
@@ -105,9 +105,9 @@ def test_the_node_goes_on_while_a_command_reads(node: FilePath) -> None:
                 add_topic(store)
             said.append(line)
 
-        assert Shell(shell.LiveDatabase(node), say, said.append).run(["find", "/topics"])
+        assert MetadataShell(shell.LiveDatabase(node), say, said.append).run(["find", "/topics"])
         assert "/topics/new" not in said
-        assert Shell(shell.LiveDatabase(node), said.append, said.append).run(["find", "/topics"])
+        assert MetadataShell(shell.LiveDatabase(node), said.append, said.append).run(["find", "/topics"])
         assert "/topics/new" in said
 
 
@@ -214,7 +214,7 @@ def test_ctrl_c_ends_what_is_no_conversation(
     def interrupted(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Shell, "run", interrupted)
+    monkeypatch.setattr(MetadataShell, "run", interrupted)
     assert run("shell", "--directory", node, "ls") == (128 + signal.SIGINT, "", "")
     assert enter("--directory", node, lines=["ls"]) == (128 + signal.SIGINT, "", "")
 
@@ -268,7 +268,7 @@ def test_words_are_completed(session: Session, before: str, text: str, found: li
 
 
 def test_no_database_completes_nothing(tmp_path: FilePath) -> None:
-    assert shell.completions(Shell(shell.LiveDatabase(tmp_path), print, print), "ls ", "/") == []
+    assert shell.completions(MetadataShell(shell.LiveDatabase(tmp_path), print, print), "ls ", "/") == []
 
 
 ON_A_TERMINAL = """

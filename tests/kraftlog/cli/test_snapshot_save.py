@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, FlushFailed, ProtocolError, StorageError
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.admin.client.connection import connection_error
 from kraftlog.commands import snapshots
@@ -98,11 +98,11 @@ def nothing(received: int, total: int) -> None:
     """No bar."""
 
 
-async def refused(servicer: ScriptedServicer, to: Path, wanted: OffsetAndEpoch | None = None) -> ProtocolError:
+async def refused(servicer: ScriptedServicer, to: Path, wanted: OffsetAndEpoch | None = None) -> ApiError:
     """What came of it, which left nothing behind."""
     before = contents(to)
     async with serving(servicer) as nodes:
-        with pytest.raises(ProtocolError) as raised:
+        with pytest.raises(ApiError) as raised:
             await snapshots.save(nodes, to, wanted, nothing)
     assert {name: data for name, (data, _) in contents(to).items()} == {
         name: data for name, (data, _) in before.items()
@@ -239,7 +239,7 @@ async def test_a_disk_that_fails_is_one_line_and_leaves_no_half_of_it(
 
 async def test_a_call_that_names_kafkas_error_is_told_by_it() -> None:
     async with serving(ScriptedServicer([])) as nodes:
-        with pytest.raises(ProtocolError, match="says: there is no room") as raised:
+        with pytest.raises(ApiError, match="says: there is no room") as raised:
             await snapshots.create(nodes)
         said = await asyncio.to_thread(kraftlog, "snapshot", "create", "--bootstrap-server", nodes[0])
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR

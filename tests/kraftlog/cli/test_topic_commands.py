@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic, NotSent
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.commands import admin
@@ -91,7 +91,7 @@ async def test_what_prune_cannot_delete_is_found_before_anything_is_changed(tmp_
         assert await run.topics() == ["kept", "left"]
         late = make_plan([WantedTopic("kept")], {}, (await run.client.list_topics()).topics, prune=True)
         late.creations.clear()
-        with pytest.raises(ProtocolError, match=r"\(0 of 1 changes are made\)$"):
+        with pytest.raises(ApiError, match=r"\(0 of 1 changes are made\)$"):
             await apply_plan(run.client, late, lambda made, of: None)
         assert (await run.client.list_topics()).applied_end_offset == before
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import uuid_to_text
 from kraftlog.commands import quorum
 from kraftpb.v1 import common_pb2, quorum_pb2
@@ -148,12 +148,12 @@ def test_ot03_human_readable_gives_ages_and_leaves_unknown_ones() -> None:
 @pytest.mark.parametrize("timestamp", [0, 1001])
 def test_ot03_a_timestamp_that_is_not_in_the_past_is_an_error(timestamp: int) -> None:
     rows = quorum.replication(response(replica(2, 1, timestamp)))
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         quorum.human_readable(rows, 1000)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_leader_that_is_no_voter_is_an_error() -> None:
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         quorum.status(response(replica(1, 1), leader_id=9))
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE

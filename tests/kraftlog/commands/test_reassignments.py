@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftlog.commands import reassignments
 from kraftlog.controller.rules.placement import PlacementBroker
 from statemachine.query.partition_descriptions import TopicPartition
@@ -50,7 +50,7 @@ def test_a_proposal_keeps_the_number_of_replicas_that_a_reassignment_leads_to() 
 
 
 def test_brokers_that_are_too_few_or_all_fenced_are_refused() -> None:
-    with pytest.raises(ProtocolError, match=r"partition 0 of topic 't' has 2 replicas, .* only 7; name 2 or more"):
+    with pytest.raises(ApiError, match=r"partition 0 of topic 't' has 2 replicas, .* only 7; name 2 or more"):
         placed(1, 2, {7: PlacementBroker(True)})
-    with pytest.raises(ProtocolError, match="each of the brokers 7, 8 is fenced or shutting down; start one"):
+    with pytest.raises(ApiError, match="each of the brokers 7, 8 is fenced or shutting down; start one"):
         placed(1, 2, {7: PlacementBroker(False), 8: PlacementBroker(False)})

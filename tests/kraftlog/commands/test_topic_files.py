@@ -9,7 +9,7 @@ from textwrap import indent
 
 import pytest
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.commands.topic_files import WantedTopic, parse_topic_file, read_topic_file
@@ -269,7 +269,7 @@ def test_what_differs_is_in_the_plan() -> None:
 def test_every_topic_that_cannot_become_what_is_wanted_is_refused_by_name() -> None:
     present = {"a": described("a", 2), "b": described("b"), "c": described("c")}
     wanted = [WantedTopic("a", 1, place="f, document 1"), WantedTopic("b", None, 2, place="f, document 2")]
-    with pytest.raises(ProtocolError) as failure:
+    with pytest.raises(ApiError) as failure:
         make_plan([*wanted, WantedTopic("c", 5), WantedTopic("new")], present)
     assert failure.value.code is ErrorCode.INVALID_PARTITIONS
     assert "f, document 1, topic 'a': it has 2 partitions, and 1 are wanted" in str(failure.value)
@@ -353,13 +353,13 @@ async def test_what_the_controller_refuses_is_named_before_anything_is_changed(t
             ("{name: there, configs: {no.such: 1}}", ErrorCode.INVALID_CONFIG, "topic 'there'"),
             ("{name: there, replication_factor: 3}", ErrorCode.INVALID_REPLICATION_FACTOR, "topic 'there'"),
         ):
-            with pytest.raises(ProtocolError) as failure:
+            with pytest.raises(ApiError) as failure:
                 await plan_on(client, parsed(f"topics:\n- {{name: good}}\n- {wrong}"))
             assert failure.value.code is code
             assert words in str(failure.value)
         plan = await plan_on(client, parsed("topics: [{name: good}]"))
         await client.create_topics([NewTopic("good", 1, 1)])
-        with pytest.raises(ProtocolError, match=r"0 of 1 changes are made; run it again") as late:
+        with pytest.raises(ApiError, match=r"0 of 1 changes are made; run it again") as late:
             await apply_plan(client, plan, lambda made, total: None)
         assert late.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         assert [topic.name for topic in (await client.list_topics()).topics] == ["good", "there", "tiered"]

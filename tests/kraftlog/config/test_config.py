@@ -20,7 +20,7 @@ from raft.core.config import QuorumConfig
 from raft.core.types import NodeId
 from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
-from snapshot.log_start import LogStartConfig, LogStartPolicy
+from snapshot.log_start_policy import LogStartConfig, LogStartPolicy
 from statemachine.store.snapshot_generator import SnapshotConfig
 
 VALID = """

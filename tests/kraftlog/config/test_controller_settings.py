@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ConfigurationError, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.config.config import NodeConfig, parse_config, render_config
 from kraftlog.config.settings import SETTINGS
@@ -105,7 +105,7 @@ def test_a_file_that_is_written_says_what_stands_for_none() -> None:
 
 
 async def refused(client: AdminClient, *names: str) -> ErrorCode:
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         await client.create_topics([NewTopic(name, num_partitions=2, replication_factor=1) for name in names])
     return refusal.value.code
 
@@ -129,6 +129,6 @@ async def test_ct20_a_node_goes_by_what_its_file_says(tmp_path: Path) -> None:
             await one.create_topics([NewTopic("xx", num_partitions=2, replication_factor=1)])
             assert await refused(one, "yy") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
             await another.create_topics([NewTopic("yy", num_partitions=2, replication_factor=1)])
-            with pytest.raises(ProtocolError) as refusal:
+            with pytest.raises(ApiError) as refusal:
                 await another.delete_topics(["yy"])
             assert refusal.value.code is ErrorCode.TOPIC_DELETION_DISABLED

@@ -86,5 +86,5 @@ async def quiet(bench: Bench) -> None:
 def pages_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Meanwhile no page is taken up: whatever comes in pages stands still."""
     with monkeypatch.context() as patch:
-        patch.setattr("kraftlog.controller.page_work.SLICE_MS", 0.0)
+        patch.setattr("kraftlog.controller.paged_writes.SLICE_MS", 0.0)
         yield

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.commits import CommitFeed
 from raft.core.types import Batch, DirectoryId, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.delivery import Delivery
@@ -42,7 +42,7 @@ class MemoryLog:
         self.leader_and_epoch = LeaderAndEpoch(None, Epoch(0))
         self.leader_endpoint: Endpoint | None = None
         self.auto_commit = auto_commit
-        self.refusal: ProtocolError | None = None
+        self.refusal: ApiError | None = None
         """What the next append is refused with."""
         self.batches: list[Batch] = []
         self.log_start_offset = Offset(0)
@@ -62,7 +62,7 @@ class MemoryLog:
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> Prepared:
         if self.leader_and_epoch != (self.node_key.node_id, epoch):
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node does not lead epoch {epoch}")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node does not lead epoch {epoch}")
         if self.refusal is not None:
             refusal, self.refusal = self.refusal, None
             raise refusal
@@ -133,7 +133,7 @@ class MemoryLog:
     def lose_leadership(self, *, leader_id: NodeId | None = OTHER_LEADER, keep: bool = False) -> None:
         """Another node leads from now on. What is not committed is cut off, or kept and committed by the other one."""
         for prepared in [*(prepared for prepared, _ in self._prepared), *self._uncommitted]:
-            prepared.committed.set_exception(ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
+            prepared.committed.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
             prepared.committed.exception()
         self._prepared.clear()
         self._uncommitted.clear()

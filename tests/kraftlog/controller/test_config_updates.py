@@ -102,7 +102,7 @@ async def test_ct56_who_becomes_eligible_behind_the_pages_is_forgotten_too(
     assert len(eligible(bench)) == MANY - 1
     with pages_held(monkeypatch):
         results = await bench.submit(alter(alteration("", MIN_ISR, "1", BROKER)))
-        bench.controller._page_work.next_page()
+        bench.controller._paged_writes.next_page()
         passed = partitions(bench)[0]
         await bench.submit(out_of_the_isr(bench, passed))
         altered = bench.controller.state.partition(passed.topic_id, 0)

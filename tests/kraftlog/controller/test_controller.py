@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
 from kraftlog.controller import controller
 from kraftlog.controller.decisions import Decision
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
@@ -25,7 +25,7 @@ from tests.statemachine.waiting import turns, until
 
 
 def topics(bench: Bench) -> list[str]:
-    return [topic.name for topic in queries.list_topics(bench.store.reader)]
+    return [topic.name for topic in metadata_queries.list_topics(bench.store.reader)]
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ async def test_ct20_more_operations_than_may_wait_are_throttled(held: Bench, mon
 
 
 async def test_an_append_that_is_refused_leaves_no_trace(held: Bench) -> None:
-    held.log.refusal = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+    held.log.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
     results = await held.submit(create("a"))
     assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
     results = await held.submit(create("a"))
@@ -221,7 +221,7 @@ async def test_a_topic_that_comes_and_goes_before_any_commit(held: Bench) -> Non
     await until(lambda: len(results) == 7)
     assert [errors(result) for result in results] == [[], [], [], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [], [], []]
     assert [result.end_offset >= 0 for result in results] == [True, True, True, False, True, True, False]
-    described = queries.describe_topic(held.store.reader, name="a")
+    described = metadata_queries.describe_topic(held.store.reader, name="a")
     assert described is not None
     assert described.topic_id == id_to_text(results[4].create_topics.topics[0].topic_id)
     assert [(config.name, config.value) for config in described.configs] == [("retention.ms", "5")]
@@ -350,7 +350,7 @@ async def test_what_was_committed_before_leadership_was_lost_is_acknowledged(hel
 
 async def test_ct13_an_append_refused_for_want_of_leadership_ends_the_controllers_activity(held: Bench) -> None:
     waiting = await held.submit(create("a"))
-    held.log.refusal = ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "node 2 leads")
+    held.log.refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "node 2 leads")
     results = await held.submit(create("b"))
     assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.NOT_CONTROLLER, -1)]
     assert [result.error_code for result in waiting] == [ErrorCode.NOT_CONTROLLER]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 from tests.statemachine.builders import creatable, create, delete
 from tests.statemachine.conftest import Bench, errors
@@ -22,7 +22,7 @@ async def locked(held: Bench, database: Path) -> AsyncIterator[None]:
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         held.log.commit()
-        await until(lambda: held.machine.obstacle is not None)
+        await until(lambda: held.machine.unavailable_reason is not None)
         yield
         other.execute("ROLLBACK")
 
@@ -50,7 +50,7 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
         assert all("locked" in result.error_message for result in refused)
         assert held.log.next_append_offset == end
         assert [errors(result) for result in pending] == [[]]  # it is committed, whatever becomes of this node
-        with pytest.raises(ProtocolError, match="cannot apply what it has acknowledged"):
+        with pytest.raises(ApiError, match="cannot apply what it has acknowledged"):
             await held.machine.wait_applied(Offset(0), 0)
     await held.machine.wait_applied(end, 20_000)
     held.log.auto_commit = True
@@ -60,8 +60,8 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
 async def test_an_operation_that_is_committed_but_not_applied_in_time_says_so(held: Bench, database: Path) -> None:
     results = await held.submit(create(creatable("late", partitions=LARGE)))
     async with locked(held, database):
-        held.controller._answers._waiting[0].deadline_ms = 0.0
-        held.controller._answers._set_timer(0.0)
+        held.controller._pending._queue[0].deadline_ms = 0.0
+        held.controller._pending._set_timer(0.0)
         await until(lambda: bool(results))
         assert results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert results[0].end_offset == held.log.log_end_offset
@@ -71,22 +71,22 @@ async def test_an_operation_that_is_committed_but_not_applied_in_time_says_so(he
 
 async def test_what_is_committed_is_answered_when_the_state_machine_has_it_in_hand(held: Bench) -> None:
     results = await held.submit(create("a"))
-    append, answers = held.controller.last_append, held.controller._answers
+    append, pending = held.controller.last_append, held.controller._pending
     assert append is not None
     append.committed.set_result(None)
     await turns()
-    assert not answers.answer_settled(Offset(append.end_offset - 1))
+    assert not pending.complete_up_to(Offset(append.end_offset - 1))
     assert results == []
-    assert answers.answer_settled(append.end_offset)
+    assert pending.complete_up_to(append.end_offset)
     assert [errors(result) for result in results] == [[]]
-    assert not answers.answer_settled(append.end_offset)
+    assert not pending.complete_up_to(append.end_offset)
 
 
 async def test_an_answer_that_rests_on_an_append_that_failed_comes_at_once(held: Bench) -> None:
     results = await held.submit(create("a"))
     failed = held.controller.last_append
     assert failed is not None
-    failed.committed.set_exception(ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
+    failed.committed.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
     await until(lambda: bool(results))
     assert [(result.error_code, result.end_offset) for result in await held.submit(delete("missing"))] == [
         (ErrorCode.NOT_CONTROLLER, -1)

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
-from kraftlog.controller.rules.partition_change import NO_LEADER, RECOVERED
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.rules.partition_change import RECOVERED
 from kraftpb.v1.admin_pb2 import AlteredPartition, AlterPartitionRequest, IsrMember, Operation
 from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
+from raft.core.types import NO_LEADER
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.kraftlog.controller.lives import beat, brokers, fence, pages_held, partitions, quiet, unregister
 from tests.statemachine.builders import (
@@ -106,7 +107,7 @@ class World:
             case "take over":
                 await self.take_over()
             case "refuse":
-                bench.log.refusal = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+                bench.log.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
             case "time":
                 self.time.advance((100, 2_000, 9_000)[number % 3])
         self.look()
@@ -160,7 +161,7 @@ class World:
         controller = self.bench.controller
         for _ in range(count % 6):
             if controller.has_pages:
-                controller._page_work.next_page()
+                controller._paged_writes.next_page()
                 self.look()
         controller.schedule()
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.metadata_pb2 import MetadataBatch
 from raft.core.types import Epoch
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from tests.statemachine.builders import alter, alteration, config, create, delete, no_op
 from tests.statemachine.conftest import Bench, errors
 from tests.statemachine.waiting import turns
@@ -43,12 +43,12 @@ async def test_what_is_appended_together_is_applied_in_order(any_bench: Bench) -
         prepared = any_bench.log.prepare_append(epoch(any_bench), body, 1)
     any_bench.log.schedule_appends()
     await any_bench.machine.wait_applied(prepared.end_offset, 20_000)
-    assert [found.value for found in queries.describe_configs(any_bench.store.reader, 4, "")] == ["3"]
+    assert [found.value for found in metadata_queries.describe_configs(any_bench.store.reader, 4, "")] == ["3"]
 
 
 async def test_li21_an_epoch_that_is_over_is_refused_and_changes_nothing(any_bench: Bench) -> None:
     offset = any_bench.log.next_append_offset
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         any_bench.log.prepare_append(Epoch(epoch(any_bench) - 1), BODY, 2)
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert any_bench.log.next_append_offset == offset
@@ -58,10 +58,10 @@ async def test_li26_what_is_prepared_fails_when_leadership_ends_and_the_epoch_is
     before = epoch(any_bench)
     prepared = any_bench.log.prepare_append(before, BODY, 2)
     any_bench.log.resign(before)
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         await asyncio.wait_for(prepared.committed, 20)
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         any_bench.log.prepare_append(before, BODY, 2)
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -83,8 +83,8 @@ async def test_the_controller_works_over_it(any_bench: Bench) -> None:
     )
     assert [errors(result) for result in results] == [[], [ErrorCode.TOPIC_ALREADY_EXISTS], [], []]
     assert max(result.end_offset for result in results) == any_bench.store.applied_end_offset
-    (topic,) = queries.describe_all_topics(any_bench.store.reader)
+    (topic,) = metadata_queries.describe_all_topics(any_bench.store.reader)
     assert (topic.name, [config.value for config in topic.configs]) == ("a", ["5"])
-    brokers = queries.list_brokers(any_bench.store.reader)
+    brokers = metadata_queries.list_brokers(any_bench.store.reader)
     assert [broker.broker_id for broker in brokers] == [1, 2]
     assert brokers[0].broker_epoch < brokers[1].broker_epoch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.periodic_tasks import REFUSED_PAUSE_MS
 from tests.kraftlog.controller.lives import appended_records, beat, brokers, quiet
@@ -41,7 +41,7 @@ async def short(database: Path, time: HandTime, config: ControllerConfig) -> Asy
 
 async def test_ct30_a_fence_that_the_log_refused_is_tried_again(short: Bench, time: HandTime) -> None:
     await short.with_brokers(1)
-    short.log.refusal = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    short.log.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
     time.advance(SESSION_MS)
     assert short.log.refusal is None  # it was tried
     assert not brokers(short)[1].fenced
@@ -57,7 +57,7 @@ async def test_ct30_a_heartbeat_that_cannot_be_answered_is_a_sign_of_life(
     await short.with_brokers(1, 2)
     with monkeypatch.context() as patch:
         if refusal == "obstacle":
-            patch.setattr(short.machine, "_obstacle", "no room")
+            patch.setattr(short.machine, "_unavailable_reason", "no room")
         else:
             patch.setattr("kraftlog.controller.controller.OPERATIONS_WAITING_MAX", 0)
         for _ in range(4):
@@ -114,5 +114,5 @@ async def test_ct15_a_controller_that_leads_again_does_everything_once(database:
 async def test_starting_supervision_anew_calls_off_what_was_started_before(short: Bench, time: HandTime) -> None:
     await short.with_brokers(1)
     before = time.timers_set
-    short.controller._supervision.start()
+    short.controller._periodic_tasks.start()
     assert time.timers_set == before

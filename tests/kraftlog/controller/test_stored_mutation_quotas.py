@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.controller.controller_config import ControllerConfig
@@ -65,7 +65,7 @@ async def test_ct20_what_comes_to_nothing_costs_nothing(bench: Bench) -> None:
     await limited(bench, limiting(SLOW, client_id="app"))
     too_many = await bench.run(by("app", create(creatable("a", 6_000), creatable("b", 6_000))))
     assert errors(too_many) == [ErrorCode.RECORD_LIST_TOO_LARGE]
-    bench.log.refusal = ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too much is pending")
+    bench.log.refusal = ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too much is pending")
     assert errors(await bench.run(by("app", create("a")))) == THROTTLED
     bench.log.refusal = None
     await bench.done(by("app", create("a")))
@@ -158,7 +158,7 @@ async def test_ct20_through_grpc_the_message_names_the_client_and_the_quota(tmp_
             await cluster.nodes[1].controller.execute(alive(1, epoch))
             await cluster_client.alter_client_quotas(other, [slow])
             await reports.create_topics([NewTopic("a")])
-            with pytest.raises(ProtocolError) as failure:
+            with pytest.raises(ApiError) as failure:
                 await reports.create_topics([NewTopic("b")])
             assert failure.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
             for part in ("'b'", "'reports'", "controller_mutation_rate of client-id 'reports'", "again in"):

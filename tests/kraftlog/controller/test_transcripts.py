@@ -23,7 +23,7 @@ import pytest
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from raft.listener import CommittedBatch
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from tests import transcripts
 from tests.statemachine.builders import create, delete
 from tests.statemachine.conftest import Bench, errors
@@ -65,7 +65,7 @@ class Commands:
             case ["log"]:
                 self._say_log(self._start_offset)
             case ["topics"]:
-                names = [topic.name for topic in queries.list_topics(bench.store.reader)]
+                names = [topic.name for topic in metadata_queries.list_topics(bench.store.reader)]
                 self._lines.append(f"topics: {', '.join(names) or 'none'}")
             case _:
                 raise ValueError(f"there is no such command: {line}")

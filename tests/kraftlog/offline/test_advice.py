@@ -18,7 +18,7 @@ from kraftbase.files.posix import PosixFileSystem
 from raft.core.types import NodeId
 from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
 from raft.storage.directory import DataDirectory
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
 from tests.kraftlog.acknowledged import AcknowledgingNodes, copied, gone
 from tests.paths import ROOT

@@ -17,14 +17,14 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.files.posix import PosixFileSystem
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.frame import MAGIC
 from raft.storage.quorum_state import encode_copy
-from raft.storage.recovering import RECOVERING_NAME, encode_recovering
+from raft.storage.recovering_file import RECOVERING_NAME, encode_recovering
 from snapshot.names import part_name, snapshot_name
 from snapshot.store import SnapshotStore
-from statemachine.store.snapshotting import take_snapshot
+from statemachine.store.snapshot_worker import take_snapshot
 from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents, flip, make_node_directory, segments
 from tests.statemachine.store.sealing import seal

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.process import controller_registration
@@ -65,7 +65,7 @@ async def test_ct61_no_level_is_set_before_every_voter_has_been_up(tmp_path: Pat
         await asyncio.gather(*map(nodes.start, (1, 2)))
         async with AdminClient([nodes.endpoints[1]]) as client:
             await registered(client, 1, 2)
-            with pytest.raises(ProtocolError, match="controller 3 has not registered") as refused:
+            with pytest.raises(ApiError, match="controller 3 has not registered") as refused:
                 await cluster_client.update_features(client, [change])
             assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
             await nodes.start(3)
@@ -125,7 +125,7 @@ async def test_ct61_a_feature_is_not_upgraded_past_what_a_controller_supports(
         await nodes.start(1)
         async with AdminClient([nodes.endpoints[1]]) as client:
             await registered(client, 1)
-            with pytest.raises(ProtocolError, match=f"controller 1 supports levels 7 to {level}") as refusal:
+            with pytest.raises(ApiError, match=f"controller 1 supports levels 7 to {level}") as refusal:
                 await set_metadata_version(client, METADATA_VERSION_LATEST)
     assert refusal.value.code is ErrorCode.INVALID_UPDATE_VERSION
 

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import CorruptLog, ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, CorruptLog, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_cluster_id
 from kraftlog.admin.client.client import AdminClient
@@ -90,7 +90,7 @@ async def test_what_cannot_be_applied_is_refused_by_the_leader_which_goes_on(
         with monkeypatch.context() as patch:
             poison = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=b"\1" * 16))
             patch.setattr(controller, "decide", lambda *_: Decision([poison]))
-            with pytest.raises(ProtocolError) as refusal:
+            with pytest.raises(ApiError) as refusal:
                 await client.register_broker(2, [("PLAINTEXT", "localhost", 9093)])
         assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert node.replica.log_end_offset == end_offset
@@ -106,7 +106,7 @@ async def test_a_program_appends_nothing_past_the_controller(tmp_path: Path) -> 
     async with running_node(config) as node, AdminClient([config.listener]) as client:
         await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
         end_offset = node.replica.log_end_offset
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             await RaftClient(node).append([b"poison"])
         assert refusal.value.code is ErrorCode.POLICY_VIOLATION
         assert node.replica.log_end_offset == end_offset
@@ -122,15 +122,15 @@ async def test_a_copied_directory_of_another_node_is_refused(tmp_path: Path) -> 
 
 
 class Brokers:
-    """Which brokers a watcher has seen come."""
+    """Which brokers a publisher has seen come."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
 
-    def look_anew(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         self.seen = [broker_id for (broker_id,) in metadata.execute("SELECT broker_id FROM brokers")]
 
-    def handle_delta(self, delta: MetadataDelta) -> None:
+    def on_delta(self, delta: MetadataDelta) -> None:
         self.seen += [broker.after.broker_id for broker in delta.brokers if broker.after is not None]
 
 

@@ -17,7 +17,7 @@ from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, FlushLog, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.context import Context
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.events import Event, LogFlushed, RequestFailed, RequestReceived, ResponseReceived, TimePassed
 from raft.core.log import LogState

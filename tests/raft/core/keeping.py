@@ -7,7 +7,7 @@ from typing import Any
 from raft.core.events import LogStartAdvanced
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.shell.log_start_keeper import ListenerPosition, LogStartKeeper
-from snapshot.log_start import LogStartConfig, StoredSnapshot
+from snapshot.log_start_policy import LogStartConfig, StoredSnapshot
 from tests.raft.core import wording
 from tests.raft.core.stage import Stage
 

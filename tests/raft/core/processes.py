@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from raft.core.actions import Action
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import EpochCache
 from raft.core.log import LogState
 from raft.core.messages import LogRange, Request, Response

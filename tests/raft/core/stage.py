@@ -205,7 +205,12 @@ class Stage(Cluster):
                 super()._do(server, action)
                 if high_watermark > 0:
                     server.disk.applied = self.snapshot_id(server.node_id, high_watermark)
-            case actions.StartLogAnew() | actions.AppendSnapshot() | actions.FreezeSnapshot() | actions.DropSnapshot():
+            case (
+                actions.TruncateFullyAndStartAt()
+                | actions.AppendSnapshot()
+                | actions.FreezeSnapshot()
+                | actions.DropSnapshot()
+            ):
                 self._do_snapshot(server, action)
             case _:
                 super()._do(server, action)
@@ -227,17 +232,17 @@ class Stage(Cluster):
     def _do_snapshot(self, server: Server, action: Action) -> None:
         node_id = server.node_id
         match action:
-            case actions.AppendSnapshot(attempt, _, data):
-                self._partial[attempt] = self._partial.get(attempt, b"") + data
-                position = len(self._partial[attempt])
-                self._on_disk(server, "write", lambda: self._step(node_id, SnapshotAppended(attempt, position)))
-            case actions.FreezeSnapshot(attempt, snapshot_id):
-                assert self._partial.pop(attempt) == content(snapshot_id), "every byte is there, in its place"
+            case actions.AppendSnapshot(fetch_id, _, data):
+                self._partial[fetch_id] = self._partial.get(fetch_id, b"") + data
+                position = len(self._partial[fetch_id])
+                self._on_disk(server, "write", lambda: self._step(node_id, SnapshotAppended(fetch_id, position)))
+            case actions.FreezeSnapshot(fetch_id, snapshot_id):
+                assert self._partial.pop(fetch_id) == content(snapshot_id), "every byte is there, in its place"
                 server.disk.snapshots.append(snapshot_id)
-                self._on_disk(server, "freeze", lambda: self._step(node_id, SnapshotReceived(attempt)))
-            case actions.DropSnapshot(attempt):
-                self._partial.pop(attempt, None)
-            case actions.StartLogAnew(snapshot_id):
+                self._on_disk(server, "freeze", lambda: self._step(node_id, SnapshotReceived(fetch_id)))
+            case actions.DropSnapshot(fetch_id):
+                self._partial.pop(fetch_id, None)
+            case actions.TruncateFullyAndStartAt(snapshot_id):
                 # The batches stand for what the snapshot holds: the checks of safety look at whole logs.
                 below = [batch for batch in self.safety.committed if batch.end_offset <= snapshot_id.offset]
                 server.disk.log, server.disk.start = below, snapshot_id

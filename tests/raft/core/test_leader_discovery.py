@@ -8,7 +8,7 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core.actions import AppendBatches, PersistElectionState, Reply, ReportUnbelieved, Send
+from raft.core.actions import AppendBatches, PersistElectionState, Reply, ReportRejectedClaim, Send
 from raft.core.messages import FetchRequest
 from raft.core.states import Follower, Role
 from tests.raft.core.builders import (
@@ -130,7 +130,7 @@ def test_a_second_leader_of_one_epoch_is_reported_and_not_followed() -> None:
     """Kafka ends the process (RF-61). But it is only what a peer says: see `is_credible_leader`."""
     harness, send = follower()
     actions = harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    (report,) = of_type(ReportUnbelieved, actions)
+    (report,) = of_type(ReportRejectedClaim, actions)
     assert report.reason == "2 is named as the leader of epoch 5, which 3 leads"
     assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
     assert backs_off(harness, send)
@@ -163,7 +163,7 @@ def test_a_leader_that_is_no_voter_is_reported_and_its_epoch_is_not_entered(lead
     state = harness.state
     error = ErrorCode.FENCED_LEADER_EPOCH
     actions = harness.answer(send, fetch_response(8, 6, leader_endpoint=leader_endpoint, error=error))
-    assert of_type(ReportUnbelieved, actions)
+    assert of_type(ReportRejectedClaim, actions)
     assert harness.state is state
     assert backs_off(harness, send)
 
@@ -354,7 +354,7 @@ def test_who_says_that_it_leads_an_epoch_with_another_leader_is_refused(
     harness = build()
     state = harness.state
     actions = harness.deliver(begin_quorum_epoch(2, epoch))
-    (report,) = of_type(ReportUnbelieved, actions)
+    (report,) = of_type(ReportRejectedClaim, actions)
     assert report.reason == f"2 is named as the leader of epoch {epoch}, which {known} leads"
     (reply,) = of_type(Reply, actions)
     assert reply.response.error is ErrorCode.INVALID_REQUEST

@@ -265,12 +265,12 @@ def test_sn14_which_snapshots_take_the_place_of_a_log(snapshot_id: OffsetAndEpoc
     made = log((4, 3), (6, 4))
     assert made.is_replaced_by(snapshot_id) is is_replaced
     if is_replaced:
-        made.start_anew(snapshot_id)
+        made.truncate_fully_and_start_at(snapshot_id)
         assert (made.start, made.end, made.flushed_end_offset) == (snapshot_id, snapshot_id, snapshot_id.offset)
         assert (made.latest_snapshot, made.epochs.entries()) == (snapshot_id, [])
     else:
         with pytest.raises(InvariantViolation, match="past it"):
-            made.start_anew(snapshot_id)
+            made.truncate_fully_and_start_at(snapshot_id)
         assert (made.start, made.end) == (START, point(6, 17))
 
 

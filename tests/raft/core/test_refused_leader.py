@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raft.core.actions import Action, EndRecovering, ReportRefusedLeader, Send, StartLogAnew, TruncateLog
+from raft.core.actions import Action, EndRecovering, ReportRefusedLeader, Send, TruncateFullyAndStartAt, TruncateLog
 from raft.core.messages import DescribeQuorumRequest, FetchRequest
 from raft.core.states import Role
 from raft.core.types import (
@@ -102,7 +102,7 @@ def test_a_snapshot_that_lacks_what_is_committed_is_not_taken(
     assert harness.replica.refused_leader is not None
     assert harness.replica.refused_leader.gap.agreed_offset == agreed_offset
     assert harness.role is Role.UNATTACHED
-    assert not of_type(StartLogAnew, harness.advance(10_000))
+    assert not of_type(TruncateFullyAndStartAt, harness.advance(10_000))
     assert harness.replica.log_end_offset == 9
 
 
@@ -111,7 +111,7 @@ def test_a_snapshot_that_may_hold_it_is_fetched(known_by: str) -> None:
     harness = knows(known_by)
     harness.answer(the_fetch(harness), fetch_response(2, LEADS, snapshot_id=point(4, 8)))
     assert harness.role is Role.FOLLOWER
-    assert harness.context.download is not None
+    assert harness.context.snapshot_fetch is not None
 
 
 # --- what it does meanwhile -------------------------------------------------------------------------------------------

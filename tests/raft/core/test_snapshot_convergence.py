@@ -21,7 +21,7 @@ from raft.core.actions import (
     DropSnapshot,
     FreezeSnapshot,
     Send,
-    StartLogAnew,
+    TruncateFullyAndStartAt,
     TruncateLog,
 )
 from raft.core.epochs import LOG_BEGINNING
@@ -57,7 +57,7 @@ def content(snapshot_id: OffsetAndEpoch) -> bytes:
 class Partial:
     """A snapshot of which some bytes are there."""
 
-    attempt: int
+    fetch_id: int
     data: bytes
 
 
@@ -152,7 +152,7 @@ class Conversation:
                     assert ends[-1] == end_offset >= self.high_watermark
                 case AppendBatches(batches):
                     self.follower_log += batches
-                case StartLogAnew(snapshot_id):
+                case TruncateFullyAndStartAt(snapshot_id):
                     assert snapshot_id.offset >= self.high_watermark
                     self.follower_log, self.follower_start = [], snapshot_id
                 case AppendSnapshot() | FreezeSnapshot() | DropSnapshot():
@@ -161,27 +161,27 @@ class Conversation:
 
     def write_snapshot(self, action: AppendSnapshot | FreezeSnapshot | DropSnapshot, *, may_refuse: bool) -> None:
         partial = self.partial
-        if isinstance(action, AppendSnapshot) and action.attempt not in self.begun:
+        if isinstance(action, AppendSnapshot) and action.fetch_id not in self.begun:
             assert partial is None, "what was begun before is dropped first"
-            self.begun.add(action.attempt)
-            partial = self.partial = Partial(action.attempt, b"")
+            self.begun.add(action.fetch_id)
+            partial = self.partial = Partial(action.fetch_id, b"")
         elif isinstance(action, DropSnapshot):
             self.partial = None  # nothing is said of it, and none of its bytes may have come yet
             return
         assert partial is not None
-        assert partial.attempt == action.attempt
+        assert partial.fetch_id == action.fetch_id
         if may_refuse and self.random.random() < 0.2:
             self.partial = None
-            self.carry_out(self.follower.step(SnapshotRefused(action.attempt)))
+            self.carry_out(self.follower.step(SnapshotRefused(action.fetch_id)))
         elif isinstance(action, AppendSnapshot):
             partial.data += action.data
             self.carry_out(
-                self.follower.step(SnapshotAppended(action.attempt, len(partial.data))), may_refuse=may_refuse
+                self.follower.step(SnapshotAppended(action.fetch_id, len(partial.data))), may_refuse=may_refuse
             )
         else:
             assert partial.data == content(action.snapshot_id), "every byte is there, in its place"
             self.partial = None
-            self.carry_out(self.follower.step(SnapshotReceived(action.attempt)))
+            self.carry_out(self.follower.step(SnapshotReceived(action.fetch_id)))
 
     # --- the messages -----------------------------------------------------------------------------------------------
 
@@ -277,4 +277,4 @@ def test_sn22_every_way_of_getting_there_is_taken() -> None:
         conversation.converge(turns_max=200)
         check_equal(conversation)
         taken |= conversation.ordered
-    assert {StartLogAnew, AppendSnapshot, FreezeSnapshot, DropSnapshot, TruncateLog, AppendBatches} <= taken
+    assert {TruncateFullyAndStartAt, AppendSnapshot, FreezeSnapshot, DropSnapshot, TruncateLog, AppendBatches} <= taken

@@ -9,7 +9,7 @@ import pytest
 
 from kraftbase.errors import ConfigurationError
 from raft.core.actions import AppendLeaderChange, FlushLog, PersistElectionState, Send
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.messages import EndQuorumEpochRequest, FetchRequest, VoteRequest
 from raft.core.replica import Replica
 from raft.core.states import Follower, Resigned, Role, Unattached

@@ -8,7 +8,7 @@ from raft.core.messages import DescribeQuorumRequest
 from raft.core.states import Role
 from raft.core.types import Offset
 from tests.raft.core.builders import Harness, replica
-from tests.raft.core.test_divergence import report, tell
+from tests.raft.core.test_state_mismatch import report, tell
 
 
 def alarm(harness: Harness) -> Offset | None:

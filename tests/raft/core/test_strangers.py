@@ -15,7 +15,7 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
 from raft import core
-from raft.core.actions import AppendBatches, FenceStateMachine, PersistElectionState, ReportUnbelieved, Send
+from raft.core.actions import AppendBatches, FenceStateMachine, PersistElectionState, ReportRejectedClaim, Send
 from raft.core.events import AppendPrepared, AppendsScheduled, StateDigestReported
 from raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, Request
 from raft.core.states import Candidate, Role
@@ -89,7 +89,7 @@ def say(harness: Harness, request: Request) -> ErrorCode:
     actions = harness.deliver(request)
     assert (harness.state, harness.epoch) == (state, epoch)
     assert not of_type(PersistElectionState, actions)
-    assert len(of_type(ReportUnbelieved, actions)) == 1
+    assert len(of_type(ReportRejectedClaim, actions)) == 1
     (error,) = [action.response.error for action in actions if hasattr(action, "response")]
     assert isinstance(error, ErrorCode)
     return error
@@ -187,7 +187,7 @@ def test_a_non_voter_that_is_named_as_leader_is_not_asked_for_records(error: Err
         8, harness.epoch + epochs_ahead, batch(4, 1, 5), error=error, leader_endpoint=ELSEWHERE, high_watermark=5
     )
     actions = harness.answer(send, response)
-    assert len(of_type(ReportUnbelieved, actions)) == 1
+    assert len(of_type(ReportRejectedClaim, actions)) == 1
     assert not of_type(AppendBatches, actions)
     assert harness.state is state
     assert harness.context.connections.is_backing_off(send.destination), "nor is it asked again as fast as it answers"

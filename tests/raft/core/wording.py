@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kraftbase.errors import ErrorCode
 from raft.core import actions
 from raft.core.actions import Action
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -165,7 +165,7 @@ def action(done: Action) -> str | None:
             return f"appends {batches(found)}"
         case actions.TruncateLog(end_offset):
             return f"truncates its log to {end_offset}"
-        case actions.StartLogAnew(snapshot_id):
+        case actions.TruncateFullyAndStartAt(snapshot_id):
             return f"starts its log at snapshot {point(snapshot_id)}"
         case actions.FreezeSnapshot(_, snapshot_id):
             return f"freezes snapshot {point(snapshot_id)}"
@@ -186,7 +186,7 @@ def _report(done: Action) -> str | None:
             return f"fences its state machine: digest {digest(own)}, and the quorum has {digest(expected)}"
         case actions.RebuildStateMachine():
             return "rebuilds its state machine"
-        case actions.ReportUnbelieved(reason):
+        case actions.ReportRejectedClaim(reason):
             return f"does not believe: {reason}"
         case actions.ReportRefusedLeader(None):
             return "refuses that leader no more"

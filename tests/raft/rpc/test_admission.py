@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.rpc import admission
 from raft.rpc.admission import Admission
@@ -185,11 +185,11 @@ def test_a_budget_is_of_all_and_of_each_connection() -> None:
     assert budget.room("b", large) == SMALL_ANSWER_BYTES
     assert budget.take("a", SMALL_ANSWER_BYTES) == 0
     for name, limit in (("a", "service.answer.bytes.max"), ("c", "service.answer.bytes.max")):
-        with pytest.raises(ProtocolError, match=limit):
+        with pytest.raises(ApiError, match=limit):
             budget.take(name, large)
     budget.give_back("b", large)
     assert (budget.room("a", large), budget.room("b", large)) == (SMALL_ANSWER_BYTES, large)
-    with pytest.raises(ProtocolError, match=r"service\.connection\.answer\.bytes\.max"):
+    with pytest.raises(ApiError, match=r"service\.connection\.answer\.bytes\.max"):
         budget.take("a", large)
     assert refused == ["answer_bytes_max", "answer_bytes_max", "connection_answer_bytes_max"]
     for _ in range(2):

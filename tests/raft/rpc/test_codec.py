@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -224,14 +224,14 @@ def test_batches_in_a_fetch_response_are_decoded_and_checked() -> None:
     response = quorum_pb2.FetchResponse(records=batch.data)
     assert codec.fetch_response_from_proto(response).records == (batch,)
     damaged = quorum_pb2.FetchResponse(records=batch.data[:-1] + bytes([batch.data[-1] ^ 1]))
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         codec.fetch_response_from_proto(damaged)
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("length", [1, 15, 17, 1000])
 def test_a_directory_id_of_another_length_is_an_invalid_request(length: int) -> None:
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         codec.replica_key_from_proto(common_pb2.ReplicaKey(node_id=1, directory_id=b"x" * length))
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
@@ -239,9 +239,9 @@ def test_a_directory_id_of_another_length_is_an_invalid_request(length: int) -> 
 @pytest.mark.parametrize(("end_offset", "length"), [(0, 0), (0, 15), (0, 17), (0, 1000), (-1, 16)])
 def test_a_state_digest_of_another_length_or_below_offset_0_is_an_invalid_request(end_offset: int, length: int) -> None:
     digest = quorum_pb2.StateDigest(end_offset=end_offset, digest=b"x" * length)
-    with pytest.raises(ProtocolError) as of_request:
+    with pytest.raises(ApiError) as of_request:
         codec.fetch_request_from_proto(quorum_pb2.FetchRequest(state_digest=digest))
-    with pytest.raises(ProtocolError) as of_response:
+    with pytest.raises(ApiError) as of_response:
         codec.fetch_response_from_proto(quorum_pb2.FetchResponse(expected_state_digest=digest))
     assert of_request.value.code is of_response.value.code is ErrorCode.INVALID_REQUEST
 
@@ -252,7 +252,7 @@ def test_the_zero_directory_id_stands_for_none() -> None:
 
 @pytest.mark.parametrize(("host", "port"), [("", 1), ("h", 0), ("h", 65536), ("h" * 256, 1)])
 def test_an_endpoint_that_nobody_can_connect_to_is_an_invalid_request(host: str, port: int) -> None:
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         codec.endpoint_from_proto(common_pb2.Endpoint(host=host, port=port))
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
@@ -261,7 +261,7 @@ def test_too_many_preferred_candidates_are_an_invalid_request() -> None:
     message = quorum_pb2.EndQuorumEpochRequest(
         preferred_candidates=[common_pb2.ReplicaKey(node_id=1)] * (codec.PREFERRED_CANDIDATES_MAX + 1)
     )
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         codec.end_quorum_epoch_request_from_proto(message)
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
@@ -272,7 +272,7 @@ def test_a_leaders_directory_id_of_another_length_is_an_invalid_request(length: 
         (quorum_pb2.BeginQuorumEpochRequest, codec.begin_quorum_epoch_request_from_proto),
         (quorum_pb2.EndQuorumEpochRequest, codec.end_quorum_epoch_request_from_proto),
     ):
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             decode(message(leader_directory_id=b"x" * length))  # type: ignore[operator]
         assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
@@ -320,7 +320,7 @@ def test_sn13_a_hostile_snapshot_request_is_decoded_as_it_is_or_refused_by_name(
     )
     try:
         request = codec.fetch_snapshot_request_from_proto(message)
-    except ProtocolError as refusal:
+    except ApiError as refusal:
         assert refusal.code is ErrorCode.INVALID_REQUEST
         assert len(directory_id) not in (0, 16)
     else:

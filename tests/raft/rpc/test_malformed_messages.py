@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.actions import (
     Action,
@@ -23,9 +23,9 @@ from raft.core.actions import (
     AppendSnapshot,
     PersistElectionState,
     Reply,
-    ReportUnbelieved,
+    ReportRejectedClaim,
     Send,
-    StartLogAnew,
+    TruncateFullyAndStartAt,
     TruncateLog,
 )
 from raft.core.messages import (
@@ -66,19 +66,19 @@ def _follower() -> Harness:
 SNAPSHOT = OffsetAndEpoch(epoch=Epoch(5), offset=Offset(50))
 
 
-def _downloading() -> Harness:
+def _snapshot_fetch() -> Harness:
     """A follower that was offered a snapshot and asks for its first bytes."""
     harness = _follower()
     (send,) = _pending(harness)
     harness.answer(send, fetch_response(3, EPOCH, snapshot_id=SNAPSHOT))
-    assert harness.context.download is not None
+    assert harness.context.snapshot_fetch is not None
     return harness
 
 
 ROLES: dict[str, Callable[[], Harness]] = {
     "leader": _leader,
     "follower": _follower,
-    "downloading": _downloading,
+    "downloading": _snapshot_fetch,
     "unattached": lambda: replica(log=LOG, election_state=election_state(EPOCH)),
     "voted": lambda: replica(log=LOG, election_state=election_state(EPOCH, voted_key=key(2))),
     "prospective": lambda: replica(log=LOG, election_state=election_state(EPOCH)).make_prospective(),
@@ -183,7 +183,7 @@ def _decoded(kind: type[Message], decode: Callable[[Any], Any], data: bytes) -> 
         return None
     try:
         return decode(message)
-    except ProtocolError as error:
+    except ApiError as error:
         assert error.code in (ErrorCode.INVALID_REQUEST, ErrorCode.CORRUPT_MESSAGE)
         return None
 
@@ -225,7 +225,7 @@ def _receive(harness: Harness, request: Request) -> None:
     own = [reply for reply in replies if reply.request_id == harness._next_request_id]
     assert len(own) <= 1
     if own and own[0].response.error in REFUSALS:
-        assert [action for action in actions if not isinstance(action, ReportUnbelieved)] == own
+        assert [action for action in actions if not isinstance(action, ReportRejectedClaim)] == own
         assert picture(harness) == before
     assert epoch <= harness.epoch <= epoch + EPOCH_JUMP_MAX
     assert harness.replica.high_watermark >= high_watermark
@@ -299,7 +299,7 @@ def _check_follows(harness: Harness, response: Response) -> None:
         for append in of_type(AppendBatches, actions):
             assert append.batches[0].base_offset == end_offset
             assert all(batch.epoch <= harness.epoch for batch in append.batches)
-        assert not of_type(StartLogAnew, actions), "nobody has a snapshot here yet"
+        assert not of_type(TruncateFullyAndStartAt, actions), "nobody has a snapshot here yet"
         for piece in of_type(AppendSnapshot, actions):
             assert isinstance(response, FetchSnapshotResponse)
             assert piece.snapshot_id == SNAPSHOT

@@ -15,7 +15,7 @@ from raft.shell.log_start_keeper import CHECK_INTERVAL_MS, HELD_REPORTED_MS, Lis
 from raft.shell.node_snapshots import DELETE_DELAY_MS, NodeSnapshots
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import LogConfig, SegmentedLog
-from snapshot.log_start import SNAPSHOTS_KEPT_MAX, LogStartConfig, LogStartPolicy
+from snapshot.log_start_policy import SNAPSHOTS_KEPT_MAX, LogStartConfig, LogStartPolicy
 from snapshot.names import DELETED_SUFFIX, snapshot_name
 from snapshot.store import SnapshotStore
 from tests.raft.by_hand import HandRuntime

@@ -10,7 +10,7 @@ import pytest
 
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from raft.shell.open_log import open_log
 from raft.storage.batch import encode_batch, encode_body

@@ -12,11 +12,11 @@ from raft.core.config import QuorumConfig
 from raft.core.events import TimePassed
 from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
-from raft.shell.ports import Identity, Outlet
 from raft.shell.shell import Shell
+from raft.shell.shell_host import Identity, ShellHost
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from tests.raft.by_hand import HandRuntime
 
@@ -41,7 +41,7 @@ def a_voter(runtime: HandRuntime) -> Shell:
         log_start=LogStartConfig(),
         random=Random(1),
         runtime=runtime,
-        outlet=create_autospec(Outlet, instance=True),
+        host=create_autospec(ShellHost, instance=True),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ProtocolError
+from kraftbase.errors import ApiError
 from kraftbase.files.memory import MemoryFileSystem
 from raft.core.actions import Send
 from raft.core.config import QuorumConfig
@@ -16,12 +16,12 @@ from raft.core.events import RequestReceived, ResponseReceived
 from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
 from raft.core.types import LeaderAndEpoch, NodeId, Offset, ReplicaKey
 from raft.core.voters import Voter, VoterSet
-from raft.shell.ports import Identity
 from raft.shell.shell import Shell
+from raft.shell.shell_host import Identity
 from raft.storage.batch import encode_body
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog
-from snapshot.log_start import LogStartConfig
+from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from tests.raft.by_hand import HandRuntime
 from tests.raft.core.builders import fetch
@@ -64,7 +64,7 @@ class VoterShell:
             log_start=LogStartConfig(),
             random=Random(1),
             runtime=self.runtime,
-            outlet=cast(Any, self),
+            host=cast(Any, self),
         )
         self.shell.start()
 
@@ -88,7 +88,7 @@ class VoterShell:
             for _ in range(len(self.runtime.soon)):
                 self.runtime.soon.popleft()()
 
-    # --- Outlet -------------------------------------------------------------------------------------------------------
+    # --- ShellHost ----------------------------------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
         self.sent.append(send)
@@ -99,7 +99,7 @@ class VoterShell:
             self.happened.append(self._asked[request_id])
             self.ready_at_replies.append(len(self.runtime.soon))
 
-    def append_settled(self, append_id: int, error: ProtocolError | None) -> None:
+    def append_completed(self, append_id: int, error: ApiError | None) -> None:
         self.happened.append("settled" if error is None else f"failed: {error.code.name}")
 
     def committed(self, committed_end_offset: Offset) -> None:

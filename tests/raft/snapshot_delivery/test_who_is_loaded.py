@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from snapshot.names import snapshot_name
 from tests.raft.snapshot_delivery.world import Loading, Plain, World, numbers, register, settled
 from tests.snapshot.builders import DIRECTORY, an_id
@@ -197,7 +197,7 @@ async def test_a_listener_that_cannot_load_snapshots_fails_when_it_is_behind_the
     await settled()
     ((failed, error),) = world.faults
     assert failed is listener
-    assert isinstance(error, ProtocolError)
+    assert isinstance(error, ApiError)
     assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert "handle_load_snapshot" in str(error)
     assert listener.given == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.checksum import crc32c
-from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
 from kraftpb.v1.batch_pb2 import BatchBody
 from raft.core.types import Batch, Epoch, Offset
 from raft.storage.batch import (
@@ -40,7 +40,7 @@ def header_with(**changes: int) -> bytes:
 
 
 def refusal(data: bytes) -> str:
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         decode_batches(data)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     return str(caught.value)
@@ -145,13 +145,13 @@ def test_batches_whose_epochs_decrease_are_refused() -> None:
 
 def test_a_body_whose_records_are_not_as_many_as_the_header_says_is_refused() -> None:
     batch = encode_batch(Offset(0), Epoch(1), encode_body([b"a", b"b"]), 3, 0)
-    with pytest.raises(ProtocolError, match="2 records, its header says 3") as caught:
+    with pytest.raises(ApiError, match="2 records, its header says 3") as caught:
         records(batch)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_a_body_that_is_no_message_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="no BatchBody"):
+    with pytest.raises(ApiError, match="no BatchBody"):
         records(encode_batch(Offset(0), Epoch(1), b"\xff", 1, 0))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import batch_pb2, common_pb2
 from raft.core.messages import LeaderChange
 from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
@@ -57,6 +57,6 @@ def test_control_records_of_an_unknown_kind_are_skipped() -> None:
     ],
 )
 def test_a_control_body_that_makes_no_sense_is_refused(body: bytes) -> None:
-    with pytest.raises(ProtocolError, match="control batch at offset 4") as caught:
+    with pytest.raises(ApiError, match="control batch at offset 4") as caught:
         decode_control_records(control_batch(body))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -11,7 +11,7 @@ import pytest
 from kraftbase.errors import DirectoryError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.uuids import uuid_to_text
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.epochs import EpochCache
 from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
 from raft.storage.directory import DataDirectory

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.storage.batch import HEADER_BYTES, encode_batch, encode_body
 from raft.storage.directory import DirectoryIdentity, encode_meta
 from raft.storage.frame import HEAD_BYTES
-from raft.storage.log_start import encode_log_start
+from raft.storage.log_start_file import encode_log_start
 from raft.storage.quorum_state import COPY, encode_copy
 from tests.paths import ROOT
 from tests.raft.storage.builders import BIG, open_log, segment_paths

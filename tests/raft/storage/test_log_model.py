@@ -136,7 +136,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     def _start_anew(self, offset: int, epoch: int) -> None:
         self.start = OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(offset))
-        self.log.start_anew(self.start)
+        self.log.truncate_fully_and_start_at(self.start)
         self.batches = []
         self.durable = offset
         self.pending_end = min(self.pending_end, offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ConfigurationError, ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode, InvariantViolation
 from kraftbase.files.files import FileSystem
 from raft.core.types import Offset
 from raft.storage.batch import decode_batches
@@ -129,7 +129,7 @@ def test_a_read_outside_the_log_is_out_of_range(files: FileSystem) -> None:
     log.append(batches_from(0, 2))
     assert log.read_batches(Offset(3), 100) == ()
     for offset in (-1, 4):
-        with pytest.raises(ProtocolError, match=f"offset {offset} is not between") as caught:
+        with pytest.raises(ApiError, match=f"offset {offset} is not between") as caught:
             log.read(Offset(offset), 100)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -117,7 +117,7 @@ async def test_who_waits_for_commits_is_told_before_a_small_run_is_applied(store
     async with running(store) as machine:
         told = Told(store)
         machine.subscribe(told)
-        machine.tell_commits_to(told.committed)
+        machine.set_commit_callback(told.committed)
         small, large, last = log_of([[no_op(), no_op()], LARGE, [no_op()]])
         for run in (small, large, last):
             await deliver(machine, run)
@@ -128,7 +128,7 @@ async def test_who_waits_for_commits_is_told_before_a_small_run_is_applied(store
 async def test_answers_leave_before_the_transaction_if_there_are_any(store: MetadataStore) -> None:
     async with running(store) as machine:
         told = Told(store)
-        machine.tell_commits_to(told.committed)
+        machine.set_commit_callback(told.committed)
         for offset, told.answers in enumerate([False, True]):
             delivering = asyncio.create_task(deliver(machine, batch(offset, [no_op()])))
             turns = 0
@@ -145,7 +145,7 @@ async def test_nobody_is_told_before_what_is_written_in_a_thread(store: Metadata
     store.apply([batch(0, [record for n in range(count) for record in (topic(f"t{n}", n), partition(n))])])
     async with running(store) as machine:
         told = Told(store)
-        machine.tell_commits_to(told.committed)
+        machine.set_commit_callback(told.committed)
         await deliver(machine, batch(2 * count, [remove_topic(n) for n in range(count)]))
         assert machine.applied_end_offset == 3 * count
         assert told.commits == []
@@ -154,7 +154,7 @@ async def test_nobody_is_told_before_what_is_written_in_a_thread(store: Metadata
 async def test_only_what_takes_effect_is_told_while_a_metadata_transaction_is_open(store: MetadataStore) -> None:
     async with running(store) as machine:
         told = Told(store)
-        machine.tell_commits_to(told.committed)
+        machine.set_commit_callback(told.committed)
         await deliver(machine, *log_of([[no_op()], [BEGIN, no_op()]]))
         await deliver(machine, batch(3, [END]))
         assert told.commits == [(1, 0), (4, 1)]
@@ -167,15 +167,15 @@ async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cann
     async with running(store) as machine:
         told = Told(store)
         told.answers = True
-        machine.tell_commits_to(told.committed)
+        machine.set_commit_callback(told.committed)
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             delivering = asyncio.create_task(deliver(machine, *log_of([[no_op()], [no_op()]])))
-            await until(lambda: machine.obstacle is not None)
-            with pytest.raises(ProtocolError, match=r"has acknowledged: .*locked.*ask another node") as refused:
+            await until(lambda: machine.unavailable_reason is not None)
+            with pytest.raises(ApiError, match=r"has acknowledged: .*locked.*ask another node") as refused:
                 await machine.wait_applied(Offset(0), 20_000)
             assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-            with pytest.raises(ProtocolError, match="in 2 ms not 9"):
+            with pytest.raises(ApiError, match="in 2 ms not 9"):
                 await machine.wait_applied(Offset(9), 2)
             waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
             await asyncio.sleep(0)
@@ -189,7 +189,7 @@ async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cann
 async def test_a_fenced_state_machine_lets_nobody_be_answered(store: MetadataStore) -> None:
     async with running(store) as machine:
         told = Told(store)
-        machine.tell_commits_to(told.committed)
+        machine.set_commit_callback(told.committed)
         digest = StateDigest(Offset(1), b"0" * 16)
         machine.fence(digest, digest)
         await deliver(machine, batch(0, [no_op()]))
@@ -204,7 +204,7 @@ async def test_nothing_is_written_by_a_state_machine_that_is_fenced_while_answer
             machine.fence(digest, digest)
             return True
 
-        machine.tell_commits_to(fenced_meanwhile)
+        machine.set_commit_callback(fenced_meanwhile)
         assert await deliver(machine, batch(0, [no_op()]))
         assert store.applied_end_offset == machine.applied_end_offset == 0
 
@@ -338,7 +338,7 @@ async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: Metadat
 async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) -> None:
     async with running(store) as machine:
         await deliver(machine, batch(0, [no_op()]))
-        with pytest.raises(ProtocolError, match="applied offsets below 1") as refusal:
+        with pytest.raises(ApiError, match="applied offsets below 1") as refusal:
             await machine.wait_applied(Offset(2), 1)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
         await deliver(machine, batch(1, [no_op()]))  # nobody is left to be told
@@ -349,7 +349,7 @@ async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: p
     async with running(store) as machine:
         waiting = [asyncio.create_task(machine.wait_applied(Offset(1), 20_000)) for _ in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             await machine.wait_applied(Offset(1), 20_000)
         assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         waiting[0].cancel()
@@ -378,13 +378,13 @@ async def test_a_lock_that_somebody_holds_is_waited_out(
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
-            await until(lambda: machine.obstacle is not None)
+            await until(lambda: machine.unavailable_reason is not None)
             assert not delivering.done()
-            assert "locked" in (machine.obstacle or "")
+            assert "locked" in (machine.unavailable_reason or "")
             other.execute("ROLLBACK")
         assert await delivering
         assert machine.applied_end_offset == 1
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
 
 
 async def test_leaders_are_passed_on(store: MetadataStore) -> None:
@@ -404,7 +404,7 @@ async def test_a_shutdown_turns_away_who_waits_and_tells_subscribers(store: Meta
     await asyncio.sleep(0)
     await machine.begin_shutdown()
     await machine.begin_shutdown()
-    with pytest.raises(ProtocolError, match="shuts down"):
+    with pytest.raises(ApiError, match="shuts down"):
         await waiting
     assert told.is_shut_down
 
@@ -414,7 +414,7 @@ async def test_who_comes_after_the_shutdown_began_does_not_wait_but_reads_what_i
     await deliver(machine, batch(0, [no_op()]))
     await machine.begin_shutdown()
     await machine.wait_applied(Offset(1), 1)
-    with pytest.raises(ProtocolError, match="shuts down") as refusal:
+    with pytest.raises(ApiError, match="shuts down") as refusal:
         await machine.wait_applied(Offset(2), 1)
     assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import CorruptSnapshot, ErrorCode, OutOfSpace, ProtocolError, StorageError
+from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, OutOfSpace, StorageError
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
 from raft.listener import CommittedBatch, LoadSnapshotReader, can_load_snapshots
@@ -87,7 +87,7 @@ async def test_sn60_the_reader_is_closed_once_the_snapshot_is_in_the_databases_p
         assert (handed.closed, handed.closes) == (True, 1)
         assert machine.applied_end_offset == store.applied_end_offset == handed.end_offset == END
         assert content(store.reader) == content(source.reader)
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
 
 
 async def test_sn63_the_same_one_may_come_again(
@@ -130,7 +130,7 @@ async def test_what_the_snapshots_state_came_to_is_reported(
 ) -> None:
     reported: list[StateDigest] = []
     async with running(store) as machine:
-        machine.report_state_digests_to(reported.append)
+        machine.set_state_digest_callback(reported.append)
         await machine.handle_load_snapshot(Handed(snapshots))
         assert source.state_digest is not None
         assert reported == [source.state_digest]
@@ -148,7 +148,7 @@ async def test_a_snapshot_of_less_than_nodes_compare_has_nothing_to_report(
         snapshot_of(short, snapshots)
     reported: list[StateDigest] = []
     async with running(store) as machine:
-        machine.report_state_digests_to(reported.append)
+        machine.set_state_digest_callback(reported.append)
         await machine.handle_load_snapshot(Handed(snapshots))
     assert reported == []
 
@@ -249,7 +249,7 @@ async def test_a_fence_while_it_is_loaded_keeps_it_out_and_the_next_start_sets_t
     reported: list[StateDigest] = []
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         async with running(store) as machine:
-            machine.report_state_digests_to(reported.append)
+            machine.set_state_digest_callback(reported.append)
             await deliver(machine, LOG[0])
             told = Told(store)
             machine.subscribe(told)
@@ -343,13 +343,13 @@ async def test_what_passes_is_waited_out(
         async with failing(store, "load", error, monkeypatch) as failures:
             loading = asyncio.create_task(machine.handle_load_snapshot(handed))
             await until(lambda: len(failures) >= 3)
-            assert machine.obstacle == str(error)
+            assert machine.unavailable_reason == str(error)
             assert not loading.done()
             assert not handed.closed
             assert store.applied_end_offset == machine.applied_end_offset == LOG[0].end_offset
         await loading
         assert handed.closed
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
         assert content(store.reader) == content(source.reader)
 
 
@@ -434,7 +434,7 @@ async def test_a_shutdown_in_the_middle_lets_the_thread_finish_and_keeps_the_old
         await asyncio.gather(loading, return_exceptions=True)
         assert loading.cancelled()
         await machine.begin_shutdown()
-        with pytest.raises(ProtocolError) as refused:
+        with pytest.raises(ApiError) as refused:
             await waiting
         assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:

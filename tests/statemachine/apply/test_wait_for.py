@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import QuotaEntity
@@ -136,7 +136,7 @@ async def test_a_wait_that_is_too_long_says_how_far_the_node_is(
     async with admin_cluster(tmp_path) as cluster, client_at(cluster, 1) as client:
         end_offset = await change(client, 7)
         words = f"applied offsets below {end_offset}, in 1000 ms not {end_offset + 9}; wait longer"
-        with pytest.raises(ProtocolError, match=words) as late:
+        with pytest.raises(ApiError, match=words) as late:
             await client.wait_for(end_offset + 9, timeout_ms=1_000)
         assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert client.last_end_offset == end_offset
@@ -145,7 +145,7 @@ async def test_a_wait_that_is_too_long_says_how_far_the_node_is(
 
 async def test_a_node_that_does_not_answer_cannot_be_waited_for(tmp_path: Path) -> None:
     async with admin_cluster(tmp_path) as cluster, client_at(cluster, 1) as client:
-        with pytest.raises(ProtocolError) as nobody:
+        with pytest.raises(ApiError) as nobody:
             await client.wait_for(1, at=Endpoint("127.0.0.1", free_port()), timeout_ms=200)
         assert nobody.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 

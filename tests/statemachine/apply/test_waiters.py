@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 from statemachine.apply.machine import MetadataMachine
 from statemachine.apply.waiters import GONE_MIN, OffsetWaiters
@@ -26,7 +26,7 @@ async def test_who_gives_up_does_not_look_through_all_who_wait(store: MetadataSt
     machine, comparisons = MetadataMachine(store), Comparisons()
     waits = (machine.wait_applied(Offset(comparisons.number(MANY - number)), 0) for number in range(MANY))
     outcomes = await asyncio.gather(*waits, return_exceptions=True)
-    assert {isinstance(one, ProtocolError) and one.code for one in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert {isinstance(one, ApiError) and one.code for one in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
     assert 0 < comparisons.count <= MANY * COMPARISONS_EACH
     await machine.begin_shutdown()
 

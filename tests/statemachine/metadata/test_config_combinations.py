@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from statemachine.metadata.config_combinations import InheritedConfigs, check_broker_configs, check_topic_configs
 from statemachine.words.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS
 from tests.statemachine.builders import BROKER, config
@@ -27,14 +27,14 @@ def check(configs: Mapping[str, str], before: Mapping[str, str] | None = None, *
 
 
 def refusal(configs: Mapping[str, str], before: Mapping[str, str] | None = None, **defaults: str) -> str:
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         check(configs, before, **defaults)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     return str(refused.value)
 
 
 def broker_refusal(configs: Mapping[str, str], name: str = "1", **defaults: str) -> str:
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         check_broker_configs(configs, InheritedConfigs(cluster(**defaults)).of_broker(name))
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     return str(refused.value)

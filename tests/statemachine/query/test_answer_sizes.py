@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import admin_pb2
 from raft.core.types import Offset
-from statemachine.query import queries, reads
+from statemachine.query import metadata_queries, reads
 from statemachine.query.answer_sizes import ANSWER_BYTES_MAX, fitting
 from statemachine.query.conversions import topic_to_proto
 from statemachine.store.store import MetadataStore
@@ -70,7 +70,7 @@ def test_what_fits_no_message_says_what_to_ask_for_instead(
 ) -> None:
     read(connection)
     limit(monkeypatch, 5)
-    with pytest.raises(ProtocolError, match=f"bytes or more, at most 5 fit one message: .*{instead}") as refused:
+    with pytest.raises(ApiError, match=f"bytes or more, at most 5 fit one message: .*{instead}") as refused:
         read(connection)
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -80,21 +80,21 @@ def test_an_answer_that_just_fits_is_given(connection: sqlite3.Connection, monke
     limit(monkeypatch, whole.ByteSize() + 3 * len(whole.topics))  # a header is counted as 5 bytes, and has 2 or more
     assert reads.describe_topics(connection, named()) == whole
     limit(monkeypatch, whole.ByteSize() - 1)
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ApiError):
         reads.describe_topics(connection, named())
 
 
 def test_nothing_is_read_behind_what_fits(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     described: list[str] = []
-    describe = queries.describe_topic
+    describe = metadata_queries.describe_topic
 
     def noted(connection: sqlite3.Connection, *, name: str) -> object:
         described.append(name)
         return describe(connection, name=name)
 
-    monkeypatch.setattr(queries, "describe_topic", noted)
+    monkeypatch.setattr(metadata_queries, "describe_topic", noted)
     limit(monkeypatch, topic_to_proto(describe(connection, name="logs")).ByteSize() + 5)  # type: ignore[arg-type]
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ApiError):
         reads.describe_topics(connection, named("logs", "orders", "missing"))
     assert described == ["logs", "orders"]
 
@@ -102,16 +102,19 @@ def test_nothing_is_read_behind_what_fits(connection: sqlite3.Connection, monkey
 def test_what_too_many_partitions_come_to_is_known_before_any_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [topic("large", 1), *(partition(1, number, (1, 2, 3)) for number in range(500))]
     connection = metadata(*records).connection
-    least, whole = queries.partitions_bytes_min(connection), reads.describe_topics(connection, named()).ByteSize()
+    least, whole = (
+        metadata_queries.partitions_bytes_min(connection),
+        reads.describe_topics(connection, named()).ByteSize(),
+    )
     assert 0.7 * whole < least < whole
     limit(monkeypatch, least - 1)
-    monkeypatch.setattr(queries, "describe_all_topics", lambda connection: pytest.fail("they are read"))
-    with pytest.raises(ProtocolError, match=f"has {least} bytes or more"):
+    monkeypatch.setattr(metadata_queries, "describe_all_topics", lambda connection: pytest.fail("they are read"))
+    with pytest.raises(ApiError, match=f"has {least} bytes or more"):
         reads.describe_topics(connection, named())
 
 
 def test_without_partitions_a_description_has_no_least_size() -> None:
-    assert queries.partitions_bytes_min(metadata(topic("empty", 1)).connection) == 0
+    assert metadata_queries.partitions_bytes_min(metadata(topic("empty", 1)).connection) == 0
 
 
 def test_parts_are_closed_wherever_they_end() -> None:
@@ -125,7 +128,7 @@ def test_parts_are_closed_wherever_they_end() -> None:
             closed.append(name)
 
     assert len(list(fitting(parts("whole", 1), "nothing"))) == 2  # type: ignore[arg-type]
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ApiError):
         list(fitting(parts("too large", ANSWER_BYTES_MAX), "nothing"))  # type: ignore[arg-type]
     assert closed == ["whole", "too large"]
 
@@ -135,7 +138,7 @@ async def test_who_reads_after_a_refusal_sees_the_newest_state(tmp_path: Path, m
     store.apply([batch(0, [topic("a", 1), topic("b", 2), topic("c", 3)])])
     with monkeypatch.context() as small:
         limit(small, 5)
-        with pytest.raises(ProtocolError) as refused:
+        with pytest.raises(ApiError) as refused:
             await store.query(lambda connection: reads.describe_topics(connection, named()))
     store.apply([batch(Offset(3), [topic("d", 4)])])
     found = await store.query(lambda connection: reads.describe_topics(connection, named()))

@@ -86,7 +86,7 @@ async def test_a_steady_load_keeps_it_small(store: MetadataStore, checkpoint_thr
         # Small runs are written on the loop, large ones in the thread.
         assert await load(machine, store, 60 * MEBIBYTE, 24 * 1024) < WARN_BYTES
         assert await load(machine, store, 100 * MEBIBYTE) < WARN_BYTES
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
     assert {name.rpartition("_")[0] for name in checkpoint_threads} == {"kraftlog-apply"}
 
 
@@ -106,7 +106,7 @@ async def test_readers_that_come_and_go_do_not_keep_it(store: MetadataStore, dat
     try:
         async with running(store) as machine:
             assert await load(machine, store, 100 * MEBIBYTE) < WARN_BYTES
-            assert machine.obstacle is None
+            assert machine.unavailable_reason is None
     finally:
         is_over.set()
         for reader in readers:
@@ -119,7 +119,7 @@ async def test_an_old_reader_keeps_it_and_when_it_ends_nothing_need_be_written(
     async with running(store) as machine:
         with reading(database):
             await load(machine, store, 2 * WAIT_BYTES)
-            assert machine.obstacle is None
+            assert machine.unavailable_reason is None
             assert store.write_ahead_log.size_bytes > WAIT_BYTES
         await until(lambda: store.write_ahead_log.size_bytes == 0)
 
@@ -132,13 +132,13 @@ async def test_at_its_bound_nothing_is_applied_until_the_reader_ends(
     async with running(store) as machine:
         with reading_process(database) as process:
             loading = asyncio.create_task(load(machine, store, bound + 8 * MEBIBYTE))
-            await until(lambda: machine.obstacle is not None, 120)
-            assert f"process {process.pid} (" in str(machine.obstacle)
-            assert "end that process" in str(machine.obstacle)
+            await until(lambda: machine.unavailable_reason is not None, 120)
+            assert f"process {process.pid} (" in str(machine.unavailable_reason)
+            assert "end that process" in str(machine.unavailable_reason)
             assert bound <= store.write_ahead_log.size_bytes < bound + 2 * MEBIBYTE
             process.kill()
             await loading
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
         await until(lambda: store.write_ahead_log.size_bytes < START_OVER_BYTES)
 
 
@@ -155,7 +155,7 @@ async def test_while_the_writer_is_still_the_loop_turns_and_nothing_is_refused(
 
     async with running(store) as machine, set_at_the_end(may_end):
         committed: list[int] = []
-        machine.tell_commits_to(lambda end_offset: committed.append(end_offset) or True)  # type: ignore[func-returns-value]
+        machine.set_commit_callback(lambda end_offset: committed.append(end_offset) or True)  # type: ignore[func-returns-value]
         monkeypatch.setattr(WriteAheadLog, "start_over", held)
         await load(machine, store, START_OVER_BYTES)
         await until(has_begun.is_set)
@@ -165,11 +165,11 @@ async def test_while_the_writer_is_still_the_loop_turns_and_nothing_is_refused(
         for _ in range(100):
             await asyncio.sleep(0)
         assert store.applied_end_offset == end_offset
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
         may_end.set()
         await delivering
         assert store.applied_end_offset == end_offset + 1
-        assert machine.obstacle is None
+        assert machine.unavailable_reason is None
 
 
 async def test_when_it_is_large_the_next_run_waits(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ async def test_a_disk_fills_with_data_and_when_there_is_room_it_goes_on(small_di
                     await asyncio.sleep(0)
 
             loading = asyncio.create_task(load_forever())
-            await until(lambda: machine.obstacle is not None, 60)
+            await until(lambda: machine.unavailable_reason is not None, 60)
             # What cannot be used otherwise is what the next checkpoint needs.
             assert store.write_ahead_log.size_bytes <= 2 * MEBIBYTE
             assert database.stat().st_size >= 16 * MEBIBYTE
@@ -264,7 +264,7 @@ async def test_a_disk_fills_with_data_and_when_there_is_room_it_goes_on(small_di
             loading.cancel()
             with suppress(asyncio.CancelledError):
                 await loading
-            await until(lambda: machine.obstacle is None or free_bytes(small_disk) == 0)
+            await until(lambda: machine.unavailable_reason is None or free_bytes(small_disk) == 0)
 
 
 async def test_when_somebody_else_takes_the_room_it_starts_over_though_nothing_is_written(small_disk: Path) -> None:
@@ -292,7 +292,7 @@ async def test_when_there_is_no_room_for_a_transaction_the_write_ahead_log_gives
             end_offset = store.applied_end_offset
             await deliver(machine, filler(end_offset, 512 * 1024))
             assert store.applied_end_offset == end_offset + 1
-            assert machine.obstacle is None
+            assert machine.unavailable_reason is None
             assert store.write_ahead_log.size_bytes < MEBIBYTE
 
 

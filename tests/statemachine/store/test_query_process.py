@@ -13,11 +13,11 @@ from subprocess import Popen
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.admin_pb2 import QueryResponse
 from statemachine.store import query_process
 from statemachine.store.query_process import QueryProcess
-from statemachine.store.querying import MEMORY_BYTES_MAX, ROWS_MAX, decode_pieces, encode_pieces
+from statemachine.store.query_worker import MEMORY_BYTES_MAX, ROWS_MAX, decode_pieces, encode_pieces
 from statemachine.store.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, log_of, topic
 from tests.statemachine.store.test_sql import ENDLESS
@@ -122,7 +122,7 @@ def test_no_statement_takes_more_memory_than_it_may_nor_the_disk(store: Metadata
 
 def test_one_step_of_sqlite_that_takes_minutes_is_ended(store: MetadataStore) -> None:
     endless = "SELECT trim(printf('%.*c', 1000000, 'x'), printf('%.*c', 87000, 'y') || 'x')"
-    with pytest.raises(ProtocolError, match=r"the query took longer than 0\.1 s") as ended:
+    with pytest.raises(ApiError, match=r"the query took longer than 0\.1 s") as ended:
         answer(store, endless, 0.1)
     assert ended.value.code is ErrorCode.INVALID_REQUEST
 
@@ -136,7 +136,7 @@ def run_in_thread(statement: QueryProcess) -> tuple[threading.Thread, list[objec
     def run() -> None:
         try:
             outcomes.append(statement.run())
-        except ProtocolError as error:
+        except ApiError as error:
             outcomes.append((error.code, error.args[0]))
 
     thread = threading.Thread(target=run)
@@ -166,7 +166,7 @@ def test_one_that_is_abandoned_ends_at_once(store: MetadataStore, started: list[
 def test_one_that_is_abandoned_before_does_not_begin(store: MetadataStore, started: list[Popen[bytes]]) -> None:
     statement = QueryProcess(store.path, "SELECT 1", SECONDS)
     statement.abandon()
-    with pytest.raises(ProtocolError, match="its caller has gone"):
+    with pytest.raises(ApiError, match="its caller has gone"):
         statement.run()
     assert started == []
 
@@ -199,4 +199,4 @@ async def test_closing_the_store_ends_statements_that_run_and_wait(tmp_path: Pat
     store.close()
     outcomes = await asyncio.gather(*running, return_exceptions=True)
     assert len(started) == 1
-    assert all(isinstance(outcome, ProtocolError | asyncio.CancelledError) for outcome in outcomes)
+    assert all(isinstance(outcome, ApiError | asyncio.CancelledError) for outcome in outcomes)

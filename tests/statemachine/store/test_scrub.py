@@ -19,7 +19,7 @@ from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionChangeRecord
 from snapshot.store import SnapshotStore
 from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, scrub
-from statemachine.store.snapshotting import take_snapshot
+from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import UnusableDatabase, open_database, open_reader, read_sums

@@ -20,7 +20,7 @@ from snapshot.names import part_name
 from snapshot.store import SnapshotStore
 from statemachine.store import snapshot_generator
 from statemachine.store.snapshot_generator import SnapshotConfig, SnapshotGenerator
-from statemachine.store.snapshotting import TakenSnapshot
+from statemachine.store.snapshot_worker import TakenSnapshot
 from statemachine.store.store import MetadataStore
 from tests.snapshot.builders import an_id
 from tests.statemachine.builders import CLUSTER_ID, batch, config

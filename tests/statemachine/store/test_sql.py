@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from kraftbase.errors import ErrorCode, InvariantViolation, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionRecord
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
@@ -54,7 +54,7 @@ def run(reader: sqlite3.Connection, sql: str, **bounds: Any) -> QueryResult:
 
 def refusal(reader: sqlite3.Connection, sql: str, **bounds: Any) -> str:
     """Why a statement is refused."""
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         run(reader, sql, **bounds)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     message: str = refused.value.args[0]
@@ -304,7 +304,7 @@ def test_the_connection_is_as_before_afterwards(reader: sqlite3.Connection) -> N
     for sql in ("SELECT 1", "SELECT * FROM missing", f"{ENDLESS} x FROM n"):
         try:
             run(reader, sql)
-        except ProtocolError:
+        except ApiError:
             continue
     assert reader.execute("SELECT length(zeroblob(5000000))").fetchone() == (5_000_000,)
     assert reader.execute("PRAGMA database_list").fetchall()
@@ -325,6 +325,6 @@ def test_a_database_that_cannot_be_read_is_no_fault_of_the_query(tmp_path: Path)
     path.write_bytes(content)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA query_only = 1")
-        with pytest.raises(ProtocolError, match="cannot be read: database disk image is malformed") as refused:
+        with pytest.raises(ApiError, match="cannot be read: database disk image is malformed") as refused:
             run(connection, "SELECT * FROM x")
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
-from statemachine.query.queries import applied_end_offset
+from statemachine.query.metadata_queries import applied_end_offset
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
@@ -274,7 +274,7 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 
 async def test_a_query_that_takes_longer_than_a_read_may_is_ended(database: Path) -> None:
     with closing(MetadataStore.open(database, CLUSTER_ID, read_max_ms=50)) as store:
-        with pytest.raises(ProtocolError, match=r"longer than 0\.05 s \(metadata.read.max.ms\)") as caught:
+        with pytest.raises(ApiError, match=r"longer than 0\.05 s \(metadata.read.max.ms\)") as caught:
             await store.query(lambda connection: connection.execute(ENDLESS).fetchone())
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         store.apply([batch(0, [no_op()])])
@@ -287,7 +287,7 @@ async def test_a_statement_has_no_more_time_than_a_read(database: Path) -> None:
         try:
             [answer] = await store.run_statement(ENDLESS, 600)
             message = answer.error_message
-        except ProtocolError as error:  # its process took longer to begin
+        except ApiError as error:  # its process took longer to begin
             message = error.args[0]
         assert "longer than 0.05 s" in message
 

@@ -12,7 +12,7 @@ import pytest
 from sqlite_utils import Database
 
 from kraftbase.errors import DirectoryError, StorageError
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.query.descriptions import Counts
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import open_reader
@@ -34,7 +34,7 @@ def test_what_was_applied_is_there_after_a_reopen(database: Path) -> None:
     filled(database)
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         assert store.applied_end_offset == 3
-        assert queries.counts(store.reader) == Counts(3, topics=1, partitions=1, brokers=0, configs=1)
+        assert metadata_queries.counts(store.reader) == Counts(3, topics=1, partitions=1, brokers=0, configs=1)
     assert not database.with_name("metadata.db.damaged").exists()
 
 
@@ -82,7 +82,7 @@ def test_a_database_that_cannot_be_used_is_set_aside_and_made_again(
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         assert store.applied_end_offset == 0
         store.apply(LOG)
-        assert queries.counts(store.reader).partitions == 1
+        assert metadata_queries.counts(store.reader).partitions == 1
     aside = database.with_name("metadata.db.damaged")
     assert aside.stat().st_size >= len(spoiled)
 
@@ -119,9 +119,9 @@ def test_a_database_can_be_read_while_its_node_runs_and_when_it_does_not(databas
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         store.apply(LOG)
         with closing(open_reader(database)) as reader:
-            assert queries.counts(reader).topics == 1
+            assert metadata_queries.counts(reader).topics == 1
     with closing(open_reader(database)) as reader:
-        assert queries.applied_end_offset(reader) == 3
+        assert metadata_queries.applied_end_offset(reader) == 3
 
 
 def test_reading_what_is_no_metadata_database_is_an_error_and_makes_no_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from statemachine.words.config_definitions import (
     BROKER_CONFIGS,
     CONFIG_DEFINITIONS,
@@ -19,7 +19,7 @@ from statemachine.words.resources import ResourceType
 
 
 def refused(resource_type: ResourceType, name: str, value: str | None) -> str:
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         check_config(resource_type, name, value)
     assert refusal.value.code is ErrorCode.INVALID_CONFIG
     return str(refusal.value)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NotSent, OutcomeUnknown
 from kraftpb.v1 import admin_pb2
 from statemachine.words.limits import OPERATION_TIMEOUT_MS_MAX
@@ -98,10 +98,10 @@ async def test_without_a_leader_there_is_an_error_that_says_what_to_do(nodes: Se
 async def test_if_nobody_answers_the_addresses_are_named() -> None:
     endpoint = nobody()
     async with AdminClient([endpoint], timeout_ms=1_000) as client:
-        with pytest.raises(ProtocolError, match=str(endpoint)) as failure:
+        with pytest.raises(ApiError, match=str(endpoint)) as failure:
             await client.execute(create("a"))
         assert failure.value.code is ErrorCode.BROKER_NOT_AVAILABLE
-        with pytest.raises(ProtocolError, match=str(endpoint)) as failure:
+        with pytest.raises(ApiError, match=str(endpoint)) as failure:
             await client.list_topics()
         assert failure.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
@@ -198,12 +198,12 @@ async def test_other_errors_are_raised_at_once_and_say_how_many_more_there_are(n
         answer.create_topics.topics.add(name=name, error_code=code, error_message=f"{name} is wrong")
     nodes[0].script = [answer]
     async with client_of(*nodes) as client:
-        with pytest.raises(ProtocolError, match="b is wrong") as failure:
+        with pytest.raises(ApiError, match="b is wrong") as failure:
             await client.create_topics([])
         assert failure.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         assert "(and 1 more failed)" in str(failure.value)
         nodes[0].script = [refused(ErrorCode.INVALID_REQUEST, message="no such thing")]
-        with pytest.raises(ProtocolError, match="no such thing"):
+        with pytest.raises(ApiError, match="no such thing"):
             await client.delete_topics(["a"])
     assert len(nodes[0].received) == 2
 
@@ -303,7 +303,7 @@ async def test_an_operation_that_fits_no_message_is_refused_before_it_is_sent(
 ) -> None:
     monkeypatch.setattr("kraftlog.admin.client.operation_stream.OPERATION_BYTES_MAX", 100)
     async with client_of(*nodes) as client:
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await client.execute(create("x" * 100))
     assert failure.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert nodes[0].received == []
@@ -323,7 +323,7 @@ async def test_reads_ask_for_at_least_the_clients_own_changes(nodes: Sequence[Sc
 
 async def test_a_request_that_fits_no_message_is_not_sent(nodes: Sequence[ScriptedNode]) -> None:
     async with client_of(*nodes) as client:
-        with pytest.raises(ProtocolError, match=r"the request has 170000.* bytes, at most .*: ask for less") as refused:
+        with pytest.raises(ApiError, match=r"the request has 170000.* bytes, at most .*: ask for less") as refused:
             await client.describe_topics(["x" * 17_000_000])
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -341,9 +341,7 @@ async def test_no_other_node_is_asked_for_what_fits_no_message(
     for node in nodes:
         node.listing = answer
     async with client_of(*nodes) as client:
-        with pytest.raises(
-            ProtocolError, match=r"the node's own words|fits no message \(.* larger than max"
-        ) as refused:
+        with pytest.raises(ApiError, match=r"the node's own words|fits no message \(.* larger than max") as refused:
             await client.list_topics()
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert [node.reads for node in nodes] == [1, 0, 0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.admin.client.client import AdminClient, Alteration, BrokerListener, NewTopic
 from kraftlog.controller.controller_config import ControllerConfig
@@ -52,7 +52,7 @@ async def test_topics_are_created_described_listed_and_deleted(tmp_path: Path) -
         assert [topic.name for topic in (await client.list_topics()).topics] == ["assigned", "counted"]
         await client.delete_topics(["counted"], topic_ids=[created[1].topic_id])
         assert (await client.describe_topics()).topics == ()
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await client.describe_topics(["counted"])
         assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -66,7 +66,7 @@ async def test_ct18_records_that_cannot_be_replayed_are_not_written_and_end_no_p
         monkeypatch.setattr(cluster.nodes[1].node, "_on_fatal", faults.append)
         with monkeypatch.context() as patch:
             patch.setattr(Overlay, "replay", not_replayed)
-            with pytest.raises(ProtocolError):
+            with pytest.raises(ApiError):
                 await client.create_topics([NewTopic("a", num_partitions=1, replication_factor=1)])
         assert faults == []
         await client.wait_for(client.last_end_offset)
@@ -102,7 +102,7 @@ async def test_brokers_are_registered_and_listed(tmp_path: Path) -> None:
         assert (broker.broker_id, broker.broker_epoch, broker.rack) == (3, epoch, "r1")
         assert (broker.incarnation_id, broker.log_dirs) == (ids[0], (ids[1],))
         assert broker.listeners == (BrokerListener("SSL", "broker.example", 9093, 1),)
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await client.register_broker(4, [("PLAINTEXT", "localhost", 9092)], cluster_id="another")
         assert failure.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
@@ -121,7 +121,7 @@ async def test_configs_are_set_removed_and_described(tmp_path: Path) -> None:
         await client.alter_configs([Alteration(TOPIC, "t", "segment.ms", None)])
         assert (await client.describe_configs(TOPIC, "t")).configs == (ConfigValue("retention.ms", "5"),)
         assert (await client.describe_configs(BROKER, "")).configs == (ConfigValue("num.partitions", "2"),)
-        with pytest.raises(ProtocolError) as failure:
+        with pytest.raises(ApiError) as failure:
             await client.alter_configs([Alteration(TOPIC, "t", "retention.ms", "soon")])
         assert failure.value.code is ErrorCode.INVALID_CONFIG
 
@@ -134,7 +134,7 @@ async def test_what_an_unregistered_broker_leaves_behind_is_described_until_it_i
         assert (await client.describe_configs(BROKER, "1")).configs == (ConfigValue("num.io.threads", "3"),)
         await client.alter_configs([Alteration(BROKER, "1", "num.io.threads", None)])
         for broker_id in ("1", "2"):
-            with pytest.raises(ProtocolError, match=f"broker {broker_id} is not registered") as failure:
+            with pytest.raises(ApiError, match=f"broker {broker_id} is not registered") as failure:
                 await client.describe_configs(BROKER, broker_id)
             assert failure.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
@@ -146,7 +146,7 @@ async def test_ct20_each_client_has_a_mutation_quota_of_its_own(tmp_path: Path) 
         async with AdminClient(endpoints, client_id="busy") as busy, AdminClient(endpoints, client_id="idle") as idle:
             await unfenced_broker(busy)
             await busy.create_topics([NewTopic("a", num_partitions=5)])
-            with pytest.raises(ProtocolError, match="'b'") as failure:
+            with pytest.raises(ApiError, match="'b'") as failure:
                 await busy.create_topics([NewTopic("b")])
             assert failure.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
             await idle.create_topics([NewTopic("c")])
@@ -173,7 +173,7 @@ async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: 
                     number += 1
                     try:
                         await client.create_topics([NewTopic(f"t{number}")])
-                    except ProtocolError:
+                    except ApiError:
                         continue
                     acknowledged.append(f"t{number}")
 
@@ -213,7 +213,7 @@ async def test_reads_go_to_another_node_when_the_first_is_fenced(tmp_path: Path)
         async with client_of(cluster, 2, 1) as client:
             assert (await client.list_topics()).topics == ()
         async with client_of(cluster, 2) as client:
-            with pytest.raises(ProtocolError, match="its database is made anew") as failure:
+            with pytest.raises(ApiError, match="its database is made anew") as failure:
                 await client.list_topics()
             assert failure.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -232,7 +232,7 @@ async def test_a_node_says_itself_that_a_query_took_too_long(tmp_path: Path, mon
     monkeypatch.setattr("kraftlog.admin.client.node_reader.READ_SECONDS_MAX", 0.02)
     monkeypatch.setattr("kraftlog.admin.server.service.STATEMENT_SECONDS_MAX", 0.1)
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
-        with pytest.raises(ProtocolError, match=r"the query took longer than 0\.1 s; ask for less"):
+        with pytest.raises(ApiError, match=r"the query took longer than 0\.1 s; ask for less"):
             await client.query(f"{ENDLESS} count(*) FROM n")
 
 
@@ -249,7 +249,7 @@ async def test_a_query_that_nobody_waits_for_any_more_is_not_run_on_the_next_nod
     monkeypatch.setattr(MetadataStore, "run_statement", run_statement)
     async with admin_cluster(tmp_path, voter_count=3) as cluster:
         async with client_of(cluster, 1, 2, 3, timeout_ms=1_000) as client:
-            with pytest.raises(ProtocolError, match=r"has not answered the query in 1 s; ask for less") as late:
+            with pytest.raises(ApiError, match=r"has not answered the query in 1 s; ask for less") as late:
                 await client.query(f"{ENDLESS} count(*) FROM n")
         assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert len(queries) <= 1  # none where the machine is so busy that it did not begin in time

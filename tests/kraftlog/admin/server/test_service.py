@@ -16,7 +16,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.operation_stream import NotSent, OperationStream
-from kraftlog.admin.server.served_operations import ServedOperations
+from kraftlog.admin.server.operation_stream_server import OperationStreamServer
 from kraftlog.admin.server.service import AdminServicer
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.rpc.admission import Admission
@@ -169,7 +169,7 @@ async def execute(served: Served, operation: admin_pb2.Operation) -> admin_pb2.O
 
 
 async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlog.admin.server.served_operations.UNREAD_RESULTS_MAX", 10)
+    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.UNREAD_RESULTS_MAX", 10)
     listened_to = 0
 
     async def batches() -> AsyncIterator[admin_pb2.OperationBatch]:
@@ -178,7 +178,7 @@ async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkey
             listened_to += 1
             yield numbered(admin_pb2.Operation(), admin_pb2.Operation())
 
-    stream = ServedOperations(bench.controller)
+    stream = OperationStreamServer(bench.controller)
     reading = asyncio.create_task(stream.read(batches()))
     await turns(500)
     assert listened_to == 7  # the seventh came when more than ten answers were waiting
@@ -190,9 +190,9 @@ async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkey
 
 
 async def test_many_small_messages_make_as_many_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlog.admin.server.served_operations.UNREAD_RESULTS_MAX", 10)
-    monkeypatch.setattr("kraftlog.admin.server.served_operations.OPERATIONS_AT_A_TIME", 10)
-    monkeypatch.setattr("kraftlog.admin.server.served_operations.RESULT_BYTES_SOFT_MAX", 1)
+    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.UNREAD_RESULTS_MAX", 10)
+    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.OPERATIONS_AT_A_TIME", 10)
+    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.RESULT_BYTES_SOFT_MAX", 1)
     call = served.stub.Execute()
     await call.write(numbered(*(admin_pb2.Operation() for _ in range(200))))
     await call.done_writing()
@@ -376,7 +376,7 @@ async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open
         monkeypatch.setattr(held.controller, "submit", broken)
         yield numbered(create("b"))
 
-    stream = ServedOperations(held.controller)
+    stream = OperationStreamServer(held.controller)
     with pytest.raises(ZeroDivisionError):
         await stream.read(batches())
     held.log.commit()
@@ -414,7 +414,7 @@ async def test_a_giant_name_is_refused_with_a_short_answer_and_breaks_nothing(se
 async def test_a_result_that_fits_no_message_says_what_became_of_the_operation(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraftlog.admin.server.served_operations.RESULT_BYTES_MAX", 10)
+    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.RESULT_BYTES_MAX", 10)
     call = served.stub.Execute()
     await call.write(numbered(create("a")))
     (done,) = (await read(call)).results

@@ -422,12 +422,12 @@ async def test_none_is_taken_without_what_was_acknowledged(served: Served, monke
     machine = served.servicer._machine
     served.store.apply([batch(0, [no_op()])])
     machine._applied_end_offset = served.store.applied_end_offset
-    machine.tell_commits_to(lambda end_offset: True)
+    machine.set_commit_callback(lambda end_offset: True)
     with monkeypatch.context() as patched:
         patched.setattr(served.store, "commit", full)
         patched.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
         delivering = asyncio.create_task(deliver(machine, batch(1, [no_op()])))
-        await until(lambda: machine.obstacle is not None)
+        await until(lambda: machine.unavailable_reason is not None)
         with pytest.raises(grpc.aio.AioRpcError, match="has acknowledged: no room") as error:
             await served.stub.CreateSnapshot(snapshot_pb2.CreateSnapshotRequest())
         assert code_of(error.value) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations import acl_deletion
 from kraftlog.controller.operations.acl_deletion import AclDeletion
 from kraftlog.controller.operations.acls import create_acls
@@ -191,16 +191,16 @@ def test_entries_are_created_beside_others_that_are_refused() -> None:
 
 @pytest.mark.parametrize("field", ["resource_name", "principal", "host"])
 def test_far_too_long_names_are_an_invalid_request_of_the_whole(field: str) -> None:
-    with pytest.raises(ProtocolError, match="1001 characters") as refused:
+    with pytest.raises(ApiError, match="1001 characters") as refused:
         created(metadata(), an_entry(None, **{field: "x" * 1001}))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    with pytest.raises(ProtocolError, match="1001 characters") as refused:
+    with pytest.raises(ApiError, match="1001 characters") as refused:
         deleted(metadata(), a_filter({field: "x" * 1001}))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_ct12_more_entries_than_a_batch_holds_are_refused_whole() -> None:
-    with pytest.raises(ProtocolError, match="divide it") as refused:
+    with pytest.raises(ApiError, match="divide it") as refused:
         created(metadata(), *[an_entry()] * (RECORDS_PER_BATCH_MAX + 1))
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -241,7 +241,7 @@ def test_entries_that_are_not_committed_yet_are_deleted_too() -> None:
 def test_ct63_one_deletion_is_one_batch() -> None:
     entries = [an_entry(number, resource_name=f"t{number}") for number in range(RECORDS_PER_BATCH_MAX + 1)]
     state = committed(*entries)
-    with pytest.raises(ProtocolError, match="divide it") as refused:
+    with pytest.raises(ApiError, match="divide it") as refused:
         deleted(state, AclFilter())
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     state = committed(*entries[:-1])
@@ -252,7 +252,7 @@ def test_more_comparisons_than_the_controller_has_time_for_are_refused(monkeypat
     monkeypatch.setattr(acl_deletion, "COMPARISONS_MAX", 5)
     state = committed(an_entry(1), an_entry(2, operation=WRITE))
     assert len(deleted(state, *[AclFilter()] * 2)[0]) == 2
-    with pytest.raises(ProtocolError, match="3 filters come to more than 5 comparisons") as refused:
+    with pytest.raises(ApiError, match="3 filters come to more than 5 comparisons") as refused:
         deleted(state, *[AclFilter()] * 3)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     many = committed(*(an_entry(number, host=f"192.0.2.{number}") for number in range(9)))
@@ -277,7 +277,7 @@ def test_ct63_filters_with_unknown_numbers_are_refused(fields: dict[str, int], w
     assert ids == [] and list(answer.deleted) == []
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert words in answer.error_message
-    with pytest.raises(ProtocolError, match=words):
+    with pytest.raises(ApiError, match=words):
         describe_acls(committed().connection, given_filter)
 
 

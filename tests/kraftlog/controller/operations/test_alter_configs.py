@@ -10,7 +10,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.controller.operations.configs import alter_configs
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import ConfigRecord
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from tests.kraftlog.controller.lives import appended_records, beat, fence, partitions, quiet, unregister, with_topic
 from tests.statemachine.builders import (
     BROKER,
@@ -29,7 +29,7 @@ from tests.statemachine.states import Metadata, metadata
 
 
 def configs(bench: Bench, resource_type: int, resource_name: str) -> dict[str, str]:
-    found = queries.describe_configs(bench.store.reader, resource_type, resource_name)
+    found = metadata_queries.describe_configs(bench.store.reader, resource_type, resource_name)
     return {config.name: config.value for config in found}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.alter_partition import alter_partition
 from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING
 from kraftpb.v1.admin_pb2 import AlteredPartition, AlterPartitionRequest, AlterPartitionResult, IsrMember
@@ -63,7 +63,7 @@ def state() -> Metadata:
 
 @pytest.mark.parametrize(("broker_id", "epoch"), [(1, 4), (9, 0)])
 def test_step1_a_stale_broker_epoch_refuses_the_whole_request(state: Metadata, broker_id: int, epoch: int) -> None:
-    with pytest.raises(ProtocolError, match=f"broker {broker_id} names the epoch {epoch}") as raised:
+    with pytest.raises(ApiError, match=f"broker {broker_id} names the epoch {epoch}") as raised:
         run(state, asked([1, 2, 3]), broker_id=broker_id, epoch=epoch)
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
 
@@ -216,7 +216,7 @@ def test_partitions_are_answered_one_by_one_and_twice_the_same_is_refused() -> N
 
 
 def test_ct12_too_many_partitions_are_refused_as_a_whole(state: Metadata) -> None:
-    with pytest.raises(ProtocolError, match="at most 10000 fit") as raised:
+    with pytest.raises(ApiError, match="at most 10000 fit") as raised:
         run(state, *[asked([1])] * (RECORDS_PER_BATCH_MAX + 1))
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.create_partitions import create_partitions
 from kraftlog.controller.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX
 from kraftlog.controller.rules.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
@@ -158,17 +158,17 @@ def test_ct32_nothing_is_placed_while_no_broker_is_active() -> None:
 
 
 def test_ct12_what_no_batch_holds_is_refused_whole() -> None:
-    with pytest.raises(ProtocolError, match="divide it") as refusal:
+    with pytest.raises(ApiError, match="divide it") as refusal:
         grow(cluster(), growing("clicks", PARTITIONS_PER_TOPIC_MAX), growing("views", 10))
     assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
-    with pytest.raises(ProtocolError, match="divide it"):
+    with pytest.raises(ApiError, match="divide it"):
         grow(cluster(), *[growing("missing", 1)] * (RECORDS_PER_BATCH_MAX + 1))
     records, _ = grow(cluster(), growing("clicks", PARTITIONS_PER_TOPIC_MAX))
     assert len(records) == PARTITIONS_PER_TOPIC_MAX - 2
 
 
 def test_a_name_that_is_far_too_long_is_refused_whole() -> None:
-    with pytest.raises(ProtocolError, match="1001 characters") as refusal:
+    with pytest.raises(ApiError, match="1001 characters") as refusal:
         grow(cluster(), growing("x" * (NAME_LENGTH_TAKEN_MAX + 1), 2))
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 

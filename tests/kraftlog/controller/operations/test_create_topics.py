@@ -8,7 +8,7 @@ from kraftbase.errors import ErrorCode
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import MetadataBatch
 from raft.storage.batch import batch_body
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from tests.statemachine.builders import (
     BROKER,
@@ -37,7 +37,7 @@ async def test_a_topic_has_its_records_in_kafkas_order_and_one_batch(bench: Benc
     assert kinds_of_last_batch(bench) == ["topic", "config", "config", *["partition"] * 4]
     created = result.create_topics.topics[0]
     assert (created.num_partitions, created.replication_factor) == (4, 2)
-    described = queries.describe_topic(bench.store.reader, name="clicks")
+    described = metadata_queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
     assert [partition.partition_id for partition in described.partitions] == [0, 1, 2, 3]
     assert {config.name: config.value for config in described.configs} == configs
@@ -47,7 +47,7 @@ async def test_ct03_a_new_partition_starts_at_epoch_0_led_by_its_first_replica(b
     """CT-03, with all replicas active."""
     await bench.with_brokers(1, 2, 3)
     await bench.done(create(assigned("clicks", {0: [3, 1], 1: [2, 3]})))
-    described = queries.describe_topic(bench.store.reader, name="clicks")
+    described = metadata_queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
     for partition, replicas in zip(described.partitions, [(3, 1), (2, 3)], strict=True):
         assert partition.replicas == partition.isr == replicas
@@ -60,7 +60,7 @@ async def test_a_replicas_directory_is_known_if_its_broker_has_only_one(bench: B
         registered = await bench.done(register(broker_id, log_dirs=log_dirs))
         await bench.done(alive(broker_id, registered.register_broker.broker_epoch))
     await bench.done(create(assigned("clicks", {0: [1, 2]})))
-    described = queries.describe_topic(bench.store.reader, name="clicks")
+    described = metadata_queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
     assert described.partitions[0].directories == ("AAAAAAAAAAAAAAAAAAAHbQ", "AAAAAAAAAAAAAAAAAAAAAA")
 
@@ -69,7 +69,7 @@ async def test_ct32_fenced_brokers_are_used_last_and_are_not_in_the_isr(bench: B
     await bench.with_brokers(1)
     await bench.done(register(2))  # and no heartbeat
     await bench.done(create(creatable("clicks", 1, 2)))
-    described = queries.describe_topic(bench.store.reader, name="clicks")
+    described = metadata_queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
     assert described.partitions[0].replicas == (1, 2)
     assert described.partitions[0].isr == (1,)
@@ -103,7 +103,7 @@ async def test_a_topic_that_cannot_be_created_keeps_none_of_the_others_from_it(b
     await bench.with_brokers(1)
     result = await bench.run(create("a", creatable("b", replication_factor=9), "c"))
     assert [topic.error_code for topic in result.create_topics.topics] == [0, ErrorCode.INVALID_REPLICATION_FACTOR, 0]
-    assert [topic.name for topic in queries.list_topics(bench.store.reader)] == ["a", "c"]
+    assert [topic.name for topic in metadata_queries.list_topics(bench.store.reader)] == ["a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ async def test_a_name_that_is_in_the_request_twice_is_an_invalid_request_for_bot
         0,
         ErrorCode.INVALID_REQUEST,
     ]
-    assert [topic.name for topic in queries.list_topics(bench.store.reader)] == ["once"]
+    assert [topic.name for topic in metadata_queries.list_topics(bench.store.reader)] == ["once"]
 
 
 async def test_names_in_one_request_collide_too(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.topics import CreateTopicPolicy, PolicyViolation, TopicToCreate, create_topics
 from kraftlog.controller.rules.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
 from kraftpb.v1 import admin_pb2
@@ -250,7 +250,7 @@ def test_ct32_nothing_is_placed_while_no_broker_is_active() -> None:
 
 def test_ct12_what_no_batch_holds_is_refused_whole() -> None:
     for topics in ([GOOD, creatable("large", RECORDS_PER_BATCH_MAX)], [creatable("huge", 2**31 - 1)]):
-        with pytest.raises(ProtocolError, match="10000 fit one batch: divide it") as refusal:
+        with pytest.raises(ApiError, match="10000 fit one batch: divide it") as refusal:
             create(cluster(), *topics)
         assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     records, _ = create(cluster(), creatable("fits", RECORDS_PER_BATCH_MAX - 1, 3))

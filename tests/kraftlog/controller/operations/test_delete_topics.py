@@ -6,7 +6,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftpb.v1 import admin_pb2
-from statemachine.query import queries
+from statemachine.query import metadata_queries
 from statemachine.query.descriptions import Counts
 from tests.statemachine.builders import an_id, creatable, create, delete
 from tests.statemachine.conftest import Bench, errors
@@ -21,7 +21,7 @@ async def test_topics_are_deleted_by_name_and_by_id(bench: Bench) -> None:
         ("a", ids["a"]),
         ("b", ids["b"]),
     ]
-    assert queries.counts(bench.store.reader) == Counts(result.end_offset, 1, 1, 1, 0)
+    assert metadata_queries.counts(bench.store.reader) == Counts(result.end_offset, 1, 1, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_a_topic_that_is_in_the_request_twice_is_an_invalid_request_for_bo
         0,
         ErrorCode.INVALID_REQUEST,
     ]
-    assert [topic.name for topic in queries.list_topics(bench.store.reader)] == ["a"]
+    assert [topic.name for topic in metadata_queries.list_topics(bench.store.reader)] == ["a"]
 
 
 async def test_ct12_more_topics_than_a_batch_holds_are_refused_whole(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations import topics
 from kraftlog.controller.operations.create_partitions import create_partitions
 from kraftlog.controller.operations.new_partitions import PARTITIONS_PER_TOPIC_MAX
@@ -125,7 +125,7 @@ def test_a_topic_given_twice_is_an_invalid_request_for_both() -> None:
 
 
 def test_where_deletion_is_disabled_the_request_is_refused_whole() -> None:
-    with pytest.raises(ProtocolError, match=r"set delete.topic.enable=true") as refusal:
+    with pytest.raises(ApiError, match=r"set delete.topic.enable=true") as refusal:
         delete(clicks(), "clicks", deletion_enabled=False)
     assert refusal.value.code is ErrorCode.TOPIC_DELETION_DISABLED
 
@@ -229,7 +229,7 @@ def test_ct12_marks_count_against_the_records_of_a_batch(monkeypatch: pytest.Mon
 
 
 def test_ct12_more_topics_than_a_batch_holds_are_refused_whole() -> None:
-    with pytest.raises(ProtocolError, match="divide it") as refusal:
+    with pytest.raises(ApiError, match="divide it") as refusal:
         delete(clicks(), *["missing"] * (RECORDS_PER_BATCH_MAX + 1))
     assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

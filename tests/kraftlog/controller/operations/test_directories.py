@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.directories import (
     assign_replicas_to_dirs,
     failed_directories,
     partitions_without_directories,
 )
-from kraftlog.controller.rules.partition_change import NO_LEADER
 from kraftlog.controller.rules.partition_context import LOST_DIRECTORY
 from kraftpb.v1.admin_pb2 import AssignReplicasToDirsRequest, DirectoryAssignment, DirectoryAssignmentResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from raft.core.types import NO_LEADER
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition, the_partition
@@ -121,14 +121,14 @@ def test_an_eligible_replica_that_is_moved_or_says_where_it_is_may_lead(before: 
 
 
 def test_directories_need_metadata_version_17() -> None:
-    with pytest.raises(ProtocolError, match=r"from metadata.version 17 on, and this cluster's is 16") as raised:
+    with pytest.raises(ApiError, match=r"from metadata.version 17 on, and this cluster's is 16") as raised:
         run(a_cluster(a_partition((1, 2)), version=16), asked(), epoch=99)
     assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(("broker_id", "epoch"), [(1, 3), (8, 0)])
 def test_a_stale_broker_epoch_refuses_the_whole_request(state: Metadata, broker_id: int, epoch: int) -> None:
-    with pytest.raises(ProtocolError, match=f"broker {broker_id} names the epoch {epoch}") as raised:
+    with pytest.raises(ApiError, match=f"broker {broker_id} names the epoch {epoch}") as raised:
         run(state, asked(), broker_id=broker_id, epoch=epoch)
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
 
@@ -157,7 +157,7 @@ def test_assignments_are_answered_one_by_one_and_twice_the_same_is_refused() -> 
 
 
 def test_ct12_too_many_assignments_are_refused_as_a_whole(state: Metadata) -> None:
-    with pytest.raises(ProtocolError, match="divide it") as raised:
+    with pytest.raises(ApiError, match="divide it") as raised:
         run(state, *[asked()] * 10_001)
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

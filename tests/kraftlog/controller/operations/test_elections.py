@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.elections import (
     ElectionPages,
     elect_leaders,
@@ -14,7 +14,7 @@ from kraftlog.controller.operations.elections import (
     elect_unclean_where_allowed,
     without_eligible,
 )
-from kraftlog.controller.rules.partition_change import NO_LEADER, RECOVERED, RECOVERING
+from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING
 from kraftpb.v1.admin_pb2 import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -23,6 +23,7 @@ from kraftpb.v1.admin_pb2 import (
     PartitionResult,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from raft.core.types import NO_LEADER
 from statemachine.words.names import NAME_LENGTH_TAKEN_MAX
 from tests.statemachine.builders import an_id
 from tests.statemachine.partitions import TOPIC, a_cluster, a_partition, the_partition
@@ -148,14 +149,14 @@ def test_twice_the_same_is_refused_and_the_others_are_done() -> None:
 
 def test_a_request_that_cannot_be_is_refused_as_a_whole() -> None:
     state = a_cluster(a_partition())
-    with pytest.raises(ProtocolError, match="7 is no type of election") as raised:
+    with pytest.raises(ApiError, match="7 is no type of election") as raised:
         elect_leaders(state, ElectLeadersRequest(election_type=7))  # type: ignore[arg-type]
     assert raised.value.code is ErrorCode.INVALID_REQUEST
-    with pytest.raises(ProtocolError, match="7 is no type of election"):
+    with pytest.raises(ApiError, match="7 is no type of election"):
         ElectionPages(state, ElectLeadersRequest(election_type=7), ElectLeadersResponse())  # type: ignore[arg-type]
-    with pytest.raises(ProtocolError, match="at most 1000 are taken"):
+    with pytest.raises(ApiError, match="at most 1000 are taken"):
         run(state, PREFERRED, ("x" * (NAME_LENGTH_TAKEN_MAX + 1), 0))
-    with pytest.raises(ProtocolError, match="divide it") as raised:
+    with pytest.raises(ApiError, match="divide it") as raised:
         run(state, PREFERRED, *[(TOPIC, 0)] * 10_001)
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations import features
 from kraftlog.controller.operations.features import may_lose_directories, update_features
 from kraftpb.v1.admin_pb2 import FeatureResult, FeatureUpdate, UpdateFeaturesRequest
@@ -152,7 +152,7 @@ def test_ct56_nothing_of_brokers_goes_with_another_update() -> None:
 def test_ct12_brokers_with_their_own_may_be_too_many_for_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "RECORDS_PER_BATCH_MAX", 4)
     state = metadata(*(config(str(number), MIN_ISR, "1", BROKER) for number in range(3)))
-    with pytest.raises(ProtocolError) as refused:
+    with pytest.raises(ApiError) as refused:
         update_features(state, UpdateFeaturesRequest(updates=[update(ELIGIBLE_LEADER_REPLICAS, 1)]))
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert f"3 brokers have their own {MIN_ISR}" in str(refused.value)
@@ -415,19 +415,19 @@ def test_all_features_are_updated_or_none() -> None:
 
 
 def test_a_feature_that_is_named_twice_is_an_invalid_request() -> None:
-    with pytest.raises(ProtocolError, match=r"'metadata.version' is updated more than once") as refused:
+    with pytest.raises(ApiError, match=r"'metadata.version' is updated more than once") as refused:
         decided(metadata(version=20), update(METADATA_VERSION, 25), update(METADATA_VERSION, 26))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_far_too_long_name_is_an_invalid_request() -> None:
-    with pytest.raises(ProtocolError, match="1001 characters") as refused:
+    with pytest.raises(ApiError, match="1001 characters") as refused:
         decided(metadata(), update("x" * 1001, 1))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_ct12_more_updates_than_a_batch_holds_are_refused_whole() -> None:
-    with pytest.raises(ProtocolError, match="divide it") as refused:
+    with pytest.raises(ApiError, match="divide it") as refused:
         decided(metadata(), *(update(f"f{number}", 1) for number in range(RECORDS_PER_BATCH_MAX + 1)))
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.server.service import AdminServicer
 from kraftpb.v1 import admin_pb2
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
@@ -41,7 +41,7 @@ async def test_a_fence_is_raised_once(store: MetadataStore, capsys: pytest.Captu
     async with running(store) as machine:
         machine.fence(EXPECTED, OWN)
         machine.fence(StateDigest(Offset(2_000), bytes(16)), OWN)
-        with pytest.raises(ProtocolError, match="offset 1000"):
+        with pytest.raises(ApiError, match="offset 1000"):
             machine.refuse_if_fenced()
     said = capsys.readouterr().out
     assert said.count(REASON) == 1
@@ -54,7 +54,7 @@ async def test_who_waits_when_the_fence_comes_and_who_asks_after_it_is_refused(s
         await asyncio.sleep(0)
         machine.fence(EXPECTED, OWN)
         for asked in (waiting, machine.wait_applied(Offset(0), 0)):
-            with pytest.raises(ProtocolError, match=REASON) as refused:
+            with pytest.raises(ApiError, match=REASON) as refused:
                 await asked
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -129,7 +129,7 @@ async def test_a_machine_that_waits_for_room_stops_waiting_when_it_is_fenced(
     monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
-        await until(lambda: machine.obstacle is not None)
+        await until(lambda: machine.unavailable_reason is not None)
         machine.fence(EXPECTED, OWN)
         assert await delivering
 
@@ -138,7 +138,7 @@ async def test_state_digests_are_reported_as_they_come_and_the_last_one_after_a_
     async def reports(store: MetadataStore, *base_offsets: int) -> list[StateDigest]:
         reported: list[StateDigest] = []
         async with running(store) as machine:
-            machine.report_state_digests_to(reported.append)
+            machine.set_state_digest_callback(reported.append)
             assert reported == []  # the node does not run yet
             await machine.handle_leader_change(NO_LEADER)
             for base_offset in base_offsets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import controlled_shutdown_record, fence_record, unfence_record
 from kraftlog.controller.operations.heartbeats import Heartbeat, Transition, broker_heartbeat, carried_out
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats, BrokerState, state_of
@@ -238,7 +238,7 @@ def test_a_request_that_is_refused_says_why_and_nothing_is_noted(
     state = cluster(fenced=fenced)
     heartbeats = Sessions(state)
     before = (heartbeats.active_metadata_offsets(), [heartbeats.last_contact_ms(id_) for id_ in (1, 2, 9)])
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         broker_heartbeat(state, heartbeats, request_, 100)
     assert caught.value.code is code
     assert words in caught.value.args[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.producer_ids import BLOCK_SIZE, allocate_producer_ids
 from kraftpb.v1.admin_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraftpb.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
@@ -46,7 +46,7 @@ def test_the_last_block_ends_with_the_last_number_of_64_bits() -> None:
 @pytest.mark.parametrize("next_producer_id", [INT64_MAX - BLOCK_SIZE + 1, INT64_MAX])
 def test_when_no_whole_block_is_left_the_error_says_why(next_producer_id: int) -> None:
     state = given_away(next_producer_id)
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         allocate_producer_ids(state, asking(1, 5))
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     for words in ("broker 1", f"the next one is {next_producer_id}", "overflows 64 bits"):
@@ -64,7 +64,7 @@ def test_when_no_whole_block_is_left_the_error_says_why(next_producer_id: int) -
 )
 def test_who_is_not_the_registered_broker_gets_nothing(broker_id: int, broker_epoch: int, words: str) -> None:
     state = given_away(7_000)
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         allocate_producer_ids(state, asking(broker_id, broker_epoch))
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
     assert words in caught.value.args[0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.quotas import alter_client_quotas
 from kraftpb.v1.admin_pb2 import AlterClientQuotasRequest, ClientQuotaAlteration, ClientQuotaResult
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord, QuotaEntity
@@ -240,7 +240,7 @@ def test_a_quota_is_altered_once(second: float | None) -> None:
     [((("user", "x" * 1001),), "request_percentage"), ((("x" * 1001, "u"),), "k"), (ALICE, "x" * 1001)],
 )
 def test_far_too_long_names_are_an_invalid_request_of_the_whole(parts: Named, key: str) -> None:
-    with pytest.raises(ProtocolError, match="1001 characters") as refused:
+    with pytest.raises(ApiError, match="1001 characters") as refused:
         decided(metadata(), alteration(parts, key, 5))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
@@ -248,7 +248,7 @@ def test_far_too_long_names_are_an_invalid_request_of_the_whole(parts: Named, ke
 def test_ct12_more_alterations_than_a_batch_holds_are_refused_whole() -> None:
     asked = [alteration((("user", f"u{number}"),), "request_percentage", 5) for number in range(10_001)]
     assert len(asked) == RECORDS_PER_BATCH_MAX + 1
-    with pytest.raises(ProtocolError, match="divide it") as refused:
+    with pytest.raises(ApiError, match="divide it") as refused:
         decided(metadata(), *asked)
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations import reassignments
 from kraftlog.controller.operations.alter_partition import alter_partition
 from kraftlog.controller.operations.reassignments import alter_partition_reassignments
-from kraftlog.controller.rules.partition_change import NO_LEADER, RECOVERED, RECOVERING
+from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING
 from kraftpb.v1.admin_pb2 import (
     AlteredPartition,
     AlterPartitionReassignmentsRequest,
@@ -23,6 +23,7 @@ from kraftpb.v1.admin_pb2 import (
     PartitionResult,
 )
 from kraftpb.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord, PartitionRecord
+from raft.core.types import NO_LEADER
 from statemachine.query.reassignments import list_reassignments
 from statemachine.words.names import NAME_LENGTH_TAKEN_MAX
 from tests.statemachine.builders import an_id, topic
@@ -305,9 +306,9 @@ def test_partitions_are_answered_one_by_one_and_twice_the_same_is_refused() -> N
 
 def test_a_request_that_cannot_be_is_refused_as_a_whole() -> None:
     state = a_cluster(a_partition())
-    with pytest.raises(ProtocolError, match="at most 1000 are taken"):
+    with pytest.raises(ApiError, match="at most 1000 are taken"):
         run(state, to([1], name="x" * (NAME_LENGTH_TAKEN_MAX + 1)))
-    with pytest.raises(ProtocolError, match="divide it") as raised:
+    with pytest.raises(ApiError, match="divide it") as raised:
         run(state, *[to([1])] * 10_001)
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import Registration, register_broker
 from kraftpb.v1.admin_pb2 import RegisterBrokerRequest
 from kraftpb.v1.metadata_pb2 import (
@@ -240,10 +240,10 @@ def test_a_log_directory_of_a_broker_that_is_not_committed_yet_is_taken_too() ->
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def refusal(state: Metadata, request: RegisterBrokerRequest, *, has_session: bool = False) -> ProtocolError:
+def refusal(state: Metadata, request: RegisterBrokerRequest, *, has_session: bool = False) -> ApiError:
     """The error that the registration meets; it takes nothing with it."""
     brokers = state.brokers()
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         register_broker(state, request, CLUSTER_ID, Offset(state.end_offset), has_session)
     assert state.brokers() == brokers
     return caught.value

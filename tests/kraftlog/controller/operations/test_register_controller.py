@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import register_controller
 from kraftpb.v1.admin_pb2 import RegisterControllerRequest
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, FeatureLevelRecord, MetadataRecord, RegisterControllerRecord
@@ -55,7 +55,7 @@ def test_what_is_known_already_makes_no_record_and_what_is_new_replaces_it() -> 
 
 def test_controllers_register_from_3_7_on() -> None:
     assert registered(metadata(version=CONTROLLER_REGISTRATION), controller(1))
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         register_controller(metadata(version=CONTROLLER_REGISTRATION - 1), controller(1))
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     assert "from metadata.version 15 (3.7-IV0) on" in caught.value.args[0]
@@ -115,7 +115,7 @@ def test_each_error_has_kafkas_name_says_what_is_wrong_and_writes_nothing(
     state = metadata(level, version=20)
     request = controller(1)
     spoil(request)
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ApiError) as caught:
         register_controller(state, request)
     assert caught.value.code is code
     assert words in caught.value.args[0]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.remote_log import add_segment, put_partition_delete, update_segment
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoteLogSegmentMetadataRecord, SegmentLeaderEpoch
 from statemachine.words.remote_log_states import PartitionDeleteState, SegmentState
@@ -63,20 +63,20 @@ def test_a_segment_is_added_once_and_is_there_then() -> None:
 
 @pytest.mark.parametrize("other", [segment(1, 0, 8), segment(1, 0, 9, {1: 0}), segment(1, 0, 9, custom_metadata=b"")])
 def test_another_segment_under_its_id_is_refused(other: RemoteLogSegmentMetadataRecord) -> None:
-    with pytest.raises(ProtocolError, match="is there already, from 0 to 9 by broker 1") as refused:
+    with pytest.raises(ApiError, match="is there already, from 0 to 9 by broker 1") as refused:
         add_segment(tiered(added(segment(1, 0, 9))), other)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("state", [COPY_FINISHED, DELETE_STARTED])
 def test_a_segment_that_is_further_on_is_not_added_again(state: SegmentState) -> None:
-    with pytest.raises(ProtocolError, match=f"cannot go from {state.name} to COPY_STARTED"):
+    with pytest.raises(ApiError, match=f"cannot go from {state.name} to COPY_STARTED"):
         add_segment(in_state(state), segment(1, 0, 9))
 
 
 @pytest.mark.parametrize("state", [COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED, 9])
 def test_a_segment_is_added_in_copy_started_only(state: int) -> None:
-    with pytest.raises(ProtocolError, match="add it in COPY_STARTED"):
+    with pytest.raises(ApiError, match="add it in COPY_STARTED"):
         add_segment(tiered(), segment(1, 0, 9, state=state))
 
 
@@ -99,7 +99,7 @@ def test_a_segment_is_added_in_copy_started_only(state: int) -> None:
 def test_offsets_and_epochs_that_cannot_be_are_refused(
     start: int, end: int, epochs: Mapping[int, int], words: str
 ) -> None:
-    with pytest.raises(ProtocolError, match=words) as refused:
+    with pytest.raises(ApiError, match=words) as refused:
         add_segment(tiered(), segment(1, start, end, epochs))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
@@ -126,16 +126,16 @@ def test_what_else_cannot_be_is_refused() -> None:
         (short, "the segment id '73686f7274' has 5 bytes"),
         (segment(1, 0, 9, custom_metadata=b"x" * 129), "129 bytes of custom metadata; at most 128"),
     ):
-        with pytest.raises(ProtocolError, match=words) as refused:
+        with pytest.raises(ApiError, match=words) as refused:
             add_segment(tiered(), request)
         assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_the_partition_must_exist_unless_it_is_being_deleted() -> None:
-    with pytest.raises(ProtocolError, match="'a' has no partition 1") as refused:
+    with pytest.raises(ApiError, match="'a' has no partition 1") as refused:
         add_segment(tiered(), segment(1, 0, 9, partition_id=1))
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    with pytest.raises(ProtocolError, match="no topic with the id") as refused:
+    with pytest.raises(ApiError, match="no topic with the id") as refused:
         add_segment(tiered(remove_topic(1)), segment(1, 0, 9))
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
     assert add_segment(marked(MARKED), segment(2, 10, 19))
@@ -167,7 +167,7 @@ def test_legal_transitions_are_written(before: SegmentState, after: SegmentState
     ],
 )
 def test_illegal_transitions_are_refused_with_both_states(before: SegmentState, after: int, words: str) -> None:
-    with pytest.raises(ProtocolError, match=f"cannot go {words}") as refused:
+    with pytest.raises(ApiError, match=f"cannot go {words}") as refused:
         update_segment(in_state(before), update(1, after))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
@@ -182,13 +182,13 @@ def test_the_same_state_again_is_written_only_with_other_custom_metadata(state: 
 
 
 def test_a_segment_is_never_updated_to_copy_started() -> None:
-    with pytest.raises(ProtocolError, match="can only be added"):
+    with pytest.raises(ApiError, match="can only be added"):
         update_segment(in_state(COPY_STARTED), update(1, COPY_STARTED))
 
 
 def test_an_unknown_segment_is_named() -> None:
     for state, number in ((in_state(COPY_STARTED), 2), (in_state(DELETE_FINISHED), 1)):
-        with pytest.raises(ProtocolError, match=r"RemoteResourceNotFound: remote segment .* of partition 0") as refused:
+        with pytest.raises(ApiError, match=r"RemoteResourceNotFound: remote segment .* of partition 0") as refused:
             update_segment(state, update(number, DELETE_FINISHED))
         assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND
 
@@ -200,7 +200,7 @@ def test_an_update_is_checked_as_an_addition_is() -> None:
         (short, "the topic id '' has 0 bytes"),
         (update(1, COPY_FINISHED, custom_metadata=b"x" * 129), "129 bytes"),
     ):
-        with pytest.raises(ProtocolError, match=words):
+        with pytest.raises(ApiError, match=words):
             update_segment(in_state(COPY_STARTED), request)
 
 
@@ -233,28 +233,28 @@ def test_the_deletion_of_a_partition_goes_on_step_by_step() -> None:
     ],
 )
 def test_illegal_steps_are_refused(states: list[PartitionDeleteState], after: int, words: str) -> None:
-    with pytest.raises(ProtocolError, match=words) as refused:
+    with pytest.raises(ApiError, match=words) as refused:
         put_partition_delete(marked(*states), partition_delete(after))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_deletion_is_not_finished_while_the_topic_is_there() -> None:
-    with pytest.raises(ProtocolError, match="from none to DELETE_PARTITION_FINISHED") as refused:
+    with pytest.raises(ApiError, match="from none to DELETE_PARTITION_FINISHED") as refused:
         put_partition_delete(tiered(), partition_delete(FINISHED))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_partition_of_a_topic_that_exists_is_not_marked() -> None:
-    with pytest.raises(ProtocolError, match="topic 'a' exists; delete the topic first") as refused:
+    with pytest.raises(ApiError, match="topic 'a' exists; delete the topic first") as refused:
         put_partition_delete(tiered(*copied(segment(1, 0, 9))), partition_delete(MARKED))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_partition_without_remote_segments_is_not_marked() -> None:
-    with pytest.raises(ProtocolError, match="nothing to delete") as refused:
+    with pytest.raises(ApiError, match="nothing to delete") as refused:
         put_partition_delete(marked(), partition_delete(MARKED, partition_id=5))
     assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND
     short = partition_delete(MARKED)
     short.topic_id = b"x"
-    with pytest.raises(ProtocolError, match="the topic id '78' has 1 bytes"):
+    with pytest.raises(ApiError, match="the topic id '78' has 1 bytes"):
         put_partition_delete(marked(), short)

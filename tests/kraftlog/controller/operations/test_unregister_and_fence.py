@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import (
     check_broker_epoch,
     controlled_shutdown_record,
@@ -67,7 +67,7 @@ def test_a_broker_that_is_fenced_already_makes_no_record() -> None:
 )
 def test_a_broker_that_is_not_registered_is_named(operation: Callable[[Metadata, Any], Any], request_: Any) -> None:
     state = metadata(broker(1))
-    with pytest.raises(ProtocolError, match="broker 7 is not registered; registered are ") as caught:
+    with pytest.raises(ApiError, match="broker 7 is not registered; registered are ") as caught:
         operation(state, request_)
     assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert list(state.brokers()) == [1]
@@ -118,6 +118,6 @@ def test_the_epoch_that_a_broker_names_must_be_its_own() -> None:
         (1, 6, "broker 1 names the epoch 6"),
         (2, 5, "broker 2 names the epoch 5, and it is not registered"),
     ):
-        with pytest.raises(ProtocolError, match=words) as caught:
+        with pytest.raises(ApiError, match=words) as caught:
             check_broker_epoch(state, broker_id, broker_epoch)
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlog.controller.rules.partition_change import (
-    NO_LEADER,
     RECOVERED,
     RECOVERING,
     Conditions,
@@ -21,6 +20,7 @@ from kraftlog.controller.rules.partition_change import (
 )
 from kraftlog.controller.rules.partition_context import LOST_DIRECTORY, PartitionChanges
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
+from raft.core.types import NO_LEADER
 from statemachine.replay.replay import changed_partition
 from statemachine.words.features import METADATA_VERSION_LATEST
 from statemachine.words.ids import UNASSIGNED_DIRECTORY

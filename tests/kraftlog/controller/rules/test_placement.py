@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer
 
 
@@ -68,18 +68,18 @@ def test_fenced_brokers_that_are_needed_take_turns() -> None:
 
 
 def test_ct32_more_replicas_than_brokers_is_an_invalid_replication_factor() -> None:
-    with pytest.raises(ProtocolError, match=r"replication factor of 3 .* 2 are registered; lower it") as refusal:
+    with pytest.raises(ApiError, match=r"replication factor of 3 .* 2 are registered; lower it") as refusal:
         placer([1], [2]).place(1, 3)
     assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_ct32_only_fenced_brokers_is_an_invalid_replication_factor() -> None:
-    with pytest.raises(ProtocolError, match="all brokers are fenced or shutting down") as refusal:
+    with pytest.raises(ApiError, match="all brokers are fenced or shutting down") as refusal:
         placer([], [1, 2]).place(1, 1)
     assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_without_brokers_there_is_no_placement() -> None:
-    with pytest.raises(ProtocolError, match="0 are registered") as refusal:
+    with pytest.raises(ApiError, match="0 are registered") as refusal:
         placer([]).place(1, 1)
     assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.rules import quota
 from kraftlog.controller.rules.quota import MutationLimit, MutationQuota, MutationQuotas, stored_limit
 
@@ -28,7 +28,7 @@ def spend(bucket: MutationQuota, now_ms: int, mutations: int) -> None:
     bucket.charge(now_ms, mutations)
 
 
-def wait_ms(refusal: pytest.ExceptionInfo[ProtocolError]) -> int:
+def wait_ms(refusal: pytest.ExceptionInfo[ApiError]) -> int:
     """How long the message says to wait."""
     found = re.search(r"again in (\d+) ms", str(refusal.value))
     assert found is not None, refusal.value
@@ -38,7 +38,7 @@ def wait_ms(refusal: pytest.ExceptionInfo[ProtocolError]) -> int:
 def test_a_rested_client_may_use_its_burst_and_go_into_debt_once() -> None:
     bucket = MutationQuota("app", MutationLimit(5, 500))
     spend(bucket, NOW, 560)
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         spend(bucket, NOW, 1)
     assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     for part in ("client 'app'", "more than 5 partitions per second (the setting controller.mutation.rate)", "raised"):
@@ -50,7 +50,7 @@ def test_it_is_strict_what_is_refused_costs_nothing() -> None:
     bucket = MutationQuota("app", MutationLimit(10, 10))
     spend(bucket, NOW, 20)
     for _ in range(5):
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             spend(bucket, NOW, 1_000)
         assert wait_ms(refusal) == 1_000
     spend(bucket, NOW + 1_000, 1)
@@ -62,7 +62,7 @@ def test_a_long_rest_saves_up_the_burst_and_not_more() -> None:
     later = NOW + 3_600_000
     spend(bucket, later, 30)
     spend(bucket, later, 1)
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         spend(bucket, later, 1)
     assert wait_ms(refusal) == 100
 
@@ -82,7 +82,7 @@ def test_the_rate_holds_on_average_and_whoever_waits_as_told_is_let_through(
         now_ms += pause_ms
         try:
             spend(bucket, now_ms, mutations)
-        except ProtocolError as error:
+        except ApiError as error:
             found = re.search(r"again in (\d+) ms", str(error))
             assert found is not None and int(found[1]) > 0
             now_ms += int(found[1])
@@ -96,7 +96,7 @@ def test_what_is_owed_is_owed_still_when_the_rate_is_another(new_rate: float, wa
     bucket = MutationQuota("app", MutationLimit(10, 10))
     spend(bucket, NOW, 20)
     bucket.change(stored_limit(new_rate, "a quota"), NOW)
-    with pytest.raises(ProtocolError, match=rf"more than {new_rate} partitions per second \(a quota\)") as refusal:
+    with pytest.raises(ApiError, match=rf"more than {new_rate} partitions per second \(a quota\)") as refusal:
         spend(bucket, NOW, 1)
     assert wait_ms(refusal) == wait
 
@@ -105,7 +105,7 @@ def test_a_bucket_that_was_never_used_is_full_at_another_rate_too() -> None:
     bucket = MutationQuota("app", MutationLimit(10, 10))
     bucket.change(MutationLimit(1, 5), NOW)
     spend(bucket, NOW, 6)
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         spend(bucket, NOW, 1)
     assert wait_ms(refusal) == 1_000
 
@@ -115,7 +115,7 @@ def test_a_stored_rate_may_be_any_number_above_0(rate: float) -> None:
     bucket = MutationQuota("app", stored_limit(rate, "a quota"))
     spend(bucket, NOW, 10_000_000)
     if rate < 1:
-        with pytest.raises(ProtocolError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             spend(bucket, NOW, 1)
         assert wait_ms(refusal) > 0
     else:
@@ -125,7 +125,7 @@ def test_a_stored_rate_may_be_any_number_above_0(rate: float) -> None:
 def test_a_client_without_an_id_is_told_so() -> None:
     quotas = MutationQuotas(1, 1)
     charge(quotas, "", 5)
-    with pytest.raises(ProtocolError, match="a client without an id creates"):
+    with pytest.raises(ApiError, match="a client without an id creates"):
         charge(quotas, "", 1)
 
 
@@ -148,11 +148,11 @@ def test_what_is_stored_comes_before_the_setting_and_is_looked_up_once() -> None
         owed.settle()
     refused = quotas.charge_of("a", NOW, look_up)
     assert refused is not None
-    with pytest.raises(ProtocolError, match="a quota"):
+    with pytest.raises(ApiError, match="a quota"):
         refused(1)
     assert len(asked) == 1
     quotas.look_up_again()
-    with pytest.raises(ProtocolError, match="the setting") as refusal:
+    with pytest.raises(ApiError, match="the setting") as refusal:
         charge(quotas, "a", 1)
     assert wait_ms(refusal) == 1  # the one partition that is owed
 
@@ -161,7 +161,7 @@ def test_each_client_has_its_own_and_the_burst_is_kafkas_by_default() -> None:
     quotas = MutationQuotas(partitions_per_second=2)
     charge(quotas, "a", 22)
     charge(quotas, "a", 1)
-    with pytest.raises(ProtocolError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         charge(quotas, "a", 1)
     assert wait_ms(refusal) == 500
     charge(quotas, "b", 1)
@@ -173,11 +173,11 @@ def test_the_client_that_was_seen_least_lately_is_forgotten(monkeypatch: pytest.
     quotas = MutationQuotas(1, 1)
     charge(quotas, "a", 5)
     charge(quotas, "b", 5)
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ApiError):
         charge(quotas, "a", 1)
     charge(quotas, "c", 5)
     assert len(quotas) == 2
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ApiError):
         charge(quotas, "a", 1)
     charge(quotas, "b", 1)
 

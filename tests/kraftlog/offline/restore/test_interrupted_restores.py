@@ -15,10 +15,10 @@ from kraftbase.uuids import random_uuid
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline import restore
 from kraftlog.offline.restore import EPOCH_JUMP, restore_cluster, restore_directory, usable_snapshot
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import NodeId
 from raft.storage.directory import DataDirectory, DirectoryIdentity
-from raft.storage.log_start import write_log_start
+from raft.storage.log_start_file import write_log_start
 from raft.storage.quorum_state import QuorumStateStore
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore

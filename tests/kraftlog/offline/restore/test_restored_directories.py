@@ -10,7 +10,7 @@ from kraftbase.uuids import uuid_to_text
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline.restore import EPOCH_JUMP
 from kraftlog.offline.verification import verify_directory
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import Epoch, NodeId
 from raft.core.validation import EPOCH_JUMP_MAX
 from raft.storage.directory import DataDirectory

@@ -17,7 +17,7 @@ from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.world import World
 from raft.core.types import Epoch, Offset
-from raft.shell import snapshot_start
+from raft.shell import reconcile
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import SegmentedLog
 from tests.kraftlog.sim.invariants.builders import at
@@ -77,7 +77,7 @@ def receive(story: Story) -> None:
 DOING: dict[SnapshotWork, Callable[[Story], None]] = {
     SnapshotWork.WRITES: write,
     SnapshotWork.RECEIVES: receive,
-    SnapshotWork.REPLACES_LOG: lambda story: story.log.start_anew(at(5)),
+    SnapshotWork.REPLACES_LOG: lambda story: story.log.truncate_fully_and_start_at(at(5)),
     SnapshotWork.MOVES_START: lambda story: story.log.advance_start(at(1)),
 }
 
@@ -144,10 +144,10 @@ def test_a_log_that_begins_anew_at_a_start_is_marked() -> None:
     story = Story()
     receive(story)
     with watching_snapshot_work(story.world):
-        assert snapshot_start.fit_together(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
+        assert reconcile.reconcile_log_and_snapshots(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
         assert story.log.start == at(5)
         assert story.marks.counts == {BEGUN_AT_START: 1}
-        assert snapshot_start.fit_together(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
+        assert reconcile.reconcile_log_and_snapshots(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
     assert story.marks.counts == {BEGUN_AT_START: 1}
 
 
@@ -157,7 +157,7 @@ def test_every_sweep_must_hit_what_is_marked_here() -> None:
 
 
 def test_nothing_is_watched_when_it_is_over() -> None:
-    method = SegmentedLog.start_anew
+    method = SegmentedLog.truncate_fully_and_start_at
     with watching_snapshot_work(Story().world):
-        assert SegmentedLog.start_anew is not method
-    assert SegmentedLog.start_anew is method
+        assert SegmentedLog.truncate_fully_and_start_at is not method
+    assert SegmentedLog.truncate_fully_and_start_at is method

@@ -21,7 +21,7 @@ from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Delivery, Step
 from kraftlog.sim.violation import Violation
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord
-from raft.core.actions import Send, StartLogAnew
+from raft.core.actions import Send, TruncateFullyAndStartAt
 from raft.core.messages import Request
 from raft.core.replica import Replica
 from raft.core.states import ReplicaProgress, Role
@@ -145,11 +145,11 @@ class Cluster(Observed):
         self.log(node_id).advance_start(start)
         return self.disk_changed(node_id)
 
-    def start_anew(self, node_id: int, start: OffsetAndEpoch) -> Step:
+    def truncate_fully_and_start_at(self, node_id: int, start: OffsetAndEpoch) -> Step:
         """Let a snapshot take its log's place."""
-        self.log(node_id).start_anew(start)
+        self.log(node_id).truncate_fully_and_start_at(start)
         step = self.disk_changed(node_id)
-        step.actions = [StartLogAnew(start)]
+        step.actions = [TruncateFullyAndStartAt(start)]
         return step
 
     def disk_holds(self, node_id: int, *batches: Batch) -> Step:

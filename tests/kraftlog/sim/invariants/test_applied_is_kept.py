@@ -6,7 +6,7 @@ import pytest
 
 from kraftlog.sim.invariants.applied_is_kept import AppliedIsKept
 from kraftlog.sim.observation.node_view import AppliedState
-from raft.core.actions import Action, StartLogAnew, TruncateLog
+from raft.core.actions import Action, TruncateFullyAndStartAt, TruncateLog
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, violates
 
@@ -22,7 +22,7 @@ def applied_two() -> tuple[Cluster, AppliedIsKept]:
 
 def cuts_at(offset: int) -> list[Action]:
     snapshot_id = OffsetAndEpoch(epoch=Epoch(9), offset=Offset(offset))
-    return [TruncateLog(Offset(offset)), StartLogAnew(snapshot_id)]
+    return [TruncateLog(Offset(offset)), TruncateFullyAndStartAt(snapshot_id)]
 
 
 @pytest.mark.parametrize("which", [0, 1])

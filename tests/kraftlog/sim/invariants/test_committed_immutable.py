@@ -108,7 +108,7 @@ def test_a_log_that_begins_behind_a_snapshot_is_compared_from_there() -> None:
     cluster.become(1, high_watermark=3)
     invariant.after_step(cluster.step(1))
     for node_id, last in ((2, log[2]), (3, data_batch(2, epoch=2, size=21))):
-        cluster.start_anew(node_id, at(2))
+        cluster.truncate_fully_and_start_at(node_id, at(2))
         cluster.become(node_id, high_watermark=2)
         invariant.after_step(cluster.step(node_id))
         cluster.store(node_id, last)

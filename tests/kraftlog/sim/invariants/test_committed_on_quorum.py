@@ -101,7 +101,7 @@ def test_nothing_committed_needs_no_disk() -> None:
 
 def test_a_snapshot_before_the_log_counts() -> None:
     cluster, invariant = leading(1)
-    cluster.start_anew(2, at(2))
+    cluster.truncate_fully_and_start_at(2, at(2))
     invariant.after_step(cluster.step(1))
 
 
@@ -109,7 +109,7 @@ def test_one_that_ends_before_does_not() -> None:
     cluster = Cluster()
     cluster.commit(*batches(1, 1))
     cluster.store(1, *batches(1, 1))
-    cluster.start_anew(2, at(1))
+    cluster.truncate_fully_and_start_at(2, at(1))
     cluster.become(1, role=Role.LEADER, leader_id=1, high_watermark=2)
     invariant = CommittedOnQuorum(cluster)
     with violates(invariant):

@@ -79,7 +79,7 @@ def test_what_is_committed_must_stay_on_disks_too_before_anybody_is_told() -> No
 @pytest.mark.parametrize("start", [1, 2])
 def test_what_is_in_a_snapshot_before_the_log_is_on_disk(start: int) -> None:
     cluster, invariant = acknowledging(1)
-    cluster.start_anew(2, at(start))
+    cluster.truncate_fully_and_start_at(2, at(start))
     if start == 2:
         invariant.after_step(cluster.step(2))
         return

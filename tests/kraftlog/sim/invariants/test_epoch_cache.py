@@ -147,7 +147,7 @@ def test_an_epoch_that_goes_on_behind_the_start_has_no_entry() -> None:
 def test_a_log_that_began_anew_has_no_epochs() -> None:
     cluster = Cluster()
     cluster.store(1, *LOG[:2])
-    cluster.start_anew(1, at(7, 3))
+    cluster.truncate_fully_and_start_at(1, at(7, 3))
     assert cluster.log(1).epochs.entries() == []
     EpochCache(cluster).after_step(stepped(cluster, started=True))
 

@@ -50,14 +50,14 @@ def test_a_log_that_began_anew_is_flushed_up_to_its_start() -> None:
     cluster = Cluster()
     invariant = FlushedIsDurable(cluster)
     cluster.store(1, *batches(1, 1))
-    invariant.after_step(cluster.start_anew(1, at(5)))
+    invariant.after_step(cluster.truncate_fully_and_start_at(1, at(5)))
 
 
 def test_a_start_that_is_not_on_the_disk_is_not() -> None:
     cluster = Cluster()
     invariant = FlushedIsDurable(cluster)
     cluster.store(1, *batches(1, 1))
-    step = cluster.start_anew(1, at(5))
+    step = cluster.truncate_fully_and_start_at(1, at(5))
     cluster.nodes[1].durable_log.start = at(2)
     with violates(invariant):
         invariant.after_step(step)

@@ -84,7 +84,7 @@ def test_a_leader_may_have_it_in_a_snapshot(start: int) -> None:
     cluster = Cluster()
     invariant = LeaderCompleteness(cluster)
     cluster.commit(*batches(1, 1, 1))
-    cluster.start_anew(2, at(start))
+    cluster.truncate_fully_and_start_at(2, at(start))
     cluster.become(2, role=Role.LEADER, epoch=2, leader_id=2)
     if start == 3:
         invariant.after_step(cluster.step(2))

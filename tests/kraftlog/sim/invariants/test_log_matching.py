@@ -65,9 +65,9 @@ def test_a_log_that_begins_behind_a_snapshot_is_compared_from_there() -> None:
     log = batches(1, 1, 3, 3)
     invariant.after_step(cluster.store(1, *log))
     invariant.after_step(cluster.advance(1, at(3, 3)))
-    invariant.after_step(cluster.start_anew(2, at(2)))
+    invariant.after_step(cluster.truncate_fully_and_start_at(2, at(2)))
     invariant.after_step(cluster.store(2, *log[2:]))
-    cluster.start_anew(3, at(3, 3))
+    cluster.truncate_fully_and_start_at(3, at(3, 3))
     with violates(invariant):
         invariant.after_step(cluster.store(3, data_batch(3, 3, size=21)))
 
@@ -77,6 +77,6 @@ def test_the_epoch_before_the_start_counts() -> None:
     invariant = LogMatching(cluster)
     log = batches(1, 1, 3)
     invariant.after_step(cluster.store(1, *log))
-    cluster.start_anew(2, at(2, 2))
+    cluster.truncate_fully_and_start_at(2, at(2, 2))
     with violates(invariant):
         invariant.after_step(cluster.store(2, *log[2:]))

@@ -10,7 +10,7 @@ from kraftlog.sim.invariants.log_start import LogStart, LogStartWaits
 from kraftlog.sim.observation.step import Step
 from raft.core.states import ReplicaProgress, Role
 from raft.core.types import Offset
-from snapshot.log_start import LogStartPolicy
+from snapshot.log_start_policy import LogStartPolicy
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 from tests.raft.core.builders import key
 
@@ -71,7 +71,7 @@ def test_it_begins_between_two_batches_in_the_epoch_of_the_one_before() -> None:
     cluster.put_snapshot(1, at(3, 1))
     invariant = LogStart(cluster)
     with violates(invariant):
-        invariant.after_step(cluster.start_anew(1, at(3, 1)))
+        invariant.after_step(cluster.truncate_fully_and_start_at(1, at(3, 1)))
 
 
 # --- who is waited for ------------------------------------------------------------------------------------------------
@@ -123,7 +123,11 @@ def test_it_may_move_all_the_same(what: str) -> None:
             cluster.now_us = cluster.log_start.lag_time_max_ms * 1_000
         case "leapt":
             cluster.nodes[1].has_leapt = True
-    step = cluster.start_anew(1, at(9, 2)) if what.startswith("a snapshot") else cluster.advance(1, at(3, 2))
+    step = (
+        cluster.truncate_fully_and_start_at(1, at(9, 2))
+        if what.startswith("a snapshot")
+        else cluster.advance(1, at(3, 2))
+    )
     if what == "a new process":
         step = cluster.start(1, role=Role.LEADER)
     invariant.after_step(step)

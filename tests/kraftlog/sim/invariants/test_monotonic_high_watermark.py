@@ -78,7 +78,7 @@ def test_a_new_process_knows_that_what_is_below_its_log_start_is_committed() -> 
 
 def test_a_snapshot_that_takes_the_place_of_the_log_takes_nothing_back() -> None:
     cluster, invariant = known(3)
-    step = cluster.start_anew(1, at(9))
+    step = cluster.truncate_fully_and_start_at(1, at(9))
     cluster.become(1, high_watermark=9)
     invariant.after_step(step)
     cluster.become(1, high_watermark=3)

@@ -69,7 +69,7 @@ def test_the_log_start_is_not_past_what_is_committed() -> None:
 
 def test_what_a_snapshot_holds_that_took_the_place_of_the_log_is_on_the_disk() -> None:
     cluster, invariant = with_records(2, 0, 2, 2)
-    step = cluster.start_anew(1, at(5))
+    step = cluster.truncate_fully_and_start_at(1, at(5))
     cluster.become(1, high_watermark=5)
     invariant.after_step(step)
     cluster.nodes[1].applied = AppliedState(Offset(5), "digest")

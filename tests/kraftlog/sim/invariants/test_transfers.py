@@ -26,8 +26,8 @@ def ask(position: int, snapshot_id: OffsetAndEpoch = SNAPSHOT) -> Action:
     return send(request)
 
 
-def write(byte_count: int, attempt: int = 1, snapshot_id: OffsetAndEpoch = SNAPSHOT) -> Action:
-    return AppendSnapshot(attempt, snapshot_id, bytes(byte_count))
+def write(byte_count: int, fetch_id: int = 1, snapshot_id: OffsetAndEpoch = SNAPSHOT) -> Action:
+    return AppendSnapshot(fetch_id, snapshot_id, bytes(byte_count))
 
 
 def fetching() -> tuple[Cluster, TransfersGoOn]:
@@ -78,6 +78,6 @@ def test_what_was_given_up_or_refused_begins_at_0() -> None:
 
 def test_a_new_attempt_counts_its_own_bytes() -> None:
     cluster, invariant = fetching()
-    invariant.after_step(doing(cluster, write(3, attempt=2), ask(3)))
+    invariant.after_step(doing(cluster, write(3, fetch_id=2), ask(3)))
     with violates(invariant):
         invariant.after_step(doing(cluster, ask(13)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
-from raft.core.actions import StartLogAnew, TruncateLog
+from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
 from raft.core.states import Role
 from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
@@ -81,7 +81,7 @@ def test_a_leader_cuts_nothing() -> None:
 def test_a_leader_puts_no_snapshot_in_the_place_of_its_log() -> None:
     cluster = Cluster()
     invariant = LeaderNeverCuts(cluster)
-    anew = StartLogAnew(at(3))
+    anew = TruncateFullyAndStartAt(at(3))
     invariant.after_step(cluster.step(1, actions=[anew]))
     cluster.become(1, role=Role.LEADER)
     with violates(invariant):
@@ -104,7 +104,7 @@ def test_so_it_is_in_one_that_takes_the_place_of_the_log() -> None:
     log = batches(1, 1, 1, 1)
     cluster.commit(*log)
     invariant.after_step(cluster.store(1, *log[:1]))
-    invariant.after_step(cluster.start_anew(1, at(3)))
+    invariant.after_step(cluster.truncate_fully_and_start_at(1, at(3)))
     invariant.after_step(cluster.store(1, *log[3:]))
     with violates(invariant):
         invariant.after_step(cluster.cut(1, 3))

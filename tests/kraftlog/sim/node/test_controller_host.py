@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kraftbase.errors import ErrorCode, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller import controller
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.rules import pages
@@ -40,7 +40,7 @@ def test_a_settlement_tells_in_a_step_of_its_own() -> None:
     told: list[object] = []
     future.add_done_callback(told.append)
     assert not future.done() and not soon
-    error = ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "lost")
+    error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "lost")
     future.complete(error)
     future.add_done_callback(told.append)
     assert future.done() and future.exception() is error and not future.cancelled()

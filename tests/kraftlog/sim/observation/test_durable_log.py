@@ -130,7 +130,7 @@ def test_a_start_within_a_segment_hides_what_is_below() -> None:
 def test_a_log_that_began_anew_is_empty_at_its_start() -> None:
     files = MemoryFileSystem()
     log = written(files)
-    log.start_anew(at(20, 3))
+    log.truncate_fully_and_start_at(at(20, 3))
     seen = seen_on(files)
     assert (seen.start, seen.end_offset, seen.batches) == (at(20, 3), 20, [])
     append(log, 3)
@@ -146,7 +146,7 @@ def test_an_interrupted_removal_or_beginning_anew_is_seen_as_the_log_that_opens(
     def story(files: MemoryFileSystem, often: DurableLog) -> None:
         log = written(files)
         often.refresh(files, "log")
-        (log.advance_start if what == "moves on" else log.start_anew)(start)
+        (log.advance_start if what == "moves on" else log.truncate_fully_and_start_at)(start)
 
     def verify(files: MemoryFileSystem, often: DurableLog) -> None:
         often.refresh(files, "log")
@@ -196,7 +196,9 @@ def test_looking_after_every_change_is_the_same_when_the_start_moves(seed: int) 
                 offset = Offset(random.randint(log.log_start_offset, log.log_end_offset))
                 log.advance_start(OffsetAndEpoch(epoch=log.epochs.epoch_before(offset), offset=offset))
             case 6 if random.random() < 0.3:
-                log.start_anew(at(log.log_end_offset + random.randint(1, 9), log.epochs.last_epoch + 1))
+                log.truncate_fully_and_start_at(
+                    at(log.log_end_offset + random.randint(1, 9), log.epochs.last_epoch + 1)
+                )
             case 7:
                 files.crash(random=random)
                 log = SegmentedLog.open(files, "log", config=SMALL)

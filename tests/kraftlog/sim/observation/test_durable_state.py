@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.observation.durable_state import DurableSnapshots, durable_election_state, snapshot_fault
-from raft.core.election import ElectionState
+from raft.core.election_state import ElectionState
 from raft.core.types import Epoch, NodeId, ReplicaKey
 from raft.storage.quorum_state import QuorumStateStore
 from tests.kraftlog.sim.invariants.builders import at

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraftbase.files.files import FileSystem
-from tests.raft.shell.node_snapshots.desk import Desk, Download
+from tests.raft.shell.node_snapshots.desk import Desk, Fetch
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def desk(files: FileSystem) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def download(desk: Desk) -> Iterator[Download]:
+def fetch(desk: Desk) -> Iterator[Fetch]:
     snapshots = desk.open()
-    yield Download(desk, snapshots)
+    yield Fetch(desk, snapshots)
     snapshots.close()
     desk.runtime.run()
     assert desk.descriptors() == set()

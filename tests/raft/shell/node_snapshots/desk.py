@@ -78,7 +78,7 @@ def read(
     return answers
 
 
-class Download:
+class Fetch:
     """Gives pieces to `NodeSnapshots.append` and keeps what it says."""
 
     def __init__(self, desk: Desk, snapshots: NodeSnapshots) -> None:
@@ -86,12 +86,12 @@ class Download:
         self.snapshots = snapshots
         self.told: list[int | str] = []
 
-    def append(self, attempt: int, data: bytes, snapshot_id: OffsetAndEpoch | None = None) -> None:
-        self.snapshots.append(attempt, snapshot_id or an_id(), data, self.told.append, self.refused)
+    def append(self, fetch_id: int, data: bytes, snapshot_id: OffsetAndEpoch | None = None) -> None:
+        self.snapshots.append(fetch_id, snapshot_id or an_id(), data, self.told.append, self.refused)
         self.desk.runtime.run()
 
-    def freeze(self, attempt: int) -> None:
-        self.snapshots.freeze(attempt, lambda: self.told.append("received"), self.refused)
+    def freeze(self, fetch_id: int) -> None:
+        self.snapshots.freeze(fetch_id, lambda: self.told.append("received"), self.refused)
         self.desk.runtime.run()
 
     def refused(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftbase.files.files import FileSystem, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
-from raft.storage.log_start import write_log_start
+from raft.storage.log_start_file import write_log_start
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import LOG, all_batches, data_batch, open_accepting, open_log

@@ -8,7 +8,7 @@ from kraftbase.errors import InvariantViolation
 from kraftbase.files.files import FileSystem
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, OffsetAndEpoch, RecoveringLog
-from raft.storage.recovering import begin_anew, read_recovering
+from raft.storage.recovering_file import begin_anew, read_recovering
 from tests.raft.storage.builders import EPOCH, LOG, batches_from, data_batch, segment_paths
 from tests.raft.storage.log_start.builders import (
     BATCHES,
@@ -31,7 +31,7 @@ from tests.raft.storage.log_start.builders import (
 @pytest.mark.parametrize("start", REPLACEMENTS)
 def test_sn_14_a_snapshot_takes_the_logs_place(files: FileSystem, start: OffsetAndEpoch) -> None:
     log = filled(files)
-    log.start_anew(start)
+    log.truncate_fully_and_start_at(start)
     assert bases(files) == [start.offset]
     for _ in range(2):
         assert_empty_at(log, start)
@@ -52,10 +52,10 @@ def test_sn_14_a_snapshot_takes_the_logs_place(files: FileSystem, start: OffsetA
 def test_a_log_begins_anew_more_than_once(files: FileSystem) -> None:
     log = filled(files)
     log.advance_start(point(6))
-    log.start_anew(point(20, 3))
+    log.truncate_fully_and_start_at(point(20, 3))
     log.append([data_batch(20, epoch=4), data_batch(21, epoch=4)])
-    log.start_anew(point(21, 5))
-    log.start_anew(point(30, 5))
+    log.truncate_fully_and_start_at(point(21, 5))
+    log.truncate_fully_and_start_at(point(30, 5))
     assert_empty_at(log, point(30, 5))
     assert_empty_at(opened(files), point(30, 5))
 
@@ -66,7 +66,7 @@ def test_sn_14_a_snapshot_that_is_not_past_the_log_is_refused(files: FileSystem,
     log.advance_start(point(6))
     before = contents(files)
     with pytest.raises(InvariantViolation):
-        log.start_anew(start)
+        log.truncate_fully_and_start_at(start)
     assert contents(files) == before
     assert_holds(log, point(6))
 
@@ -77,7 +77,7 @@ def test_a_flush_that_is_under_way_makes_nothing_durable_that_is_not_there(
 ) -> None:
     log = filled(files, is_flushed=False)
     pending = log.start_flush()
-    log.start_anew(start)
+    log.truncate_fully_and_start_at(start)
     log.append([data_batch(start.offset, epoch=9)])
     pending.run()
     assert log.finish_flush(pending) == start.offset
@@ -107,7 +107,7 @@ def test_a_log_without_its_snapshot_begins_at_0_and_recovers(files: FileSystem, 
 
 def test_an_empty_log_that_begins_at_0_again_recovers_what_the_snapshot_had(files: FileSystem) -> None:
     log = filled(files)
-    log.start_anew(point(500, 9))
+    log.truncate_fully_and_start_at(point(500, 9))
     log.close()
     begin_anew(files, LOG, epoch=EPOCH, reason="no snapshot")
     recovering = read_recovering(files, LOG)
@@ -129,7 +129,7 @@ def test_a_log_that_recovers_already_is_held_to_what_was_said_first(files: FileS
     log.close()
     begin_anew(files, LOG, epoch=EPOCH, reason="first")
     log = accepting(files)
-    log.start_anew(point(4, 2))
+    log.truncate_fully_and_start_at(point(4, 2))
     log.close()
     begin_anew(files, LOG, epoch=Epoch(8), reason="again")
     assert read_recovering(files, LOG) == RecoveringLog(END, EPOCH, "first")

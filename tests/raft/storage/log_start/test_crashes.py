@@ -13,8 +13,8 @@ import pytest
 from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
-from raft.storage.log_start import write_log_start
-from raft.storage.recovering import begin_anew
+from raft.storage.log_start_file import write_log_start
+from raft.storage.recovering_file import begin_anew
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import all_batches, data_batch
 from tests.raft.storage.crash_points import stop_everywhere
@@ -53,9 +53,9 @@ class Told:
         log.advance_start(start)
         self._done([batch for batch in self.batches if batch.base_offset >= start.offset])
 
-    def start_anew(self, log: SegmentedLog, start: OffsetAndEpoch) -> None:
+    def truncate_fully_and_start_at(self, log: SegmentedLog, start: OffsetAndEpoch) -> None:
         self.new, self.is_replaced = start, True
-        log.start_anew(start)
+        log.truncate_fully_and_start_at(start)
         self._done([])
 
     def _done(self, batches: list[Batch]) -> None:
@@ -130,7 +130,7 @@ def _moves_up_to_the_end(files: MemoryFileSystem, told: Told) -> None:
 
 def _begins_past_the_end(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
-    told.start_anew(log, point(9, 2))
+    told.truncate_fully_and_start_at(log, point(9, 2))
     told.append(log, data_batch(9, epoch=3))
     told.flush(log)
     told.append(log, data_batch(10, epoch=3))
@@ -138,40 +138,40 @@ def _begins_past_the_end(files: MemoryFileSystem, told: Told) -> None:
 
 def _begins_in_a_higher_epoch_within_a_segment(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
-    told.start_anew(log, point(4, 3))
+    told.truncate_fully_and_start_at(log, point(4, 3))
     told.append(log, data_batch(4, epoch=3))
     told.flush(log)
 
 
 def _begins_in_a_higher_epoch_at_a_segment(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
-    told.start_anew(log, point(3, 3))
+    told.truncate_fully_and_start_at(log, point(3, 3))
     told.append(log, data_batch(3, epoch=4))
 
 
 def _begins_in_a_higher_epoch_at_the_last_segment(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
-    told.start_anew(log, point(6, 3))
+    told.truncate_fully_and_start_at(log, point(6, 3))
 
 
 def _begins_in_a_higher_epoch_at_the_end(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
-    told.start_anew(log, point(8, 3))
+    told.truncate_fully_and_start_at(log, point(8, 3))
 
 
 def _begins_where_an_empty_segment_does(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
     log.reserve(told.config.segment_bytes)
     told.durable = log.flushed_end_offset
-    told.start_anew(log, point(8, 3))
+    told.truncate_fully_and_start_at(log, point(8, 3))
     told.append(log, data_batch(8, epoch=3))
 
 
 def _moves_up_begins_anew_and_again(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
     told.advance_start(log, point(4, 1))
-    told.start_anew(log, point(6, 3))
-    told.start_anew(log, point(9, 3))
+    told.truncate_fully_and_start_at(log, point(6, 3))
+    told.truncate_fully_and_start_at(log, point(9, 3))
     told.append(log, data_batch(9, epoch=4), data_batch(10, epoch=4))
     told.flush(log)
     told.advance_start(log, point(10, 4))
@@ -180,7 +180,7 @@ def _moves_up_begins_anew_and_again(files: MemoryFileSystem, told: Told) -> None
 def _begins_anew_while_flushing(files: MemoryFileSystem, told: Told) -> None:
     log = fill(files, told)
     pending = log.start_flush()
-    told.start_anew(log, point(4, 3))
+    told.truncate_fully_and_start_at(log, point(4, 3))
     pending.run()
     told.append(log, data_batch(4, epoch=3))
     assert log.finish_flush(pending) == 4
@@ -288,7 +288,7 @@ def test_whatever_a_crash_leaves_of_giving_a_log_up_it_is_as_it_was_or_recovers(
         log = fill(files, told)
         told.flush(log)
         if start.offset > log.log_end_offset:
-            told.start_anew(log, start)
+            told.truncate_fully_and_start_at(log, start)
         else:
             told.advance_start(log, start)
         log.close()

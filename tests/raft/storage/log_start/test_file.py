@@ -10,7 +10,13 @@ from kraftbase.files.files import FileSystem, read_whole, write_new_file
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import UNKNOWN_UNTIL_OFFSET
 from raft.storage.copies import copy_paths
-from raft.storage.log_start import LOG_START_NAME, decode_log_start, encode_log_start, read_log_start, write_log_start
+from raft.storage.log_start_file import (
+    LOG_START_NAME,
+    decode_log_start,
+    encode_log_start,
+    read_log_start,
+    write_log_start,
+)
 from tests.raft.storage.builders import LOG, flip
 from tests.raft.storage.log_start.builders import (
     accepting,

@@ -8,13 +8,13 @@ import pytest
 
 from kraftbase.files.files import FileSystem
 from kraftbase.files.posix import PosixFileSystem
-from kraftlog.offline.findings import Finding, Status
+from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.log_verification import FETCHES_ALL, LogVerdict, verify_log
 from raft.core.types import Offset, OffsetAndEpoch
 from raft.storage.copies import copy_paths
 from raft.storage.directory import LOG_NAME
 from raft.storage.inspection import rehearse_recovery
-from raft.storage.log_start import LOG_START_NAME, write_log_start
+from raft.storage.log_start_file import LOG_START_NAME, write_log_start
 from raft.storage.quorum_state import COPY_NAMES
 from raft.storage.segment import segment_name
 from raft.storage.segmented_log import SegmentedLog
@@ -53,13 +53,13 @@ def verified(node: Path) -> LogVerdict:
     return verdict
 
 
-def found(verdict: LogVerdict, name: str) -> Finding:
-    (finding,) = [finding for finding in verdict.findings if finding.file == f"{LOG_NAME}/{name}"]
-    return finding
+def found(verdict: LogVerdict, name: str) -> FileReport:
+    (report,) = [report for report in verdict.reports if report.file == f"{LOG_NAME}/{name}"]
+    return report
 
 
-def statuses(verdict: LogVerdict) -> list[Status]:
-    return [finding.status for finding in verdict.findings]
+def statuses(verdict: LogVerdict) -> list[FileStatus]:
+    return [report.status for report in verdict.reports]
 
 
 def test_a_log_that_starts_further_on_is_sound(node: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_log_that_starts_further_on_is_sound(node: Path) -> None:
     log.advance_start(point(6, 2))
     log.close()
     verdict = verified(node)
-    assert statuses(verdict) == [Status.SOUND] * 3
+    assert statuses(verdict) == [FileStatus.SOUND] * 3
     assert found(verdict, LOG_START_NAME).found == "the log starts at offset 6, behind epoch 2"
     assert verdict.end_offset == 12
     assert verdict.epochs is not None
@@ -79,7 +79,7 @@ def test_segments_below_the_start_are_removed_at_the_next_start(node: Path) -> N
     (node / LOG_NAME / segment_name(Offset(0))).write_bytes(b"whatever")
     (node / LOG_NAME / segment_name(Offset(4))).unlink()
     verdict = verified(node)
-    assert statuses(verdict) == [Status.SOUND, Status.MENDED, Status.SOUND]
+    assert statuses(verdict) == [FileStatus.SOUND, FileStatus.MENDED, FileStatus.SOUND]
     assert found(verdict, segment_name(Offset(0))).next_start == "removes it"
     assert verdict.end_offset == opened(node).log_end_offset == 12
 
@@ -88,8 +88,8 @@ def test_segments_below_the_start_are_removed_at_the_next_start(node: Path) -> N
 def test_a_log_that_a_snapshot_was_to_replace_is_removed_at_the_next_start(node: Path, start: OffsetAndEpoch) -> None:
     start_at(node, start)
     verdict = verified(node)
-    assert statuses(verdict) == [Status.SOUND] + [Status.MENDED] * 3
-    assert {finding.next_start for finding in verdict.findings[1:]} == {"removes it"}
+    assert statuses(verdict) == [FileStatus.SOUND] + [FileStatus.MENDED] * 3
+    assert {report.next_start for report in verdict.reports[1:]} == {"removes it"}
     assert verdict.end_offset == start.offset
     assert verdict.epochs is not None
     assert verdict.epochs.start == start
@@ -104,8 +104,8 @@ def test_a_start_without_segments_is_an_empty_log(node: Path, has_quorum_state: 
     if has_quorum_state:
         (node / COPY_NAMES[0]).write_bytes(b"")
     verdict = verified(node)
-    assert statuses(verdict) == [Status.SOUND] * 2
-    assert verdict.findings[1].next_start == "begins an empty log at offset 500"
+    assert statuses(verdict) == [FileStatus.SOUND] * 2
+    assert verdict.reports[1].next_start == "begins an empty log at offset 500"
     assert verdict.end_offset == 500
     assert rehearse_recovery(node / LOG_NAME).report == opened(node).recovery
 
@@ -118,10 +118,10 @@ def test_a_damaged_start_is_found_and_so_is_what_the_segments_are(node: Path, ha
     for segment in [] if has_segments else (node / LOG_NAME).glob("*.log"):
         segment.unlink()
     verdict = verified(node)
-    finding = found(verdict, LOG_START_NAME)
-    assert (finding.status, finding.next_start) == (Status.DAMAGED, FETCHES_ALL)
-    assert "it cannot be told where this replica's log starts" in finding.reason
-    assert len(verdict.findings) == (5 if has_segments else 3)
+    report = found(verdict, LOG_START_NAME)
+    assert (report.status, report.next_start) == (FileStatus.DAMAGED, FETCHES_ALL)
+    assert "it cannot be told where this replica's log starts" in report.reason
+    assert len(verdict.reports) == (5 if has_segments else 3)
     assert verdict.end_offset is None
 
 
@@ -130,15 +130,13 @@ def test_a_missing_segment_with_the_start_is_damage(node: Path) -> None:
     (node / LOG_NAME / segment_name(Offset(0))).unlink()
     verdict = verified(node)
     assert verdict.end_offset is None
-    damaged = [finding for finding in verdict.findings if finding.status is Status.DAMAGED]
+    damaged = [report for report in verdict.reports if report.status is FileStatus.DAMAGED]
     assert "has offset 3, though there was a log" in damaged[0].reason
-    assert [finding.next_start for finding in verdict.findings[2:]] == [
-        "sets this segment aside and recovers it too"
-    ] * 2
+    assert [report.next_start for report in verdict.reports[2:]] == ["sets this segment aside and recovers it too"] * 2
 
 
 def test_a_start_of_another_log_is_a_log_that_cannot_be_opened(node: Path) -> None:
     start_at(node, point(6, 1))
     verdict = verified(node)
-    assert "they are not of one log" in verdict.findings[-1].reason
+    assert "they are not of one log" in verdict.reports[-1].reason
     assert verdict.end_offset is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ErrorCode, InvariantViolation, OutOfSpace, ProtocolError
+from kraftbase.errors import ApiError, ErrorCode, InvariantViolation, OutOfSpace
 from kraftbase.files.files import FileSystem, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
@@ -66,7 +66,7 @@ def test_nothing_below_the_start_is_read(files: FileSystem) -> None:
     held.advance_start(point(6))
     for log in (held, opened(files)):
         for offset in (0, 4, 5):  # 4 and 5 are in a segment that is still there
-            with pytest.raises(ProtocolError, match="log start offset 6") as caught:
+            with pytest.raises(ApiError, match="log start offset 6") as caught:
                 log.read_batches(Offset(offset), 1000)
             assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert log.read_batches(Offset(6), 1) == (BATCHES[6],)
@@ -133,7 +133,7 @@ def test_without_room_for_the_file_the_start_stays() -> None:
     with pytest.raises(OutOfSpace):
         log.advance_start(point(6))
     with pytest.raises(OutOfSpace):
-        log.start_anew(point(20, 3))
+        log.truncate_fully_and_start_at(point(20, 3))
     files.space_limit = None
     assert_holds(log, LOG_BEGINNING)
     assert_holds(opened(files), LOG_BEGINNING)

@@ -10,8 +10,8 @@ from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import UNKNOWN_UNTIL_OFFSET, Offset, OffsetAndEpoch
 from raft.storage.frame import encode_frames
-from raft.storage.log_start import write_log_start
-from raft.storage.recovering import DAMAGED_SUFFIX
+from raft.storage.log_start_file import write_log_start
+from raft.storage.recovering_file import DAMAGED_SUFFIX
 from raft.storage.segment import segment_name
 from tests.raft.storage.builders import BIG, LOG, all_batches, data_batch, flip, open_log, overwrite, segment_paths
 from tests.raft.storage.log_start.builders import (

@@ -1,0 +1,55 @@
+"""What becomes of partitions when a broker leaves or comes back (CT-31), one page of partitions at a time.
+
+From the latest metadata to PartitionChange records. Nothing changes here. The record that says what the broker does
+(BrokerRegistrationChange, UnregisterBroker) is made elsewhere. It may be before or behind for a broker that leaves,
+which counts as gone whatever the metadata say; it must be before for one that comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kraftlog.controller.rules.partition_change import Target
+from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from raft.core.types import NO_LEADER
+from statemachine.metadata.state import MetadataState
+
+
+def partitions_without(
+    state: MetadataState, broker_id: int, partitions: Iterable[PartitionRecord], *, may_have_lost_data: bool = False
+) -> list[MetadataRecord]:
+    """Take a broker out of the ISR and the leadership of those of `partitions` that have it there (CT-31).
+
+    It is for a broker that is fenced or begins a controlled shutdown. After an unclean shutdown, or when a broker is
+    unregistered, it `may_have_lost_data`: then it is not eligible to lead any more either (CT-56). Partitions that do
+    not have the broker there are passed over, so a page may be given twice. Without eligible leader replicas the last
+    member of an ISR stays in it, and does not lead (CT-52).
+    """
+    changes = PartitionChanges(state, departing=(broker_id,))
+    lost_data = (broker_id,) if may_have_lost_data else ()
+    records = []
+    for partition in partitions:
+        is_eligible = may_have_lost_data and broker_id in partition.eligible_leader_replicas
+        if broker_id in partition.isr or partition.leader == broker_id or is_eligible:
+            target = Target(
+                isr=[member for member in partition.isr if member != broker_id],
+                lost_data=lost_data,
+                election=changes.election(partition.topic_id),
+            )
+            record = changes.change(partition, target)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def leaders_where_none(state: MetadataState, partitions: Iterable[PartitionRecord]) -> list[MetadataRecord]:
+    """Elect leaders for those of `partitions` that have none and can have one now: a broker is unfenced (CT-31)."""
+    changes = PartitionChanges(state)
+    records = []
+    for partition in partitions:
+        if partition.leader == NO_LEADER:
+            record = changes.change(partition, Target(election=changes.election(partition.topic_id)))
+            if record is not None and record.partition_change.HasField("leader"):
+                records.append(record)
+    return records

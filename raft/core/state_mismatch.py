@@ -1,0 +1,129 @@
+"""State machines that came to something else than the quorum's: who finds it, who is told, who is fenced (RF-113).
+
+A state machine takes a digest every so many offsets (KAFKA-14275 is a case of what it finds). Each fetch carries the
+last one; the leader compares those of the same end offset. A replica whose state machine differs is fenced: its log is
+as good as any, so it fetches, votes and counts, but it is not elected, and its state machine stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from raft.core import rebuilding
+from raft.core.actions import FenceStateMachine
+from raft.core.context import Context
+from raft.core.messages import FetchRequest
+from raft.core.state_digests import is_undecided, right_digest
+from raft.core.states import Leader, ReplicaProgress
+from raft.core.types import Offset, ReplicaKey, StateDigest
+
+
+def on_state_digest_reported(context: Context, digest: StateDigest) -> None:
+    """This replica's own state machine reached a checkpoint. A negative offset changes nothing."""
+    if digest.end_offset < 0:
+        return
+    context.state_digests.note(digest)
+    if isinstance(context.state, Leader):
+        _judge_all(context, context.state)
+
+
+def on_expected_digest(context: Context, expected: StateDigest | None) -> None:
+    """The leader says what the quorum came to. Only a checkpoint that this replica remembers can be compared."""
+    if expected is not None:
+        _fence_unless_equal(context, expected)
+
+
+def note_digest(context: Context, leader: Leader, progress: ReplicaProgress, digest: StateDigest | None) -> None:
+    """A replica fetched and said what it came to; most fetches say the same as the one before."""
+    if digest is None or digest == progress.state_digests.latest:
+        return
+    progress.state_digests.note(digest)
+    if leader.voters.get(progress.key.node_id) is progress:
+        _judge_all(context, leader)
+    else:
+        _judge(progress, _right_digests(context, leader))
+
+
+def expected_digest(leader: Leader, key: ReplicaKey | None) -> StateDigest | None:
+    """What an answer tells that replica: None unless its state machine differs."""
+    progress = _progress(leader, key)
+    return None if progress is None else progress.expected_state_digest
+
+
+def is_first_notification(leader: Leader, request: FetchRequest) -> bool:
+    """Whether the answer to `request` is the first that tells its sender: it goes at once, those after it wait."""
+    progress = _progress(leader, request.replica_key)
+    if progress is None or not progress.has_diverged or progress.is_notified:
+        return False
+    # Consider a follower that is level with the log, and whose state machine was found to differ. Its next fetch is
+    # answered at once, with that, instead of being parked: it stops that much earlier. If those after it were answered
+    # at once, too, it would fetch as fast as it can for as long as it is fenced.
+    progress.is_notified = True
+    return True
+
+
+def _progress(leader: Leader, key: ReplicaKey | None) -> ReplicaProgress | None:
+    if key is None:
+        return None
+    observer = leader.observers.get(key)
+    if observer is not None:
+        return observer
+    voter = leader.voters.get(key.node_id)
+    return voter if voter is not None and voter.key == key else None
+
+
+def _right_digests(context: Context, leader: Leader) -> dict[Offset, bytes]:
+    """The right digest at every end offset where it can be told."""
+    others = [progress.state_digests for progress in leader.voters.values()]
+    right = {}
+    for digests in (context.state_digests, *others):
+        for digest in reversed(digests):
+            if digest.end_offset not in right:
+                right[digest.end_offset] = right_digest(context.state_digests, others, digest.end_offset)
+    return {end_offset: digest for end_offset, digest in right.items() if digest is not None}
+
+
+def _judge_all(context: Context, leader: Leader) -> None:
+    """A voter came to something, so what is right may be known further on. A leader that differs is fenced too."""
+    # All are judged again, since the report of one voter may complete a majority for offsets that others have reported
+    # long ago.
+    right = _right_digests(context, leader)
+    leader.state_alarm_offset = _alarm_offset(context, leader)
+    for progress in (*leader.voters.values(), *leader.observers.values()):
+        _judge(progress, right)
+    for own in reversed(context.state_digests):
+        if own.end_offset in right:
+            _fence_unless_equal(context, StateDigest(own.end_offset, right[own.end_offset]))
+            return
+
+
+def _alarm_offset(context: Context, leader: Leader) -> Offset | None:
+    """The last offset at which all voters have said what they came to, if no majority came to the same there."""
+    others = [progress.state_digests for progress in leader.voters.values()]
+    for own in reversed(context.state_digests):
+        undecided = is_undecided(context.state_digests, others, own.end_offset)
+        if undecided is not None:
+            return own.end_offset if undecided else None
+    return None
+
+
+def _judge(progress: ReplicaProgress, right: Mapping[Offset, bytes]) -> None:
+    """Compare the last checkpoint that can be. A mark goes when the replica is right there or further on."""
+    marked = progress.expected_state_digest
+    for digest in reversed(progress.state_digests):
+        expected = right.get(digest.end_offset)
+        if expected is None:
+            continue
+        if expected != digest.digest:
+            progress.expected_state_digest = StateDigest(digest.end_offset, expected)
+        elif marked is None or digest.end_offset >= marked.end_offset:
+            progress.expected_state_digest = None
+        return
+
+
+def _fence_unless_equal(context: Context, expected: StateDigest) -> None:
+    own = context.state_digests.at(expected.end_offset)
+    if own is None or own == expected.digest or context.is_fenced:
+        return
+    rebuilding.fence(context)
+    context.order(FenceStateMachine(expected, StateDigest(expected.end_offset, own)))

@@ -1,0 +1,125 @@
+"""How a replica's answers leave its shell: what belongs to them is read, and some give way to the listeners.
+
+While all of the log is committed nothing waits for an answer to a fetch, and whoever waits for an acknowledgement waits
+for a listener: such answers leave after woken listeners had their turn. As soon as there is something to commit they
+leave at once: what commits it is the fetch that follows. So the order of PK-08, in which the core gives its orders, is
+turned round where it makes a difference to nobody but those who wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kraftbase.errors import ErrorCode
+from raft.core.actions import Reply
+from raft.core.messages import (
+    DescribeQuorumResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    LogRange,
+    LogStartHolder,
+    Response,
+    SnapshotRange,
+)
+from raft.shell.node_snapshots import NodeSnapshots
+from raft.shell.runtime import Runtime
+from raft.shell.shell_host import ShellHost
+from raft.storage.segmented_log import SegmentedLog
+
+
+class DeferredReplies:
+    """The answers of one replica on their way to the host. Whoever owns it calls `close` and then nothing more."""
+
+    def __init__(
+        self,
+        log: SegmentedLog,
+        snapshots: NodeSnapshots,
+        log_start_holders: Callable[[], tuple[LogStartHolder, ...]],
+        runtime: Runtime,
+        host: ShellHost,
+        on_released: Callable[[], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`on_released` is called when answers have left after the listeners; `on_fatal` if that failed."""
+        self._log = log
+        self._snapshots = snapshots
+        self._log_start_holders = log_start_holders
+        self._runtime = runtime
+        self._host = host
+        self._on_released = on_released
+        self._on_fatal = on_fatal
+        self._deferred: list[tuple[int, Response, bytes]] = []
+        self._is_release_scheduled = False
+        self._closed = False
+
+    @property
+    def has_deferred(self) -> bool:
+        """Whether some have not left yet; those with a snapshot's bytes, which may take long, do not count."""
+        return bool(self._deferred)
+
+    def send(self, reply: Reply, *, may_defer: bool) -> None:
+        """Read what belongs to it and let it leave, now or, if it answers a fetch and may wait, with `release`.
+
+        Now is before a flush that is ordered after it.
+        """
+        records = b""
+        response = reply.response
+        match response:
+            case FetchSnapshotResponse(data=SnapshotRange() as wanted):
+                self._send_snapshot(reply.request_id, response, wanted)
+                return
+            case FetchResponse(records=LogRange(start_offset=start_offset, max_bytes=max_bytes)):
+                records = self._log.read(start_offset, max_bytes)
+            case DescribeQuorumResponse():
+                response = replace(response, log_start_holders=self._log_start_holders())
+        # Consider record 100, committed by the fetch of follower 2, with follower 3 parked and a client that waits for
+        # its operation. The core orders: the append is complete, 3 is answered, listeners may have 100, 2 is answered.
+        # Nothing is left to commit, so the two answers commit nothing: they leave after the state machine had its turn,
+        # by which the client is answered.
+        #
+        # If record 101 is appended meanwhile, they leave at once, in the core's order: the fetches that follow them are
+        # what commits 101. So it is under load, where there is always something to commit.
+        if may_defer and isinstance(response, FetchResponse):
+            self._deferred.append((reply.request_id, response, records))
+        else:
+            self._host.reply(reply.request_id, response, records)
+
+    def release(self, *, may_defer: bool, listeners_are_woken: bool) -> None:
+        """What was ordered with them is carried out: let them leave, now or after the listeners that it has woken.
+
+        Those that wait for listeners already wait on, unless they may not any more.
+        """
+        if self._closed or not self._deferred:
+            return
+        if may_defer and listeners_are_woken and not self._is_release_scheduled:
+            self._is_release_scheduled = True
+            self._runtime.call_soon(self._release_after_listeners)
+        elif not (may_defer and self._is_release_scheduled):
+            self._send_deferred()
+
+    def close(self) -> None:
+        """Nothing more leaves."""
+        self._closed = True
+
+    def _release_after_listeners(self) -> None:
+        self._is_release_scheduled = False
+        if self._closed:
+            return
+        try:
+            self._send_deferred()
+            self._on_released()
+        except BaseException as error:
+            self._on_fatal(error)
+
+    def _send_deferred(self) -> None:
+        answers, self._deferred = self._deferred, []
+        for answer in answers:
+            self._host.reply(*answer)
+
+    def _send_snapshot(self, request_id: int, response: FetchSnapshotResponse, wanted: SnapshotRange) -> None:
+        def respond(error: ErrorCode, size: int, data: bytes) -> None:
+            if not self._closed:
+                self._host.reply(request_id, replace(response, error=error, size=size, data=data), data)
+
+        self._snapshots.read(response.snapshot_id, wanted.position, wanted.max_bytes, respond)

@@ -1,0 +1,38 @@
+"""What a log that was opened tells the replica that starts from it."""
+
+from __future__ import annotations
+
+from raft.core.log import LogState
+from raft.core.types import Offset, OffsetAndEpoch, RecoveringLog
+from raft.shell.shell_host import Identity
+from raft.storage.batch import batch_timestamp
+from raft.storage.segmented_log import SegmentedLog
+
+
+def log_state(log: SegmentedLog, latest_snapshot: OffsetAndEpoch | None) -> LogState:
+    """Where it starts and ends, and how far it is flushed."""
+    return LogState(
+        end_offset=log.log_end_offset,
+        flushed_end_offset=log.flushed_end_offset,
+        epochs=log.epochs.copy(),
+        latest_snapshot=latest_snapshot,
+    )
+
+
+def last_timestamp_ms(log: SegmentedLog) -> int:
+    """The timestamp of its last batch; 0 if it has none."""
+    if log.log_end_offset == log.log_start_offset:
+        return 0
+    return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
+
+
+def recovering_log(log: SegmentedLog, identity: Identity) -> RecoveringLog | None:
+    """What keeps the replica from taking part. In a new directory that is damaged, too, it must not found anything.
+
+    A new directory means nothing to who does not vote: it has forgotten nothing.
+    """
+    if identity.key is None or not identity.voters.is_voter(identity.key):
+        return log.recovering
+    if log.new_directory is None or log.recovering is None:
+        return log.recovering or log.new_directory
+    return log.new_directory._replace(reason=log.recovering.reason, may_found=False)

@@ -1,0 +1,103 @@
+"""Log and snapshots of a node made to fit each other at its start (SN-44).
+
+A crash may have come between a snapshot and the log that it was to replace; files may have been lost or brought back
+from elsewhere. When this is done the newest snapshot is of the log, none is older than the log's start, and one ends
+there if it is above 0, unless the state machine holds what is below.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from kraftbase.errors import CorruptSnapshot, StorageError
+from raft.core.log import is_replaced_by
+from raft.core.types import Offset, OffsetAndEpoch
+from raft.storage.segmented_log import SegmentedLog
+from snapshot.store import SnapshotStore
+
+logger = structlog.get_logger(__name__)
+
+
+def reconcile_log_and_snapshots(
+    log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str, applied_end_offset: Offset
+) -> bool:
+    """Whether the node can go on from these; `applied_end_offset` is what its state machine holds of this log.
+
+    False: the log starts above 0, and nothing that is whole holds what is below. Deletes snapshots that are damaged,
+    of another cluster, not of this log or older than its start. Raises StorageError, OutOfSpace, FlushFailed.
+    """
+    # Consider a node with a log from 1000 to 1800 and snapshots at 500, 1000 and 1500:
+    # - The one at 500 goes, since it is below the log start.
+    # - There is one at 2500, too: it was fetched, and a crash came before the log was replaced. The log is begun again
+    #   at 2500.
+    # - The one at 1000 is gone: the log starts at 1500 from now on, so that a snapshot ends at its start (SN-43).
+    # - The ones at 1000 and 1500 are gone or damaged. If the state machine holds what is below 1000, the node can go
+    #   on. If not, nobody here knows what was there: False, and the caller lets the log recover.
+    snapshots.clean_up()
+    _delete_below_start(log, snapshots)
+    _begin_behind_newest(log, snapshots, cluster_id)
+    _delete_below_start(log, snapshots)
+    for snapshot_id in snapshots.ids():
+        if not _is_of(snapshot_id, log):
+            logger.error("snapshot deleted: the log has other records there", snapshot=str(snapshot_id))
+            snapshots.delete(snapshot_id)
+    if log.log_start_offset == 0:
+        return True
+    if applied_end_offset < log.log_start_offset and _newest_whole(snapshots, cluster_id) is None:
+        return False
+    _start_at_a_snapshot(log, snapshots, cluster_id)
+    return True
+
+
+def _delete_below_start(log: SegmentedLog, snapshots: SnapshotStore) -> None:
+    for snapshot_id in snapshots.ids():
+        if snapshot_id.offset < log.log_start_offset:
+            snapshots.delete(snapshot_id)
+
+
+def _begin_behind_newest(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str) -> None:
+    """A snapshot that reaches past the log was fetched to take its place: let it."""
+    for snapshot_id in reversed(snapshots.ids()):
+        if not is_replaced_by(log.end, snapshot_id):
+            return
+        if _is_whole(snapshots, snapshot_id, cluster_id):
+            logger.info("the log begins anew where a snapshot ends", start=snapshot_id.offset)
+            log.truncate_fully_and_start_at(snapshot_id)
+            return
+
+
+def _start_at_a_snapshot(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str) -> None:
+    """The snapshot at the log's start is gone: start at the next one that is whole, so that one ends there (SN-44)."""
+    for snapshot_id in snapshots.ids():
+        if snapshot_id.offset == log.log_start_offset:
+            return
+        if _is_whole(snapshots, snapshot_id, cluster_id):
+            log.advance_start(snapshot_id)
+            return
+
+
+def _newest_whole(snapshots: SnapshotStore, cluster_id: str) -> OffsetAndEpoch | None:
+    return next((found for found in reversed(snapshots.ids()) if _is_whole(snapshots, found, cluster_id)), None)
+
+
+def _is_whole(snapshots: SnapshotStore, snapshot_id: OffsetAndEpoch, cluster_id: str) -> bool:
+    """Whether it can be used; one that is damaged, or of another cluster, is deleted."""
+    try:
+        with snapshots.open_whole(snapshot_id) as reader:
+            if reader.header.cluster_id != cluster_id:
+                raise CorruptSnapshot(f"{reader.path} is of cluster {reader.header.cluster_id}, not of {cluster_id}")
+    except CorruptSnapshot as error:
+        logger.error("snapshot deleted", reason=str(error))
+        snapshots.delete(snapshot_id)
+        return False
+    except StorageError as error:
+        logger.error("a snapshot cannot be read", reason=str(error))
+        return False
+    return True
+
+
+def _is_of(snapshot_id: OffsetAndEpoch, log: SegmentedLog) -> bool:
+    is_in_log = log.log_start_offset <= snapshot_id.offset <= log.log_end_offset
+    if not is_in_log or log.epochs.epoch_before(snapshot_id.offset) != snapshot_id.epoch:
+        return False
+    return log.is_boundary(snapshot_id.offset)

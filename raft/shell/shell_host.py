@@ -1,0 +1,90 @@
+"""What the shell of a replica is told of the node that it is in, and where what leaves the shell goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError
+from raft.core.actions import Send
+from raft.core.messages import Response
+from raft.core.types import LeaderAndEpoch, NodeId, Offset, RefusedLeader, ReplicaKey, StateDigest
+from raft.core.voters import VoterSet
+from raft.shell.log_start_keeper import ListenerPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who the node is and whom it knows."""
+
+    cluster_id: str
+    key: ReplicaKey
+    endpoint: Endpoint
+    voters: VoterSet
+    bootstrap_endpoints: tuple[Endpoint, ...] = ()
+    client_endpoints: Mapping[NodeId, Endpoint] = field(default_factory=dict)
+    """Where clients reach the voters, if not where replicas do."""
+
+    def for_clients(self, node_id: NodeId | None, endpoint: Endpoint | None) -> Endpoint | None:
+        """Where a client reaches the node that replicas reach at `endpoint`."""
+        return endpoint if node_id is None else self.client_endpoints.get(node_id, endpoint)
+
+
+class ShellHost(Protocol):
+    """Where what leaves the shell goes, and what it asks. None of it may call back into the shell before it returns."""
+
+    def send(self, send: Send) -> None:
+        """Send a request to a peer; its outcome comes back by `Shell.outcome`."""
+        ...
+
+    def reply(self, request_id: int, response: Response, records: bytes) -> None:
+        """Answer a request, with the encoded batches or the snapshot's bytes that go with it."""
+        ...
+
+    def append_completed(self, append_id: int, error: ApiError | None) -> None:
+        """A prepared append is committed, or leadership was lost before it was."""
+        ...
+
+    def committed(self, committed_end_offset: Offset) -> None:
+        """Everything below is committed and on this node's disk. May be said again."""
+        ...
+
+    def leader_changed(
+        self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
+    ) -> None:
+        """Who leads; `epoch_start_offset` is set iff this node does (LI-05)."""
+        ...
+
+    def listener_positions(self) -> Sequence[ListenerPosition]:
+        """How far the node's own listeners have read: they may hold the log start back."""
+        ...
+
+    def snapshots_changed(self) -> None:
+        """There is a newer snapshot: a listener may be waiting for one."""
+        ...
+
+    def snapshot_damaged(self) -> None:
+        """A snapshot was damaged and is deleted: another one must be taken."""
+        ...
+
+    def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
+        """The state machine differs from the quorum's and must stop; said once."""
+        ...
+
+    def leader_refused(self, refused: RefusedLeader | None) -> None:
+        """The epoch's leader lacks what is committed here, so the node is not ready; None: that is over."""
+        ...
+
+    def may_rebuild_state(self) -> None:
+        """The state machine, which is fenced, may be made anew now; said once."""
+        ...
+
+    def shutdown_complete(self) -> None:
+        """The node has handed over. May be said again."""
+        ...
+
+    def fatal(self, error: BaseException) -> None:
+        """The process must end."""
+        ...

@@ -1,0 +1,110 @@
+"""Runs one SQL statement of somebody's own on a node's metadata database, while the node goes on.
+
+`python -m statemachine.store.query_worker DATABASE SECONDS` reads the statement from its standard input and writes the
+answer as messages, each behind its length. What SQLite cannot bound by itself is bounded for the whole process: memory,
+where temporary tables are too, and the processor's time.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from kraftbase.errors import ApiError, ErrorCode, StorageError
+from kraftpb.v1.admin_pb2 import QueryResponse, QueryRow, QueryValue
+from statemachine.query.metadata_queries import applied_end_offset
+from statemachine.store.sql import run_query
+from statemachine.tables.database import open_reader
+
+ROWS_MAX: Final = 100_000
+PIECE_BYTES_SOFT_MAX: Final = 256 * 1024
+"""A message of an answer holds about this much, and at least one row."""
+
+MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""The address space of the process, itself and the result included."""
+
+GRACE_SECONDS: Final = 2
+"""How much longer than the statement may take the processor's time may be: Python's own, and what SQLite cannot end."""
+
+_LENGTH_BYTES: Final = 4
+
+
+def answer(database: Path, sql: str, timeout_seconds: float) -> list[QueryResponse]:
+    """The columns with the first rows, then the others, in messages that fit; or one message with an error."""
+    try:
+        return _answer(database, sql, timeout_seconds)
+    except ApiError as error:
+        code, message = error.code, error.args[0]
+    except StorageError as error:
+        code, message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+    except MemoryError:
+        code = ErrorCode.INVALID_REQUEST
+        message = f"the query needs more than the {MEMORY_BYTES_MAX >> 20} MiB of memory that it may have; ask for less"
+    return [QueryResponse(error_code=code, error_message=message)]
+
+
+def _answer(database: Path, sql: str, timeout_seconds: float) -> list[QueryResponse]:
+    with closing(open_reader(database)) as connection:
+        connection.execute("PRAGMA temp_store = MEMORY")  # on the disk the node's log may need the room
+        connection.execute("BEGIN")
+        found = run_query(connection, sql, rows_max=ROWS_MAX, timeout_seconds=timeout_seconds)
+        end_offset = applied_end_offset(connection)
+    pieces = [QueryResponse(columns=found.columns, applied_end_offset=end_offset)]
+    size_bytes = 0
+    for row in found.rows:
+        message = QueryRow(values=map(_value, row))
+        size_bytes += message.ByteSize()
+        if size_bytes > PIECE_BYTES_SOFT_MAX and pieces[-1].rows:
+            pieces.append(QueryResponse(applied_end_offset=end_offset))
+            size_bytes = message.ByteSize()
+        pieces[-1].rows.append(message)
+    return pieces
+
+
+def _value(value: object) -> QueryValue:
+    match value:
+        case int():
+            return QueryValue(integer=value)
+        case float():
+            return QueryValue(real=value)
+        case str():
+            return QueryValue(text=value)
+        case bytes():
+            return QueryValue(blob=value)
+    return QueryValue()
+
+
+# --- between the processes --------------------------------------------------------------------------------------------
+
+
+def encode_pieces(pieces: Iterable[QueryResponse]) -> bytes:
+    """What the process writes."""
+    encoded = (piece.SerializeToString() for piece in pieces)
+    return b"".join(len(piece).to_bytes(_LENGTH_BYTES, "big") + piece for piece in encoded)
+
+
+def decode_pieces(data: bytes) -> Iterator[QueryResponse]:
+    """The messages in what the process has written."""
+    start = 0
+    while start < len(data):
+        end = start + _LENGTH_BYTES + int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
+        yield QueryResponse.FromString(data[start + _LENGTH_BYTES : end])
+        start = end
+
+
+def main(arguments: list[str]) -> None:
+    """Bound this process, then answer."""
+    database, seconds = Path(arguments[0]), float(arguments[1])
+    processor_seconds = int(seconds) + GRACE_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    pieces = answer(database, sys.stdin.buffer.read().decode(), seconds)
+    sys.stdout.buffer.write(encode_pieces(pieces))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,107 @@
+"""Takes a snapshot of a node's metadata database, while the node goes on committing to it.
+
+`python -m statemachine.store.snapshot_worker DATABASE DIRECTORY TOKEN` does it in a process of its own, so that the
+node's event loop shares no interpreter with it; one line of JSON says what came of it. The token, hexadecimal digits,
+is in the name of what is written: whoever starts the process can remove that when it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kraftbase.errors import CorruptSnapshot, KraftlogError, StorageError
+from kraftbase.files.posix import PosixFileSystem
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from snapshot.store import SnapshotStore
+from statemachine.store.image import snapshot_point, write_image
+from statemachine.store.private_copy import open_copy
+from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, telling_rot
+
+
+class TakenSnapshot(NamedTuple):
+    """A snapshot of what was applied when it was asked for."""
+
+    snapshot_id: OffsetAndEpoch
+    path: str
+    size_bytes: int
+    is_new: bool
+    """False: it had been taken before, and nothing was applied since."""
+
+
+def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
+    """Write a snapshot of what is committed to the database now; which ones are deleted then is the node's business.
+
+    One of the same id that is damaged is replaced. Readers and the writer of the database go on, and nothing holds its
+    write-ahead log once the database is copied: to write a large snapshot may take minutes. Raises StorageError if
+    there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written, RottenDatabase
+    if the database is not what was applied; then no new one is there.
+    """
+    with telling_rot("what a snapshot is made of"), closing(open_copy(database)) as connection:
+        point = snapshot_point(connection)
+        if point is None:
+            raise StorageError(f"nothing is applied to {database} yet, so there is nothing to take a snapshot of")
+        writer = snapshots.create(*point)
+        if writer is None and not _is_whole(snapshots, point.snapshot_id):
+            snapshots.delete(point.snapshot_id)
+            writer = snapshots.create(*point)
+        if writer is not None:
+            with writer:
+                check_rows(connection)  # what is not what was applied must not spread
+                write_image(connection, writer)
+                writer.freeze()
+    with snapshots.open(point.snapshot_id) as reader:
+        return TakenSnapshot(point.snapshot_id, reader.path, reader.size_bytes, writer is not None)
+
+
+def _is_whole(snapshots: SnapshotStore, snapshot_id: OffsetAndEpoch) -> bool:
+    try:
+        with snapshots.open(snapshot_id) as reader:
+            reader.verify()
+    except CorruptSnapshot:
+        return False
+    return True
+
+
+def encode_taken(taken: TakenSnapshot) -> str:
+    """What the process prints."""
+    point = taken.snapshot_id
+    return json.dumps(
+        {
+            "endOffset": point.offset,
+            "epoch": point.epoch,
+            "path": taken.path,
+            "sizeBytes": taken.size_bytes,
+            "isNew": taken.is_new,
+        }
+    )
+
+
+def decode_taken(line: str | bytes) -> TakenSnapshot:
+    """What the process printed."""
+    said: dict[str, Any] = json.loads(line)
+    point = OffsetAndEpoch(epoch=Epoch(said["epoch"]), offset=Offset(said["endOffset"]))
+    return TakenSnapshot(point, said["path"], said["sizeBytes"], said["isNew"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process: exit code 0 and a line of JSON; else the reason on standard error, and 3 if it is rot."""
+    database, directory, token = arguments
+    try:
+        taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory, token=lambda: token))
+    except RottenDatabase as error:
+        sys.stderr.write(f"{error}\n")
+        return ROTTEN_EXIT_CODE
+    except KraftlogError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(encode_taken(taken) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
