@@ -1,7 +1,11 @@
 """Error codes with Kafka's names and numbers, and the exceptions of the project, drawn once:
 
 KraftlogError                 everything that we raise on purpose
-├── ApiError             carries an ErrorCode: what a peer or caller is told
+├── ApiError                  carries an ErrorCode: what a peer or caller is told
+│   ├── NotLeaderError                  another node leads, or none does
+│   ├── ThrottlingQuotaExceededError    too much at once, or too much is waiting
+│   ├── TopicAlreadyExistsError
+│   └── UnknownTopicOrPartitionError
 ├── StorageError              a file or directory is not what it must be; the message says which and why
 │   ├── OutOfSpace            no room for an append; nothing was written
 │   ├── CorruptLog            bytes that were durable are damaged
@@ -16,6 +20,7 @@ FlushFailed                   fsync failed: never caught, ends the process
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any, Final, Self, cast
 
 
 class ErrorCode(IntEnum):
@@ -70,7 +75,15 @@ class KraftlogError(Exception):
 
 
 class ApiError(KraftlogError):
-    """A request was refused. `code` is what the caller is told, the message what is wrong and what to do."""
+    """A request was refused. `code` is what the caller is told, the message what is wrong and what to do.
+
+    An ApiError that is made with one of the codes below is of the subclass for it.
+    """
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """As `__init__`."""
+        made = _BY_CODE.get(arguments[0], cls) if cls is ApiError and arguments else cls
+        return cast(Self, super().__new__(made, *arguments))
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -78,6 +91,37 @@ class ApiError(KraftlogError):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {super().__str__()}"
+
+
+class NotLeaderError(ApiError):
+    """NOT_LEADER_OR_FOLLOWER or NOT_CONTROLLER. The message says whether the request may have been carried out."""
+
+
+class ThrottlingQuotaExceededError(ApiError):
+    """THROTTLING_QUOTA_EXCEEDED: too much at once, or too much is waiting; try again later."""
+
+
+class TopicAlreadyExistsError(ApiError):
+    """TOPIC_ALREADY_EXISTS."""
+
+
+class UnknownTopicOrPartitionError(ApiError):
+    """UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID."""
+
+
+_BY_CODE: Final[dict[ErrorCode, type[ApiError]]] = {
+    ErrorCode.NOT_CONTROLLER: NotLeaderError,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: NotLeaderError,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: ThrottlingQuotaExceededError,
+    ErrorCode.TOPIC_ALREADY_EXISTS: TopicAlreadyExistsError,
+    ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopicOrPartitionError,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicOrPartitionError,
+}
+
+
+def invalid_request(reason: str) -> ApiError:
+    """An ApiError(INVALID_REQUEST) that says what is wrong with a request."""
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)
 
 
 class StorageError(KraftlogError):

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kraftbase.endpoint import Endpoint
-    from kraftbase.errors import ApiError, ErrorCode, KraftlogError
+    from kraftbase.errors import (
+        ApiError,
+        ErrorCode,
+        KraftlogError,
+        NotLeaderError,
+        ThrottlingQuotaExceededError,
+        TopicAlreadyExistsError,
+        UnknownTopicOrPartitionError,
+    )
     from kraftbase.files.posix import PosixFileSystem
     from kraftlog.admin.client.client import AdminClient, NewTopic
     from kraftlog.config.config import NodeConfig, load_config
@@ -42,11 +50,15 @@ __all__ = [
     "NewTopic",
     "NodeConfig",
     "NodeId",
+    "NotLeaderError",
     "Offset",
     "OffsetAndEpoch",
     "PosixFileSystem",
     "RaftClient",
     "ReplicaKey",
+    "ThrottlingQuotaExceededError",
+    "TopicAlreadyExistsError",
+    "UnknownTopicOrPartitionError",
     "Voter",
     "VoterSet",
     "__version__",
@@ -61,7 +73,15 @@ _MODULE_OF: Final = {
     name: module
     for module, names in {
         "kraftbase.endpoint": ("Endpoint",),
-        "kraftbase.errors": ("ErrorCode", "KraftlogError", "ApiError"),
+        "kraftbase.errors": (
+            "ApiError",
+            "ErrorCode",
+            "KraftlogError",
+            "NotLeaderError",
+            "ThrottlingQuotaExceededError",
+            "TopicAlreadyExistsError",
+            "UnknownTopicOrPartitionError",
+        ),
         "kraftbase.files.posix": ("PosixFileSystem",),
         "kraftlog.admin.client.client": ("AdminClient", "NewTopic"),
         "kraftlog.config.config": ("NodeConfig", "load_config"),

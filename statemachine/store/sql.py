@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kraftbase.checks import check
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
 
 RESULT_BYTES_MAX: Final = 32 * 1024 * 1024
 """How large the texts and blobs of a result may be together, each value counted as 8 bytes more."""
@@ -266,7 +266,3 @@ def _hint(connection: sqlite3.Connection, words: str) -> str:
 def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
     names = {name for (name,) in connection.execute(sql)}
     return sorted(name for name in names if not name.startswith(("sqlite_", "_")))
-
-
-def invalid_request(reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, reason)

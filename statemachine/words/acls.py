@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import invalid_request
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord
 from statemachine.words.names import quoted
 
@@ -71,7 +71,3 @@ def check_number(what: str, number: int, numbers: Sequence[int]) -> None:
     """Raise ApiError(INVALID_REQUEST) unless `number` is one of `numbers`, which have no gaps."""
     if number not in numbers:
         raise invalid_request(f"the {what} is {number}; it must be between {numbers[0]} and {numbers[-1]}")
-
-
-def invalid_request(reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.controller.operations.brokers import check_broker_epoch
 from kraftlog.controller.operations.lookups import find_partition_by_id
 from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING, Target
@@ -177,7 +177,3 @@ def _shown_leader(partition: PartitionRecord) -> str:
 
 def _listed(broker_ids: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, broker_ids)) + "]"
-
-
-def invalid_request(reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, reason)

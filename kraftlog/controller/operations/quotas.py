@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError, invalid_request
 from kraftlog.controller.rules.quota import MutationLimit, stored_limit
 from kraftpb.v1.admin_pb2 import (
     AlterClientQuotasRequest,
@@ -180,7 +180,3 @@ def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: 
 
 def _shown(parts: _Parts) -> str:
     return " and ".join(f"{kind} {'<default>' if name is None else quoted(name)}" for kind, name in parts)
-
-
-def invalid_request(reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RemoteLogSegmentMetadataRecord,
@@ -227,7 +227,3 @@ def _check_id(what: str, value: bytes) -> None:
 
 def _illegal_transition(what: str, before: str, after: str) -> ApiError:
     return invalid_request(f"{what} cannot go from {before} to {after}")
-
-
-def invalid_request(reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, reason)
