@@ -10,14 +10,13 @@ import typer
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, run_async, usage
 from kraftlog.cli.output import complain, print_json, print_result, print_rows, say, visible
 from kraftlog.cli.partitions import COLUMNS as PARTITION_COLUMNS
+from statemachine.words.resources import FROM_DEFAULT
 
 if TYPE_CHECKING:
     from kraftbase.endpoint import Endpoint
 
 app = typer.Typer(help="Topics.", no_args_is_help=True, rich_markup_mode=None)
 
-FROM_DEFAULT = -1
-"""Kafka's way to say: as many as the cluster's default."""
 INT32_MAX: Final = 2**31 - 1
 
 LIST_COLUMNS = ("Topic", "TopicId", "Partitions", "ReplicationFactor")

@@ -11,6 +11,7 @@ from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client import partition_client
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.config.endpoints import parse_node_id
+from raft.core.types import NO_LEADER
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription
 from statemachine.query.partition_descriptions import ElectionType, PartitionOutcome, RemoteSegment, TopicPartition
 from statemachine.tables.sql_views import MIN_ISR_CONFIG
@@ -19,8 +20,6 @@ from statemachine.words.remote_log_states import segment_state_name
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 Value = TypeVar("Value")
-
-NO_LEADER: Final = -1
 
 MIN_ISR_DEFAULT: Final = 1
 

@@ -27,8 +27,9 @@ from kraftlog.commands.clients import allowed_ms, committed_end_offset, connecte
 from kraftlog.commands.topic_files import WantedTopic
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
 from statemachine.query.descriptions import NewTopic, TopicDescription, TopicListing
+from statemachine.words.config_definitions import MIN_ISR, NUM_PARTITIONS
 from statemachine.words.names import quoted
-from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
+from statemachine.words.resources import CLUSTER_DEFAULT, FROM_DEFAULT, ResourceType
 
 RECORDS_PER_OPERATION_MAX: Final = 5_000
 """Half of what one batch holds (CT-12), so that others are not kept waiting for long."""
@@ -42,9 +43,6 @@ OPERATION_TIMEOUT_MS: Final = 60_000
 TOPICS_PER_READ_MAX: Final = 500
 REFUSALS_SHOWN_MAX: Final = 10
 
-FROM_DEFAULT: Final = -1
-NUM_PARTITIONS: Final = "num.partitions"
-MIN_ISR: Final = "min.insync.replicas"
 
 INTERNAL_PREFIX: Final = "__"
 """Topics with such names are Kafka's own and are never pruned."""

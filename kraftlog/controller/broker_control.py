@@ -34,13 +34,11 @@ from kraftpb.v1.admin_pb2 import (
     UnregisterBrokerRequest,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from raft.core.types import Offset
+from raft.core.types import NO_LEADER, Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import counting_on
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
-
-NO_LEADER = -1
 
 RESUMED_TOGETHER_MAX: Final = 20
 """The partitions of so many brokers are looked for together: one page comes to so many records for each partition."""

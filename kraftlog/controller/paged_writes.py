@@ -30,7 +30,8 @@ PAGES_IN_FLIGHT_MAX: Final = 10
 """So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
 
 REFUSED_PAUSE_MS: Final = 100
-"""How long pages wait when the log takes nothing for now, or nothing can be applied."""
+"""How long pages, and a broker that is due to be fenced, wait when the log takes nothing for now, or nothing can be
+applied."""
 
 _REFUSED_FOR_NOW: Final = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.KAFKA_STORAGE_ERROR)
 """Too much is pending in the log, or there is no room on the disk."""

@@ -12,6 +12,7 @@ import structlog
 from kraftlog.controller.broker_control import fence_silent, resume_unfinished
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
+from kraftlog.controller.paged_writes import REFUSED_PAUSE_MS
 from kraftlog.controller.rules.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
 from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord
 from raft.core.types import NO_LEADER, Offset
@@ -19,14 +20,11 @@ from raft.shell.runtime import Timer
 from statemachine.metadata.state import MetadataState
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
 
-REFUSED_PAUSE_MS = 100.0
-"""How long a broker that could not be fenced goes unfenced before the next attempt."""
-
 logger = structlog.get_logger(__name__)
 
 
 class ActiveController(Protocol):
-    """The controller, as its supervision sees it."""
+    """The controller, as its periodic tasks see it."""
 
     @property
     def state(self) -> MetadataState:

@@ -17,7 +17,7 @@ Offset = NewType("Offset", int)
 DirectoryId = UUID
 
 NO_LEADER: Final = -1
-"""On the wire and in replies: the leader is not known (Kafka's convention)."""
+"""Of a quorum: its leader is not known. Of a partition: nobody leads it. (Kafka's convention.)"""
 
 UNKNOWN_HIGH_WATERMARK: Final = Offset(-1)
 """A replica that does not know a high watermark yet says so with this (KIP-1166)."""

@@ -32,6 +32,10 @@ MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 MIN_ISR: Final = "min.insync.replicas"
 MIN_ISR_DEFAULT: Final = "1"
+NUM_PARTITIONS: Final = "num.partitions"
+NUM_PARTITIONS_DEFAULT: Final = "1"
+REPLICATION_FACTOR: Final = "default.replication.factor"
+REPLICATION_FACTOR_DEFAULT: Final = "1"
 REMOTE_COPY_DISABLE: Final = "remote.log.copy.disable"
 REMOTE_DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
@@ -114,7 +118,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "compression.lz4.level": Definition(Whole(1, 17), "9"),
     "compression.type": Definition(_COMPRESSION_TYPE, "producer"),
     "compression.zstd.level": Definition(Whole(-131_072, 22), "3"),
-    "default.replication.factor": Definition(Whole(1, 2**15 - 1), "1"),
+    REPLICATION_FACTOR: Definition(Whole(1, 2**15 - 1), REPLICATION_FACTOR_DEFAULT),
     "follower.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
     "leader.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
     "log.cleaner.backoff.ms": Definition(_LONG_FROM_0, "15000"),
@@ -153,7 +157,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     MIN_ISR: Definition(_INT_FROM_1, MIN_ISR_DEFAULT),
     "num.io.threads": Definition(_INT_FROM_1, "8"),
     "num.network.threads": Definition(_INT_FROM_1, "3"),
-    "num.partitions": Definition(_INT_FROM_1, "1"),
+    NUM_PARTITIONS: Definition(_INT_FROM_1, NUM_PARTITIONS_DEFAULT),
     "num.recovery.threads.per.data.dir": Definition(_INT_FROM_1, "2"),
     "num.replica.fetchers": Definition(_INT_FROM_1, "1"),
     "producer.id.expiration.ms": Definition(_INT_FROM_1, "86400000"),

@@ -15,3 +15,6 @@ class ResourceType(IntEnum):
 
 CLUSTER_DEFAULT: Final = ""
 """The resource name that stands for every broker that has no value of its own."""
+
+FROM_DEFAULT: Final = -1
+"""A partition count or replication factor that the cluster's default decides, as in Kafka's CreateTopics."""

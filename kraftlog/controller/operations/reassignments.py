@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
+from kraftlog.controller.operations.new_partitions import invalid_assignment
 from kraftlog.controller.rules.partition_change import Election, Target, directory_of
 from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.admin_pb2 import (
@@ -106,12 +107,12 @@ def _cancelled(changes: PartitionChanges, partition: PartitionRecord, asked: Par
 
 def _check_replicas(changes: PartitionChanges, wanted: Sequence[int], asked: PartitionReassignment) -> None:
     if not wanted:
-        raise _invalid_assignment(f"{_what(asked)} would have no replicas; name at least one broker")
+        raise invalid_assignment(f"{_what(asked)} would have no replicas; name at least one broker")
     for broker_id in repeats(wanted):
-        raise _invalid_assignment(f"{_what(asked)} would have broker {broker_id} more than once")
+        raise invalid_assignment(f"{_what(asked)} would have broker {broker_id} more than once")
     for broker_id in wanted:
         if broker_id not in changes.brokers:
-            raise _invalid_assignment(
+            raise invalid_assignment(
                 f"{_what(asked)} is assigned to broker {broker_id}, which is not registered; register it first"
             )
 
@@ -130,12 +131,12 @@ def _check_unclean(
 ) -> None:
     """Refuse to drop all data, unless the topic allows an unclean election and somebody is there for it (CT-54)."""
     if not changes.allows_unclean(partition.topic_id):
-        raise _invalid_assignment(
+        raise invalid_assignment(
             f"{_what(asked)} would keep no replica that is in sync; wait until one of {list(replicas)} is, or set"
             " unclean.leader.election.enable"
         )
     if not any(changes.can_lead(broker_id, directory_of(partition, broker_id)) for broker_id in replicas):
-        raise _invalid_assignment(
+        raise invalid_assignment(
             f"{_what(asked)} would keep no replica that is in sync or on an active broker; start one of"
             f" {list(replicas)}"
         )
@@ -143,7 +144,3 @@ def _check_unclean(
 
 def _what(asked: PartitionReassignment) -> str:
     return partition_name(asked.topic, asked.partition_id)
-
-
-def _invalid_assignment(reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

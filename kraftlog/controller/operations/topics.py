@@ -33,25 +33,25 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from statemachine.metadata.config_combinations import InheritedConfigs, check_topic_configs
 from statemachine.metadata.state import MetadataState
-from statemachine.words.config_definitions import check_config
+from statemachine.words.config_definitions import (
+    NUM_PARTITIONS,
+    NUM_PARTITIONS_DEFAULT,
+    REPLICATION_FACTOR,
+    REPLICATION_FACTOR_DEFAULT,
+    check_config,
+)
 from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths, check_topic_name, collision_key, quoted
 from statemachine.words.remote_log_states import PartitionDeleteState
 from statemachine.words.repeats import repeats
-from statemachine.words.resources import ResourceType
-
-FROM_DEFAULT: Final = -1
-"""A partition count or replication factor that the cluster's default decides."""
+from statemachine.words.resources import FROM_DEFAULT, ResourceType
 
 RECORDS_PER_TOPIC_MIN: Final = 2
 """The topic itself and its only partition."""
 
 TOPICS_SHOWN: Final = 3
 """So many topics are named by a message that is about all of a request."""
-
-NUM_PARTITIONS_DEFAULT: Final = "1"
-REPLICATION_FACTOR_DEFAULT: Final = "1"
 
 
 # --- CreateTopics -----------------------------------------------------------------------------------------------------
@@ -181,14 +181,14 @@ class _Creation:
             topic.replication_factor,
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "replication factor",
-            "default.replication.factor",
+            REPLICATION_FACTOR,
             REPLICATION_FACTOR_DEFAULT,
         )
         num_partitions = self._count(
             topic.num_partitions,
             ErrorCode.INVALID_PARTITIONS,
             "number of partitions",
-            "num.partitions",
+            NUM_PARTITIONS,
             NUM_PARTITIONS_DEFAULT,
         )
         check_record_count(len(self.records) + 1 + num_configs + num_partitions)

@@ -18,11 +18,9 @@ from kraftpb.v1.metadata_pb2 import (
     PartitionChangeRecord,
     PartitionRecord,
 )
+from raft.core.types import NO_LEADER
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
-
-NO_LEADER: Final = -1
-"""The leader of a partition that nobody leads."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
