@@ -33,7 +33,7 @@ class PendingOperation:
 
 
 class PendingOperations:
-    """Everybody who waits, in the order of the log."""
+    """The operations that wait, in the order of the log."""
 
     def __init__(self, log: MetadataLog, machine: StateMachine, runtime: Runtime) -> None:
         self._log = log
@@ -49,7 +49,7 @@ class PendingOperations:
         return len(self._queue) + len(self._paged)
 
     def add(self, operation: PendingOperation) -> None:
-        """Answer when the append that it rests on is settled; at once if all is applied (CT-11)."""
+        """Answer when the append that it rests on is committed or has failed; at once if all is applied (CT-11)."""
         if operation.append is None:
             operation.result.state_end_offset = self._machine.applied_end_offset
             self._complete(operation, operation.result)
@@ -58,7 +58,7 @@ class PendingOperations:
             self._enqueue(operation)
 
     def _enqueue(self, operation: PendingOperation) -> None:
-        """Answer when the append is settled, or the time is up."""
+        """Answer when the append is committed or has failed, or the time is up."""
         self._queue.append(operation)
         self._set_timer(operation.deadline_ms)
         if operation.append is not None and operation.append.committed.done():
@@ -66,7 +66,7 @@ class PendingOperations:
             self.complete_up_to(self._machine.applied_end_offset)
 
     def add_paged(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> PendingOperation:
-        """Somebody whose records are still to come; `finish_paged` must follow."""
+        """Add one whose records are still to come, in pages; `finish_paged` or `fail_paged` must follow."""
         operation = PendingOperation(result, on_result, deadline_ms, None)
         self._paged[id(operation)] = operation
         self._set_timer(deadline_ms)

@@ -1,4 +1,4 @@
-"""What the shell of a replica is told of the node that it is in, and where what leaves the shell goes."""
+"""The node that hosts a shell, as the shell sees it: its identity, and the port for what leaves the shell."""
 
 from __future__ import annotations
 

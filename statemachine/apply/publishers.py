@@ -1,4 +1,4 @@
-"""Who watches what changes in the metadata, and how they are told: see `MetadataMachine.install_publisher` (CT-64).
+"""Publishers are told what changes in the metadata: see `MetadataMachine.install_publisher` (CT-64).
 
 Each delta is told once, in the order of the log, after the transaction that it tells of. What was not committed, or
 in a metadata transaction that was aborted, is never told. A snapshot that takes the state's place comes without a
@@ -39,7 +39,7 @@ class MetadataPublisher(Protocol):
 
 
 class MetadataPublishers:
-    """Those who watch one state machine, and those who are about to."""
+    """The publishers of one state machine: those that are installed, and those that are about to be."""
 
     def __init__(self) -> None:
         self._installed: list[MetadataPublisher] = []
@@ -49,13 +49,13 @@ class MetadataPublishers:
         return bool(self._installed or self._new)
 
     def add(self, publisher: MetadataPublisher) -> None:
-        """Tell `publisher` from the next `initialize_new` on. Raises ValueError if it is watching already."""
+        """Tell `publisher` from the next `initialize_new` on. Raises ValueError if it is installed already."""
         if publisher in self._installed or publisher in self._new:
-            raise ValueError(f"{publisher!r} is watching already; take another publisher")
+            raise ValueError(f"{publisher!r} is installed already; take another publisher")
         self._new.append(publisher)
 
     def remove(self, publisher: MetadataPublisher) -> None:
-        """Tell `publisher` nothing more; nothing happens if it is not watching."""
+        """Tell `publisher` nothing more; nothing happens if it is not installed."""
         for publishers in (self._installed, self._new):
             if publisher in publishers:
                 publishers.remove(publisher)

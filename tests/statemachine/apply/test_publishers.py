@@ -182,7 +182,7 @@ async def test_who_watches_no_more_is_told_nothing_and_costs_nothing(store: Meta
 async def test_nobody_watches_twice(store: MetadataStore) -> None:
     async with running(store) as machine:
         follower = Follower(machine, store)
-        with pytest.raises(ValueError, match="watching already"):
+        with pytest.raises(ValueError, match="installed already"):
             machine.install_publisher(follower)
 
 
