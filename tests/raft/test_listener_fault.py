@@ -17,8 +17,9 @@ from tests.raft.test_delivery import World
 EMBEDDED = """
 import asyncio, tempfile
 from pathlib import Path
+from kraftbase.endpoint import Endpoint
 from raft.client import RaftClient
-from raft.core.types import Endpoint, NodeId, ReplicaKey
+from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import hosted_node
 from raft.listener import Listener
@@ -57,9 +58,10 @@ with tempfile.TemporaryDirectory() as base:
 SERVED = """
 import asyncio, tempfile
 from pathlib import Path
+from kraftbase.endpoint import Endpoint
 from kraftlog.config.config import NodeConfig
 from kraftlog.process.server import serve
-from raft.core.types import Endpoint, NodeId
+from raft.core.types import NodeId
 from raft.listener import Listener
 from raft.storage.directory import DataDirectory
 from kraftbase.uuids import random_cluster_id
