@@ -27,12 +27,12 @@ slow: $(INSTALLED)  ## the cases that `make test` leaves out, and every bug that
 	$(BIN)/pytest -q -m slow --numprocesses auto
 	$(BIN)/kraftlog sim zoo
 
-check: $(INSTALLED)  ## style, types, import rules; that the generated code matches the schemas is a test
+check: $(INSTALLED)  ## style, types, import rules; that generated code is current and that docs name what is there are tests
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -q tests/test_generated.py tests/test_tidy.py
+	$(BIN)/pytest -q tests/test_generated.py tests/test_tidy.py tests/docs
 
 format: $(INSTALLED)  ## rewrite the code in the house style
 	$(BIN)/ruff check --no-cache --fix .
