@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from kraftbase.files.posix import PosixFileSystem
     from kraftlog.admin.client.client import AdminClient, NewTopic
+    from kraftlog.admin.client.operation_stream import NotSent, OutcomeUnknown
     from kraftlog.config.config import NodeConfig, load_config
     from kraftlog.process.server import serve
     from raft.client import RaftClient
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from raft.core.voters import Voter, VoterSet
     from raft.host import hosted_node
     from raft.listener import BatchReader, CommittedBatch, Listener
+    from raft.node import log_listener_fault
     from raft.observe import observe, parse_endpoint
     from raft.storage.directory import DataDirectory
+    from statemachine.apply.publishers import MetadataPublisher
 
 __version__ = "0.1.0"
 
@@ -47,12 +50,15 @@ __all__ = [
     "KraftlogError",
     "LeaderAndEpoch",
     "Listener",
+    "MetadataPublisher",
     "NewTopic",
     "NodeConfig",
     "NodeId",
     "NotLeaderError",
+    "NotSent",
     "Offset",
     "OffsetAndEpoch",
+    "OutcomeUnknown",
     "PosixFileSystem",
     "RaftClient",
     "ReplicaKey",
@@ -64,6 +70,7 @@ __all__ = [
     "__version__",
     "hosted_node",
     "load_config",
+    "log_listener_fault",
     "observe",
     "parse_endpoint",
     "serve",
@@ -84,6 +91,7 @@ _MODULE_OF: Final = {
         ),
         "kraftbase.files.posix": ("PosixFileSystem",),
         "kraftlog.admin.client.client": ("AdminClient", "NewTopic"),
+        "kraftlog.admin.client.operation_stream": ("NotSent", "OutcomeUnknown"),
         "kraftlog.config.config": ("NodeConfig", "load_config"),
         "kraftlog.process.server": ("serve",),
         "raft.client": ("RaftClient",),
@@ -91,8 +99,10 @@ _MODULE_OF: Final = {
         "raft.core.voters": ("Voter", "VoterSet"),
         "raft.host": ("hosted_node",),
         "raft.listener": ("BatchReader", "CommittedBatch", "Listener"),
+        "raft.node": ("log_listener_fault",),
         "raft.observe": ("observe", "parse_endpoint"),
         "raft.storage.directory": ("DataDirectory",),
+        "statemachine.apply.publishers": ("MetadataPublisher",),
     }.items()
     for name in names
 }

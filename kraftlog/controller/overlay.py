@@ -1,4 +1,4 @@
-"""What the active controller decides on: its own uncommitted records, and under them the committed state in SQLite.
+"""What the active controller decides on: its own records that are not applied yet, and under them SQLite.
 
 Each read looks here first, then in the store. A record enters when its append is prepared, with the end offset of that
 append, and leaves when the store has applied that offset; between the store's transaction and `drain` both say the
