@@ -46,7 +46,7 @@ def watch(
         int | None,
         typer.Option("--until", min=0, max=OFFSET_MAX, help="Stop before this offset; without it: go on until Ctrl-C."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after so many records.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after this number of records.")] = None,
 ) -> None:
     """Print committed records as JSON lines.
 

@@ -203,7 +203,7 @@ SETTINGS: Final = (
         "snapshots",
         "max_bytes_between",
         whole_number(1),
-        "A snapshot is taken when records of so many bytes were applied since the last.",
+        "Bytes of records that are applied between two snapshots.",
     ),
     Setting(
         "metadata.log.max.snapshot.interval.ms",

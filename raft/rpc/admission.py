@@ -174,7 +174,7 @@ class Admission(grpc.aio.ServerInterceptor):
         if now - self._told_at >= TELL_SECONDS:
             self._told_at = now
             counts = {setting_of(name): count for name, count in self.refused.items()}
-            logger.warning("calls are refused; so many since the start", **counts)
+            logger.warning("calls are refused; counts since the start of the process", **counts)
 
 
 class ReplicasElsewhere(grpc.aio.ServerInterceptor):
