@@ -249,7 +249,7 @@ async def test_a_query_that_nobody_waits_for_any_more_is_not_run_on_the_next_nod
     monkeypatch.setattr(MetadataStore, "run_statement", run_statement)
     async with admin_cluster(tmp_path, voter_count=3) as cluster:
         async with client_of(cluster, 1, 2, 3, timeout_ms=1_000) as client:
-            with pytest.raises(ApiError, match=r"has not answered the query in 1 s; ask for less") as late:
+            with pytest.raises(ApiError, match=r"has not answered the query in (1|0\.9\d+) s; ask for less") as late:
                 await client.query(f"{ENDLESS} count(*) FROM n")
         assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert len(queries) <= 1  # none where the machine is so busy that it did not begin in time
