@@ -16,7 +16,7 @@ import pytest
 
 from kraftbase.errors import StorageError
 from kraftbase.files.posix import PosixFileSystem
-from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionChangeRecord
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from snapshot.store import SnapshotStore
 from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, scrub
 from statemachine.store.snapshot_worker import take_snapshot
@@ -258,3 +258,13 @@ def test_as_a_process_it_says_what_it_found(sound: Path, tmp_path: Path) -> None
     rotten = subprocess.run(command, capture_output=True, check=False, text=True)
     assert rotten.returncode == ROTTEN_EXIT_CODE
     assert "its rows are not those that were applied" in rotten.stderr
+
+
+def test_rows_of_several_slices_in_one_run_are_counted_each_in_its_own(store: MetadataStore) -> None:
+    ids = [bytes([first]) + bytes(15) for first in (0, 100, 255)]
+    store.apply(
+        [batch(0, [MetadataRecord(topic=TopicRecord(name=f"t-{at}", topic_id=of)) for at, of in enumerate(ids)])]
+    )
+    assert store.find_rot() is None
+    store.apply([batch(3, [MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=ids[1]))])])
+    assert store.find_rot() is None
