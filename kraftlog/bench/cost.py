@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,14 +122,10 @@ async def _execute(client: AdminClient, callers: int, operations: int) -> None:
     left = iter(range(operations))
 
     async def call() -> None:
-        for _ in _shared(left):
+        for _ in left:
             await execute_once(client, single_operation())
 
     await asyncio.gather(*(call() for _ in range(callers)))
-
-
-def _shared(left: Iterator[int]) -> Iterator[int]:
-    yield from left
 
 
 async def _check_still_leads(cluster: LocalCluster, leader: NodeId) -> None:
