@@ -20,7 +20,7 @@ from typing import Final
 from kraftbase.errors import KraftlogError, StorageError
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import ROTTEN, DamagedDatabase, UnusableDatabase, check_tables, open_reader, read_sums
-from statemachine.tables.row_sums import ALL_SLICES, RowSums, Slice, missing_of, sum_of
+from statemachine.tables.row_sums import ALL_SLICES, Slice, missing_of, sum_of
 
 ROTTEN_EXIT_CODE: Final = 3
 
@@ -58,11 +58,22 @@ def telling_rot(what: str) -> Iterator[None]:
         raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None
 
 
-def check_rows(connection: sqlite3.Connection) -> list[int]:
-    """Compare all rows that the present transaction sees: see `scrub`."""
+def check_rows(connection: sqlite3.Connection) -> None:
+    """Compare all rows that the present transaction sees, each table in one go. Partial sums say nothing of rows.
+
+    Raises RottenDatabase if anything is not what was written, StorageError if it cannot be read.
+    """
+    _check_frame(connection)
     with telling_rot("what is applied"):
         kept = read_sums(connection)
-    return [missing for read in _readings(connection, kept) for missing in read()]
+    for table in TABLES:
+        _check_structure(connection, table.name)
+    for table in TABLES if kept.is_complete else ():
+        with telling_rot(f"table {table.name}"):
+            rows = connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}")  # noqa: S608
+            is_as_written = sum_of(rows) == kept.total(table)
+        if not is_as_written:
+            raise _differs(table.name)
 
 
 def scrub(connection: sqlite3.Connection) -> list[int]:
@@ -78,16 +89,13 @@ def scrub(connection: sqlite3.Connection) -> list[int]:
     return missing
 
 
-def _readings(connection: sqlite3.Connection, kept: RowSums | None = None) -> Iterator[Callable[[], list[int]]]:
-    """All there is to be read, in parts; a part of rows says what their sum lacks.
-
-    `kept` are the sums of the one transaction for all parts; without them each part's transaction has its own.
-    """
+def _readings(connection: sqlite3.Connection) -> Iterator[Callable[[], list[int]]]:
+    """All there is to be read, in parts; a part of rows says what their sum lacks."""
     yield lambda: _check_frame(connection)
     for table in TABLES:
         yield lambda name=table.name: _check_structure(connection, name)  # type: ignore[misc]
     for part in ALL_SLICES:
-        yield lambda part=part: [_check_slice(connection, part, kept)]  # type: ignore[misc]
+        yield lambda part=part: [_check_slice(connection, part)]  # type: ignore[misc]
 
 
 @contextmanager
@@ -115,14 +123,17 @@ def _check_structure(connection: sqlite3.Connection, table: str) -> list[int]:
     return []
 
 
-def _check_slice(connection: sqlite3.Connection, part: Slice, kept: RowSums | None) -> int:
+def _check_slice(connection: sqlite3.Connection, part: Slice) -> int:
     with telling_rot(f"table {part.table.name}"):
-        if kept is None:
-            kept = read_sums(connection)
+        kept = read_sums(connection)
         missing = missing_of(part, kept, sum_of(connection.execute(part.select_sql, part.parameters)))
     if missing and kept.is_complete:
-        raise RottenDatabase(f"{ROTTEN}: table {part.table.name}: its rows do not add up to what was written")
+        raise _differs(part.table.name)
     return missing
+
+
+def _differs(table: str) -> RottenDatabase:
+    return RottenDatabase(f"{ROTTEN}: table {table}: its rows do not add up to what was written")
 
 
 def main(arguments: Sequence[str]) -> int:

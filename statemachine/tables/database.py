@@ -49,6 +49,13 @@ _APPLIED: Final = (
 )
 
 
+def _without_blanks(statement: object) -> str:
+    return "".join(str(statement).split())
+
+
+_STATEMENTS_WITHOUT_BLANKS: Final = frozenset(map(_without_blanks, (*TABLE_STATEMENTS, *VIEW_STATEMENTS)))
+
+
 class UnusableDatabase(Exception):
     """The file cannot be used and may be replaced; the message says why."""
 
@@ -224,10 +231,8 @@ def check_tables(connection: sqlite3.Connection) -> None:
     They may rot where SQLite does not look.
     """
     # A column that was added stands in the statement with other blanks around it.
-    found = {
-        "".join(str(sql).split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None
-    }
-    if not {"".join(statement.split()) for statement in (*TABLE_STATEMENTS, *VIEW_STATEMENTS)} <= found:
+    found = {_without_blanks(sql) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
+    if not _STATEMENTS_WITHOUT_BLANKS.issubset(found):
         raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
     read_sums(connection)
 

@@ -124,6 +124,11 @@ class RowSums:
     def __getitem__(self, part: Slice) -> int:
         return self._sums[part.at]
 
+    def total(self, table: Table[Any]) -> int:
+        """The sum of all slices of a table."""
+        first = _FIRST[table]
+        return sum(self._sums[first : first + (1 if _SLICE_OF[table] is None else SLICES)]) & _MASK
+
     def copy(self) -> RowSums:
         """Sums that change by themselves."""
         return RowSums(self._sums[:], is_complete=self.is_complete)

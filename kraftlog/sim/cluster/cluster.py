@@ -16,7 +16,7 @@ from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.node.process import Process
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.observation.durable_state import durable_election_state, snapshot_fault
-from kraftlog.sim.observation.node_view import NodeView
+from kraftlog.sim.observation.node_view import News, NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.parameters import Parameters
@@ -71,6 +71,7 @@ class Cluster(Observed):
         self.log_start = parameters.log_start
         self.atlas = FaultAtlas(self, self.machines, may_lose_quorum=parameters.may_lose_quorum)
         self._seen_versions: dict[int, tuple[int, int]] = {}
+        self._seen_news: dict[int, News] = {}
 
     def _make_machines(self, voter_ids: range, random: Random) -> dict[int, Machine]:
         node_ids = [*voter_ids, *range(FIRST_OBSERVER_ID, FIRST_OBSERVER_ID + self.parameters.observers)]
@@ -125,6 +126,7 @@ class Cluster(Observed):
         self._look_at_disk(self.machines[step.node.node_id], step)
         if step.is_idle:
             return
+        self._look_at_ends(step)
         self.now_us = self.event_queue.now_us
         try:
             self.after_step(step)
@@ -142,6 +144,13 @@ class Cluster(Observed):
         if self.violation is None:
             self.violation = Violation(message)
             self.violation.__cause__ = cause
+
+    def _look_at_ends(self, step: Step) -> None:
+        view = step.node
+        step.ends = view.ends()
+        news = view.news(step.ends)
+        step.is_news = self._seen_news.get(view.node_id) != news
+        self._seen_news[view.node_id] = news
 
     def _look_at_disk(self, machine: Machine, step: Step) -> None:
         files = machine.disk.files

@@ -27,6 +27,7 @@ class AcknowledgedMetadata(Invariant):
     number = 58
     title = "the log has what the controller acknowledged"
     source = "(own); CT-10"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def __init__(self, world: Observed) -> None:

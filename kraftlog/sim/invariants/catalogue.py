@@ -108,10 +108,10 @@ ALL: Final[tuple[type[Invariant], ...]] = (
 )
 """In the order in which they run. The first one keeps the committed log that others look at."""
 
-STEP_FIELDS: Final = ("disk_changed", "started", "events", "actions", "replies", "deliveries")
+STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "events", "actions", "replies", "deliveries")
 """What steps are told apart by, of which an invariant may name some in `looks_at`."""
 
-_Kind: TypeAlias = tuple[bool, bool, bool, bool, bool, bool, bool]
+_Kind: TypeAlias = tuple[bool, ...]
 
 
 class Checker:
@@ -128,6 +128,7 @@ class Checker:
         """Check all that look at such a step. Raises Violation."""
         kind = (
             bool(self._world.brokers),
+            step.is_news,
             step.disk_changed,
             step.started,
             not step.events,

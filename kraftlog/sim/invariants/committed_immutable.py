@@ -18,6 +18,7 @@ class CommittedImmutable(Invariant):
     number = 5
     title = "committed records never change"
     source = "openraft oracle"
+    looks_at = frozenset({"is_news", "deliveries"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

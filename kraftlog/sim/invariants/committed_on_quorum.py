@@ -19,6 +19,7 @@ class CommittedOnQuorum(Invariant):
     number = 6
     title = "what is committed is on a majority of disks"
     source = "openraft CommittedOnQuorum, Kafka's MajorityReachedHighWatermark"
+    looks_at = frozenset({"is_news"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

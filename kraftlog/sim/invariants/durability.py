@@ -18,6 +18,7 @@ class Durability(Invariant):
     number = 8
     title = "what is acknowledged is on disk"
     source = "Raft; KIP-966's TLA+, NoCommittedRecordLostGlobally"
+    looks_at = frozenset({"is_news", "disk_changed"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -17,6 +17,7 @@ class ElectionSafety(Invariant):
     number = 1
     title = "one leader an epoch"
     source = "Raft, 5.2; Kafka's simulation test, SingleLeader"
+    looks_at = frozenset({"is_news", "disk_changed"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -18,6 +18,7 @@ class FlushedIsDurable(Invariant):
     number = 47
     title = "flushed is durable"
     source = "our own; etcd #14143"
+    looks_at = frozenset({"is_news", "disk_changed"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -18,6 +18,7 @@ class LeaderCompleteness(Invariant):
     number = 4
     title = "the leader has what is committed"
     source = "Raft, 5.4"
+    looks_at = frozenset({"is_news"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -62,6 +62,7 @@ class LogStartWaits(Invariant):
     number = 52
     title = "a log start waits for who reads"
     source = "KAFKA-14932; KIP-630"
+    looks_at = frozenset({"is_news", "started"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -17,6 +17,7 @@ class LeadersKnowTheirIsr(Invariant):
     number = 40
     title = "leaders wait for the whole ISR"
     source = "KIP-497; JV966"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:

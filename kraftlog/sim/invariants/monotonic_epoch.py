@@ -18,6 +18,7 @@ class MonotonicEpoch(Invariant):
     number = 14
     title = "epochs never go back"
     source = "Kafka's simulation test, MonotonicEpoch"
+    looks_at = frozenset({"is_news", "disk_changed", "replies"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -18,6 +18,7 @@ class MonotonicHighWatermark(Invariant):
     number = 15
     title = "the high watermark never goes back"
     source = "Kafka's simulation test, openraft"
+    looks_at = frozenset({"is_news", "started"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -18,6 +18,7 @@ class OwnEpoch(Invariant):
     number = 7
     title = "older epochs are committed by the leader's own"
     source = "Raft, 5.4.2; logcabin #44"
+    looks_at = frozenset({"is_news"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -21,6 +21,7 @@ class PartitionStates(Invariant):
     number = 39
     title = "partitions are sound"
     source = "KIP-966; JV966"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
@@ -71,6 +72,7 @@ class PartitionEpochs(Invariant):
     number = 55
     title = "epochs of partitions go up"
     source = "CT-01, CT-03, CT-53"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
@@ -103,6 +105,7 @@ class BrokerEpochs(Invariant):
     number = 56
     title = "epochs of brokers go up"
     source = "KIP-631; CT-30"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:

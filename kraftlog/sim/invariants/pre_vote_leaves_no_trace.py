@@ -30,6 +30,7 @@ class PreVoteLeavesNoTrace(Invariant):
     number = 12
     title = "a pre-vote leaves no trace"
     source = "KIP-996"
+    looks_at = frozenset({"is_news", "disk_changed"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

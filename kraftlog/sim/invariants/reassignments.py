@@ -33,6 +33,7 @@ class InSyncLead(Invariant):
     number = 60
     title = "nobody who is in sync is passed over"
     source = "KIP-966; CT-50, CT-51, CT-55"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
@@ -62,6 +63,7 @@ class ReplicasGoWhenDone(Invariant):
     number = 61
     title = "replicas go when the others are in sync"
     source = "CT-54, CT-55"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
@@ -94,6 +96,7 @@ class ReassignmentsAreTaken(Invariant):
     number = 62
     title = "reassignments are taken"
     source = "CT-54, CT-55"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def __init__(self, world: Observed) -> None:

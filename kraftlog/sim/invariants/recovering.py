@@ -19,6 +19,7 @@ class RecoveringStaysOut(Invariant):
     number = 25
     title = "a recovering voter stays out"
     source = "protocol-aware recovery (FAST'18); TigerBeetle recovering_head"
+    looks_at = frozenset({"is_news", "actions", "replies"})
 
     def after_step(self, step: Step) -> None:
         """Look at what a recovering replica is and says."""

@@ -13,6 +13,7 @@ class Roles(Invariant):
     number = 11
     title = "only voters take part in elections"
     source = "Kafka's TLA+, ValidRolesAndStates"
+    looks_at = frozenset({"is_news"})
 
     def after_step(self, step: Step) -> None:
         """Look at the role of an observer."""

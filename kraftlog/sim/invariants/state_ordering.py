@@ -16,6 +16,7 @@ class StateOrdering(Invariant):
     number = 16
     title = "ends are in order"
     source = "openraft StateOrdering; etcd, log.go"
+    looks_at = frozenset({"is_news"})
 
     def after_step(self, step: Step) -> None:
         """Compare them."""

@@ -23,6 +23,7 @@ class TopicsTakeTheirRemoteData(Invariant):
     number = 59
     title = "a topic takes its remote data with it"
     source = "KIP-405; TS-52, TS-71"
+    looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:

@@ -32,6 +32,7 @@ class Timers(Invariant):
     number = 22
     title = "timers end with their state"
     source = "Kafka's EpochState"
+    looks_at = frozenset({"is_news"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

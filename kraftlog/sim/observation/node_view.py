@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kraftbase.errors import KraftlogError
 from kraftlog.sim.observation.durable_log import DurableLog
@@ -61,6 +61,27 @@ class NodeView:
     has_lost_data: bool = False
     """A fault took durable data from its disk that it has not got back yet: damage, or a wiped disk."""
 
+    def ends(self) -> Ends | Offset:
+        """Role, epoch and how far everything goes; of a node that is down only where its log on the disk ends."""
+        replica, log = self.replica, self.log
+        if replica is None or log is None:
+            return self.durable_log.end_offset
+        leader_id, epoch = replica.leader_and_epoch
+        applied = self.applied.end_offset if self.applied is not None else -1
+        ends = (replica.high_watermark, log.log_end_offset, log.flushed_end_offset)
+        return (replica.role.value, epoch, leader_id, *ends, applied, self.durable_log.end_offset)
+
+    def news(self, ends: Ends | Offset) -> News:
+        """All that most invariants look at, with its present `ends`: while it stays the same, they need not."""
+        log_start_offset = -1 if self.log is None else self.log.log_start_offset
+        return (ends, log_start_offset, self.life, self.is_behind, self.has_lost_data)
+
+
+Ends: TypeAlias = tuple[str, int, int | None, int, int, int, int, int]
+"""Role, epoch, leader, high watermark, log end, flushed end, applied end, end of the log on the disk."""
+
+News: TypeAlias = tuple[Ends | Offset, int, int, bool, bool]
+"""The ends, the log start, the node's life, whether it is behind, whether its disk has lost data."""
 
 READ_BYTES: Final = 1 << 30
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from kraftlog.sim.observation.node_view import STATE_MACHINE, NodeView
+from kraftlog.sim.observation.node_view import STATE_MACHINE, Ends, NodeView
 from raft.core.actions import Action
 from raft.core.events import Event
 from raft.core.messages import Request, Response
 from raft.core.types import Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
+
+NOTHING: Final = Offset(-1)
 
 
 @dataclass(slots=True)
@@ -39,6 +42,10 @@ class Step:
     replies: list[tuple[Request, Response]] = field(default_factory=list)
     """What left as answers, with the requests."""
     deliveries: list[Delivery] = field(default_factory=list)
+    ends: Ends | Offset = NOTHING
+    """What `NodeView.ends` says after it."""
+    is_news: bool = False
+    """Whether `NodeView.news` says something else than after the node's last step."""
     disk_changed: bool = False
     """Whether what is durable may have changed; the node's view of it is fresh."""
     started: bool = False

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ from kraftbase.errors import StorageError
 from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from snapshot.store import SnapshotStore
-from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, scrub
+from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, scrub
 from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
 from statemachine.tables.catalogue import TABLES
@@ -29,6 +30,10 @@ from tests.statemachine.sample_cluster import SAMPLE
 
 INDEXES = {"topics": "name", "partitions": "leader", "acls": "resource_type"}
 DAMAGES = 400
+
+ReadAll = Callable[[sqlite3.Connection], object]
+BOTH_WAYS: tuple[ReadAll, ...] = (scrub, check_rows)
+"""In transactions of their own, and in the present one."""
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +65,12 @@ def content(path: Path) -> object:
         return str(error)
 
 
-def is_found(path: Path) -> bool:
-    """Whether opening the database as a node does, or a scrub, finds anything."""
+def is_found(path: Path, read_all: ReadAll) -> bool:
+    """Whether opening the database as a node does, or reading it all, finds anything."""
     try:
         open_database(path, CLUSTER_ID).conn.close()
         with closing(open_reader(path)) as connection:
-            scrub(connection)
+            read_all(connection)
     except (UnusableDatabase, RottenDatabase):
         return True
     except StorageError:  # so damaged that it cannot be opened to read
@@ -86,14 +91,15 @@ def flip(path: Path, random: Random) -> int:
 
 def test_every_damage_that_changes_what_is_read_is_found(sound: Path, tmp_path: Path) -> None:
     random, right = Random(14), content(sound)
-    assert not is_found(shutil.copy(sound, tmp_path / "whole.db"))
+    assert not any(is_found(shutil.copy(sound, tmp_path / "whole.db"), read_all) for read_all in BOTH_WAYS)
     changed = missed = 0
     for _ in range(DAMAGES):
         path = Path(shutil.copy(sound, tmp_path / "metadata.db"))
         position = flip(path, random)
         is_changed = content(path) != right
         changed += is_changed
-        assert is_found(path) or not is_changed, f"byte {position}"
+        found = [is_found(shutil.copy(path, tmp_path / "metadata.db-copy"), read_all) for read_all in BOTH_WAYS]
+        assert all(found) or not is_changed, f"byte {position}"
         missed += is_changed and not _quick_check_finds(path)
         for left in tmp_path.glob("metadata.db*"):
             left.unlink()
@@ -141,8 +147,9 @@ def test_what_nobody_applied_is_found_in_a_database_that_is_in_use(sound: Path, 
     with closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute(statement)
-        with pytest.raises(RottenDatabase), closing(open_reader(path)) as reader:
-            scrub(reader)
+        for read_all in BOTH_WAYS:
+            with pytest.raises(RottenDatabase), closing(open_reader(path)) as reader:
+                read_all(reader)
         del store
 
 
@@ -153,8 +160,9 @@ def test_an_index_that_is_not_its_tables_is_found(sound: Path, tmp_path: Path) -
     assert len(places) == 4  # topics, its indexes by name and by collision, configs
     for at in places:
         path.write_bytes(data[:at] + b"t-7x" + data[at + 4 :])
-        with pytest.raises(RottenDatabase, match=r"table (topics|configs)"), closing(open_reader(path)) as reader:
-            scrub(reader)
+        for read_all in BOTH_WAYS:
+            with pytest.raises(RottenDatabase, match=r"table (topics|configs)"), closing(open_reader(path)) as reader:
+                read_all(reader)
 
 
 def test_a_scrub_agrees_while_rows_are_added_changed_and_removed(tmp_path: Path) -> None:

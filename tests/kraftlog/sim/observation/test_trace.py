@@ -18,7 +18,7 @@ NODE = NodeView(3, ReplicaKey(NodeId(3), UUID(int=7)), is_voter=True)
 def traced(*labels: str, look_between: bool = False) -> Trace:
     made = Trace()
     for number, label in enumerate(labels):
-        made.step(Step(number, NODE, label))
+        made.step(Step(number, NODE, label, ends=NODE.ends()))
         made.note(number, f"fault {label}")
         if look_between:
             assert made.digest
