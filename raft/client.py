@@ -199,7 +199,7 @@ class RaftClient:
     def state_machine_fenced(self) -> None:
         """Tell the quorum that what this node's state machine stores is not what it applied: it has stopped.
 
-        The node is not elected any more, and asks to make its state machine anew: see `HostedState.on_may_rebuild`.
+        The node is not elected any more, and asks to rebuild its state machine: see `HostedState.on_may_rebuild`.
         """
         self._node.step(StateMachineFenced())
 

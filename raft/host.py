@@ -79,7 +79,7 @@ class HostedState:
     on_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence
     """Told, once, what the quorum's state machines came to, and what this one did."""
     on_may_rebuild: Callable[[], None] = lambda: None
-    """Told, once, that the state machine, which is fenced, may be made anew: no other voter's is just now."""
+    """Told, once, that the state machine, which is fenced, may be rebuilt: no other voter's is just now."""
 
 
 @contextlib.asynccontextmanager

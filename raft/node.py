@@ -143,7 +143,7 @@ class Node:
         `on_listener_fault` is told of a listener that raised, which gets nothing more (LI-08). One that raises while
         the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what the quorum's state
         machines came to and what the one of this node did: what it says must not be believed any more;
-        `on_may_rebuild`, once, that it may be made anew. `fetch_version_allowed` is the highest version of Fetch that
+        `on_may_rebuild`, once, that it may be rebuilt. `fetch_version_allowed` is the highest version of Fetch that
         the cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it. `takes_records` is whether
         `RaftClient.append` takes whatever a program appends, or leaves that to the node's own controller.
         """

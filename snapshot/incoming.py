@@ -36,7 +36,7 @@ class IncomingSnapshot(UnfinishedSnapshot):
         """Add the bytes that follow, any number of them.
 
         Raises CorruptSnapshot saying what is wrong and where, or StorageError, such as OutOfSpace: then close it, and
-        begin anew. It is an InvariantViolation after `freeze`, `close` or an error. Costs one write, and a CRC and a
+        start over. It is an InvariantViolation after `freeze`, `close` or an error. Costs one write, and a CRC and a
         SHA-256 of each byte; a batch in many pieces costs no more than in one.
         """
         self._write(data)

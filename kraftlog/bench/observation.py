@@ -22,7 +22,7 @@ from snapshot.names import parse_snapshot_name
 SAMPLE_SECONDS: Final = 0.1
 
 _LOADING: Final = re.compile(r"event='loading a snapshot' end_offset=(\d+)")
-_BEGINS_ANEW: Final = re.compile(r"event='the log begins anew where a snapshot ends' start=(\d+)")
+_STARTS_OVER: Final = re.compile(r"event='the log starts over where a snapshot ends' start=(\d+)")
 _TAKEN: Final = re.compile(r"event='snapshot taken' path=\S*?(\d{20})-\d{10}\.checkpoint")
 
 
@@ -45,7 +45,7 @@ class NodeLog:
     def downloaded(self) -> list[Offset]:
         """The end offsets of the snapshots that took the place of its log and were not its own."""
         own = set(NodeLog(self._path, whole=True).taken())
-        return [offset for offset in _offsets(_BEGINS_ANEW, self._text()) if offset not in own]
+        return [offset for offset in _offsets(_STARTS_OVER, self._text()) if offset not in own]
 
     def _text(self) -> str:
         with self._path.open("rb") as file:

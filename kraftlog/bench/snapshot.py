@@ -90,7 +90,7 @@ async def _measure_using(cluster: LocalCluster, leader: NodeId, status: Status) 
     status.update("a follower starts again")
     follower = next(node_id for node_id in cluster.voter_ids if node_id != leader)
     restart_seconds = await _restart_without(cluster, leader, follower, [])
-    status.update("an observer's database is made anew")
+    status.update("an observer's database is rebuilt")
     observer = cluster.node_ids[-1]
     restore_seconds = await _restart_without(cluster, leader, observer, [f"{METADATA_DATABASE_NAME}*"])
     status.update("an observer begins with nothing")

@@ -4,7 +4,7 @@
         await life.unfenced()
 
 Registration is repeated until the controller takes it; a broker whose epoch is no longer the present one, because its
-session was over and somebody else has registered, registers anew. On leaving the context it shuts down controlled: its
+session was over and somebody else has registered, registers again. On leaving the context it shuts down controlled: its
 partitions get other leaders before it goes, as far as there are any. It stays with the cluster that it was let in by
 first. With a directory of its own it knows that cluster when it starts again, and whether it was shut down in good
 order (kraftlog.broker.directory).
@@ -36,7 +36,7 @@ RETRY_MS: Final = 200
 """How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
 
 REQUEST_TIMEOUT_MS: Final = 4_500
-"""How long one heartbeat or registration may take before it is sent anew, to whoever leads then: half a session, as in
+"""How long one heartbeat or registration may take before it is sent again, to whoever leads then: half a session, as in
 Kafka. It would sit on a leader that hangs until the next leader takes the broker for dead."""
 
 OFFSET_READ_TIMEOUT_MS: Final = 1_000

@@ -116,7 +116,7 @@ class Namespaces:
         )
 
     async def mend(self, source: NodeId, target: NodeId) -> None:
-        """Let `source` ask for the address anew."""
+        """Let `source` ask for the address again."""
         with suppress(subprocess.CalledProcessError):  # there is no entry: it was not cut
             await self._in_namespace(source, "neigh", "del", *self._neighbour(target))
 

@@ -132,7 +132,7 @@ class LoadedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LiveDatabase:
-    """The database of a node, which may run, and may even make it anew: it is opened for each command."""
+    """The database of a node, which may run, and may even rebuild it: it is opened for each command."""
 
     directory: Path
 

@@ -2,7 +2,7 @@
 
 Nothing is changed before every part of the plan was found possible: what cannot be changed at all (fewer partitions,
 another replication factor) is refused here, the rest is asked of the controller. Many topics go in operations that stay
-well below what one batch can hold. A plan is made anew each time: what was done before is not in it.
+well below what one batch can hold. A plan is made each time: what was done before is not in it.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: 
             return records
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED if present is None else ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"broker {broker_id} {'was unregistered by somebody else' if present is None else 'has registered anew'}"
+            f"broker {broker_id} {'was unregistered by somebody else' if present is None else 'has registered again'}"
             " meanwhile; nothing more was done",
         )
 

@@ -110,7 +110,7 @@ def _lowered_by(state: MetadataState, records: Iterable[MetadataRecord]) -> _Low
 class _ForgettingPages:
     """Eligible replicas page by page, and the configs with the last page.
 
-    It begins anew if replicas have become eligible before it came to the end, or the value was changed somewhere: then
+    It starts over if replicas have become eligible before it came to the end, or the value was changed somewhere: then
     it may have passed some.
     """
 

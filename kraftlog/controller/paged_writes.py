@@ -116,7 +116,7 @@ class PagedWrites:
             self.run()
 
     def drop(self) -> None:
-        """Forget all jobs: another controller begins anew with what is left of them."""
+        """Forget all jobs: another controller starts over with what is left of them."""
         self._jobs.clear()
         self._background.clear()
 
@@ -208,8 +208,8 @@ class PagedWrites:
             self._pending.fail_paged(job.operation, refusal)
 
     def _resign_over(self, job: _Job) -> None:
-        """A bug: nobody here would try again what is left of the job, but the next controller begins anew with it."""
-        logger.exception("pages met a bug; another controller begins anew with what is left of them")
+        """A bug: nobody here would try again what is left of the job, but the next controller starts over with it."""
+        logger.exception("pages met a bug; another controller starts over with what is left of them")
         message = "the controller failed in the middle of this operation; see its log, and look before trying again"
         if job.operation is not None:
             self._pending.fail_paged(job.operation, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))

@@ -35,7 +35,7 @@ RECOVERS: Final = "keeps the log before this and recovers the rest from the othe
 SET_ASIDE: Final = "sets this segment aside and recovers it too"
 DOES_NOT_START: Final = "does not start"
 REMOVES: Final = "removes it"
-FETCHES_ALL: Final = "fetches the whole log anew from the other voters; a sole voter does not start"
+FETCHES_ALL: Final = "fetches the whole log again from the other voters; a sole voter does not start"
 MENDS: Final = "brings it back from the other copy"
 GOES_ON_FETCHING: Final = "goes on fetching it from the leader, and neither votes nor counts until then"
 

@@ -33,18 +33,18 @@ from snapshot.names import BOOTSTRAP_NAME, DELETED_SUFFIX, is_leftover, parse_sn
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import DivergedDatabase, UnusableDatabase, open_database
 
-BEGINS_ANEW: Final = "sets it aside and makes it anew from"
-FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and makes it anew from the log"
-FINDS_ROT: Final = "finds rot by a scrub and makes it anew; if it does not, move it away before"
+REBUILDS: Final = "sets it aside and rebuilds it from"
+FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and rebuilds it from the log"
+FINDS_ROT: Final = "finds rot by a scrub and rebuilds it; if it does not, move it away before"
 FROM_LOG: Final = "the log"
 FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
 MENDS: Final = "mends it from the other copy"
 RECOVERS_LOG: Final = (
     "recovers a voter's log from the other voters, or does not start if there are none;"
-    " makes an observer's database anew"
+    " rebuilds an observer's database"
 )
 LEAVES_SNAPSHOT: Final = (
-    "leaves it, unless the database must be made anew: then it deletes this one and takes the one before, or the log"
+    "leaves it, unless the database must be rebuilt: then it deletes this one and takes the one before, or the log"
 )
 PASSES_OVER_SNAPSHOT: Final = "leaves it, and does not make a database of it"
 REMOVES: Final = "removes it"
@@ -210,7 +210,7 @@ def _verify_database(
         try:
             database = open_database(copy, identity.cluster_id)
         except UnusableDatabase as error:
-            next_start = FORGETS_SNAPSHOTS if isinstance(error, DivergedDatabase) else f"{BEGINS_ANEW} {made_from}"
+            next_start = FORGETS_SNAPSHOTS if isinstance(error, DivergedDatabase) else f"{REBUILDS} {made_from}"
             return [FileReport(path.name, FileStatus.DAMAGED, "cannot be used", str(error), next_start)]
         except (DirectoryError, StorageError) as error:
             reason = str(error).replace(str(copy), str(path))
@@ -230,5 +230,5 @@ def _verify_database(
         report.status = FileStatus.DAMAGED
         report.reason = f"the log, that ends at {log.end_offset}, does not have all that is applied"
         is_ahead = tables.applied.end_offset > (log.end_offset or 0)
-        report.next_start = RECOVERS_LOG if is_ahead else f"{BEGINS_ANEW} {made_from}"
+        report.next_start = RECOVERS_LOG if is_ahead else f"{REBUILDS} {made_from}"
     return [report]

@@ -1,6 +1,6 @@
 """A controller makes itself known: where it is, and which levels of each feature it supports (CT-37, CT-61).
 
-Each start of a node is another incarnation, and registers anew with whichever controller is active. Below the
+Each start of a node is another incarnation, and registers again with whichever controller is active. Below the
 metadata.version that has a record for it (3.7-IV0) there is nothing to say yet; while nobody leads, or the active
 controller refuses, it is tried again for as long as it takes.
 """

@@ -75,19 +75,19 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     while not stop.is_set():
-        anew = asyncio.Event()
+        may_rebuild = asyncio.Event()
         # Listeners of somebody else's were told everything once, and would be told again.
-        on_may_rebuild = anew.set if not extra_listeners else lambda: None
+        on_may_rebuild = may_rebuild.set if not extra_listeners else lambda: None
         async with running_node(config, publishers, subscribers, on_listener_fault, on_may_rebuild) as node:
             for listener in extra_listeners:
                 RaftClient(node).register(listener)
             if ready is not None:
                 ready()
-            await _first_of(stop, anew)
+            await _first_of(stop, may_rebuild)
             if stop.is_set():
                 logger.info("shutting down", node=config.node_id)
             else:
-                logger.warning("starting over, to make the metadata database anew", node=config.node_id)
+                logger.warning("starting over, to rebuild the metadata database", node=config.node_id)
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -120,7 +120,7 @@ async def running_node(
     """A whole node, serving, for as long as the context lasts; `serve` says what `on_listener_fault` is.
 
     `on_may_rebuild` is called when its metadata is not what it should be, and whoever opens the node again has the
-    database made anew: at a time when no other voter's is.
+    database rebuilt: at a time when no other voter's is.
     """
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(

@@ -190,7 +190,7 @@ class ReportRefusedLeader:
 
 @dataclass(frozen=True, slots=True)
 class RebuildStateMachine:
-    """The local state machine is fenced, and may be made anew now: no other voter's is, as far as is known."""
+    """The local state machine is fenced, and may be rebuilt now: no other voter's is, as far as is known."""
 
 
 # Why PersistElectionState is a barrier, and FlushLog is not. Consider voter 2, which grants its vote in epoch 5 to

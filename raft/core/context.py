@@ -74,7 +74,7 @@ class Context:
     is_fenced: bool = False
     """Whether its state machine differs from the quorum's: it fetches and votes, but is not elected."""
     rebuild_deadline_ms: int | None = None
-    """Set while it is fenced and waits to be let make its state machine anew: when it does so unasked."""
+    """Set while it is fenced and waits to be let rebuild its state machine: when it does so unasked."""
     actions: list[Action] = field(default_factory=list)
     is_flushing: bool = False
     """Whether a FlushLog was ordered and has not finished."""

@@ -1,6 +1,6 @@
 """The core's own picture of the log: where it starts and ends, what is durable, where each epoch starts.
 
-The core never reads the log. It changes this picture when it orders an append, a truncation or a beginning anew;
+The core never reads the log. It changes this picture when it orders an append, a truncation or a starting over;
 storage carries the order out and stops the process if its own ends differ.
 """
 

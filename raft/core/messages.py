@@ -115,7 +115,7 @@ class FetchRequest:
     high_watermark: Offset
     """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03), as tools do not (PK-06)."""
     recovering: bool = False
-    """The sender fetches anew what its disk lost: it neither votes nor counts until it has it."""
+    """The sender fetches again what its disk lost: it neither votes nor counts until it has it."""
     state_digest: StateDigest | None = None
     """What the sender's state machine came to at the last offset where digests are compared."""
     log_start_offset: Offset = UNKNOWN_OFFSET
@@ -123,7 +123,7 @@ class FetchRequest:
     leader_lacks: CommittedGap | None = None
     """Set: the sender knows more as committed than this leader has, and does not follow it. It is never counted."""
     wants_rebuild: bool = False
-    """The sender's state machine is fenced, and waits to be let begin anew."""
+    """The sender's state machine is fenced, and waits to be let start over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class FetchResponse(_Response):
     expected_state_digest: StateDigest | None = None
     """Set: the quorum's state machines came to this, the receiver's to something else."""
     may_rebuild: bool = False
-    """The receiver, whose state machine is fenced, may make it anew now."""
+    """The receiver, whose state machine is fenced, may rebuild it now."""
     is_without_room: bool = False
     """Never sent. The receiver had no room for the records, and left them out."""
 
@@ -215,7 +215,7 @@ class ReplicaDescription:
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
     is_recovering: bool = False
-    """It fetches anew what its disk lost, and does not count."""
+    """It fetches again what its disk lost, and does not count."""
     has_diverged: bool = False
     """Its state machine came to something else than the quorum's: it is fenced."""
     leader_lacks: CommittedGap | None = None

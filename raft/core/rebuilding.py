@@ -1,6 +1,6 @@
-"""Who makes its state machine anew, and when: one voter at a time, by itself.
+"""Who rebuilds its state machine, and when: one voter at a time, by itself.
 
-A state machine that is fenced is of no use until it is made anew from a snapshot and the log, which takes its node away
+A state machine that is fenced is of no use until it is rebuilt from a snapshot and the log, which takes its node away
 for some seconds. So a fenced replica asks with each fetch, and the leader lets one voter at a time; an observer's is
 never held up, because nobody counts on it.
 
@@ -27,7 +27,7 @@ REBUILD_MIN_MS: Final = 1_000
 
 
 def fence(context: Context) -> None:
-    """Its own state machine must not be believed: it is not elected, resigns if it leads, and asks to make it anew."""
+    """Its own state machine must not be believed: it is not elected, resigns if it leads, and asks to rebuild it."""
     if context.is_fenced:
         return
     context.is_fenced = True
@@ -42,7 +42,7 @@ def poll(context: Context) -> None:
 
 
 def on_allowed(context: Context) -> None:
-    """It may make its state machine anew now. Nothing happens if it is at it, or needs not."""
+    """It may rebuild its state machine now. Nothing happens if it is at it, or needs not."""
     if context.rebuild_deadline_ms is not None:
         context.rebuild_deadline_ms = None
         context.order(RebuildStateMachine())
@@ -65,7 +65,7 @@ def note_fetch(context: Context, leader: Leader, progress: ReplicaProgress, requ
 
 
 def may_rebuild(context: Context, leader: Leader, request: FetchRequest) -> bool:
-    """Whether the answer to `request` lets its sender make its state machine anew."""
+    """Whether the answer to `request` lets its sender rebuild its state machine."""
     key = request.replica_key
     if key is None or not request.wants_rebuild:
         return False

@@ -251,7 +251,7 @@ def _is_answered_at_once(request: FetchRequest, response: FetchResponse) -> bool
 
 
 def _answer(context: Context, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
-    """Evaluate parked fetches anew and answer them whatever comes out: nothing is parked twice (PK-07)."""
+    """Evaluate parked fetches again and answer them whatever comes out: nothing is parked twice (PK-07)."""
     for fetch in fetches:
         context.reply(fetch.request_id, _response(context, leader, fetch.request))
 

@@ -33,7 +33,7 @@ class StateDigests:
         return next(reversed(self), None)
 
     def note(self, digest: StateDigest) -> None:
-        """Remember a checkpoint. One that is not past the last: the state machine was made anew, from there on."""
+        """Remember a checkpoint. One that is not past the last: the state machine was rebuilt, from there on."""
         for known in list(reversed(self)):
             if known.end_offset < digest.end_offset:
                 break

@@ -94,7 +94,7 @@ class ReplicaProgress:
     expected_state_digest: StateDigest | None = None
     """Set while its state machine differs: what it should have come to."""
     wants_rebuild: bool = False
-    """Its state machine is fenced and waits to be made anew."""
+    """Its state machine is fenced and waits to be rebuilt."""
     is_notified: bool = False
     """Whether an answer has told it so in this epoch."""
     leader_lacks: CommittedGap | None = None
@@ -166,7 +166,7 @@ class Leader:
     """Unknown until a record of this epoch is on a majority (RF-42)."""
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     rebuilding: ReplicaKey | None = None
-    """The voter that was let make its state machine anew last, until it is back."""
+    """The voter that was let rebuild its state machine last, until it is back."""
     rebuilding_since_ms: int = 0
     state_alarm_offset: Offset | None = None
     """Where the voters' state machines came to different things, and no majority to the same."""

@@ -173,7 +173,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.HoldLogStartRequest,
         context: grpc.aio.ServicerContext[log_pb2.HoldLogStartRequest, log_pb2.HoldLogStartResponse],
     ) -> log_pb2.HoldLogStartResponse:
-        """A reader's lease is given, given anew or ended; only the leader gives any."""
+        """A reader's lease is given, renewed or ended; only the leader gives any."""
         try:
             self._check_cluster(request)
             wanted_ms = request.lease_ms if self._replica.is_leader else min(request.lease_ms, 0)

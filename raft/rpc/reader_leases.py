@@ -51,7 +51,7 @@ class ReaderLeases:
         self._leases: dict[str, _Lease] = {}
 
     def hold(self, name: str, next_offset: Offset, lease_ms: int) -> int:
-        """Give a lease, or give it anew; returns for how long. 0 ends one that there is.
+        """Give a lease, or renew it; returns for how long. 0 ends one that there is.
 
         Raises ApiError: INVALID_REQUEST, or THROTTLING_QUOTA_EXCEEDED if too many readers have one.
         """

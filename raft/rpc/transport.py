@@ -41,7 +41,7 @@ CHANNELS_MAX: Final = 64
 
 FAILURES_MAX: Final = 5
 FAILING_SECONDS_MAX: Final = 3.0
-"""A channel on which so many requests in a row, over so long a time, came to nobody is made anew for the next one.
+"""A channel on which so many requests in a row, over so long a time, came to nobody is replaced for the next one.
 
 gRPC asks for the addresses of a name that did not resolve again after up to two minutes, and no option changes that; a
 new channel asks at once. In that time a channel has tried to connect at least once more by itself.

@@ -61,7 +61,7 @@ def _begin_behind_newest(log: SegmentedLog, snapshots: SnapshotStore, cluster_id
         if not is_replaced_by(log.end, snapshot_id):
             return
         if _is_whole(snapshots, snapshot_id, cluster_id):
-            logger.info("the log begins anew where a snapshot ends", start=snapshot_id.offset)
+            logger.info("the log starts over where a snapshot ends", start=snapshot_id.offset)
             log.truncate_fully_and_start_at(snapshot_id)
             return
 

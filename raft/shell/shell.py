@@ -343,7 +343,7 @@ class Shell:
             return
         if self._timer is not None:
             if self._timer_at_ms <= deadline_ms:
-                return  # it fires early and is set anew then: cheaper than to move it at every step
+                return  # it fires early and is set again then: cheaper than to move it at every step
             self._timer.cancel()
         self._timer_at_ms = deadline_ms
         delay_ms = max(0, deadline_ms - self._now_ms() + 1)
@@ -390,7 +390,7 @@ class Shell:
                 case TruncateLog(end_offset):
                     self.log.truncate(end_offset)
                 case TruncateFullyAndStartAt(snapshot_id):
-                    logger.info("the log begins anew where a snapshot ends", start=snapshot_id.offset)
+                    logger.info("the log starts over where a snapshot ends", start=snapshot_id.offset)
                     self.log.truncate_fully_and_start_at(snapshot_id)
                     self._host.snapshots_changed()
                 case AppendSnapshot(fetch_id, snapshot_id, data):

@@ -78,7 +78,7 @@ class ShellHost(Protocol):
         ...
 
     def may_rebuild_state(self) -> None:
-        """The state machine, which is fenced, may be made anew now; said once."""
+        """The state machine, which is fenced, may be rebuilt now; said once."""
         ...
 
     def shutdown_complete(self) -> None:

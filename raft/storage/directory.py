@@ -8,7 +8,7 @@
     snapshots/         snapshots (snapshot.store)
     metadata.db        the state machine's SQLite file: derived data
 
-The directory id stands for this copy of the data: a directory that is lost or formatted anew has another one, so
+The directory id stands for this copy of the data: a directory that is lost or formatted again has another one, so
 that its replica is not taken for the one that voted and acknowledged before.
 """
 

@@ -52,7 +52,7 @@ def decode_recovering(data: bytes, path: str) -> RecoveringLog:
     values = decode_properties(data)
     if values is None:
         raise RecoveringUnknown(
-            f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log anew"
+            f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log again"
         )
     if values.get("version") != str(FORMAT_VERSION):
         raise StorageError(
@@ -93,7 +93,7 @@ def say_recovering(files: FileSystem, directory: str, recovering: RecoveringLog)
 def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> bool:
     """Whether the log in `directory` recovers.
 
-    If both copies are damaged, it recovers everything that a leader has, and says so anew. `epoch`, the replica's
+    If both copies are damaged, it recovers everything that a leader has, and says so again. `epoch`, the replica's
     durable one, is no lower than the one that was lost, and so asks for no less. It is None if there is nobody to fetch
     from: then that raises RecoveringUnknown. Raises StorageError for a version that is not known, FlushFailed.
     """

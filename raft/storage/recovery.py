@@ -17,7 +17,7 @@ fault that this format accepts.
 A log may start above offset 0, where a snapshot ends: the file `log-start` says so (`raft.storage.log_start_file`).
 What was durable below the start is then no loss. Segments wholly below it were about to be removed, and are. A log that
 ends below its start, or has lower epochs there, is one that a snapshot was about to take the place of, and now does: it
-begins anew, empty, at its start.
+starts over, empty, at its start.
 
 What is not certainly durable is written once more before it is flushed. After a failed fsync the kernel may keep pages
 that never reached the disk and call them clean; reading them back proves nothing, and only a new write makes the next
@@ -75,7 +75,7 @@ class RecoveryReport:
             f" offsets {self.log_start_offset} to {self.log_end_offset}"
         )
         if self.has_begun_anew:
-            return f"{found}; begun anew where a snapshot ends"
+            return f"{found}; started over where a snapshot ends"
         if not self.torn_bytes:
             return f"{found}, intact"
         return f"{found}; cut a torn tail of {self.torn_bytes} bytes at byte {self.torn_position} of {self.torn_path}"
@@ -141,7 +141,7 @@ def mend_copies_of(files: FileSystem, directory: str) -> None:
 def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset, *, may_create: bool) -> RecoveredLog:
     start = read_log_start(files, directory)
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
-    # Nothing but a start is what a crash leaves of a log that was to begin anew, and what a restore makes.
+    # Nothing but a start is what a crash leaves of a log that was to start over, and what a restore makes.
     is_made = not bases and minimum_durable_offset <= start.offset and (may_create or start.offset > 0)
     if is_made:
         create_segment(files, directory, start.offset)
@@ -202,7 +202,7 @@ class _Recovery:
         self._torn_bytes = 0
 
     def read_segments(self, base_offsets: list[Offset]) -> None:
-        """Read those segments, or as many as it takes to see that the log begins anew.
+        """Read those segments, or as many as it takes to see that the log starts over.
 
         If it does not, what is torn is cut and everything durable, when it returns.
         """
@@ -329,7 +329,7 @@ class _Recovery:
         )
 
     def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
-        """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail, or begins anew.
+        """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail, or starts over.
 
         From `torn_end` on there are only zeros, with which the last frame may end as well. A log that ends below its
         start has lost what was durable, or is one that a snapshot was to take the place of: such a one has nothing

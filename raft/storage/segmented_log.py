@@ -362,7 +362,7 @@ class SegmentedLog:
 
     def close(self) -> None:
         """Give back reserved room and close the files. Flushes nothing. Once is enough."""
-        # A beginning anew that failed has left none.
+        # A starting over that failed has left none.
         if self._segments and self._segments[-1].reserved_size > self._segments[-1].end_position:
             self._segments[-1].trim()
         for segment in self._segments:

@@ -6,7 +6,7 @@
 - Who waits, subscribed or watches hears of it after the transaction. Who only waits for the commit hears of it before
   a run is written on the loop; from then on reads wait for that run, so what was acknowledged here is seen here.
 - At certain offsets the node is told what the state came to, for the quorum to compare. A state that differs from the
-  others' is fenced: nothing more is applied or read, and the next start makes it anew.
+  others' is fenced: nothing more is applied or read, and the next start rebuilds it.
 - No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
   being applied is raised, and the node must stop (CT-18).
 """
@@ -144,7 +144,7 @@ class MetadataMachine(Listener):
             own=own.digest.hex(),
         )
         self._fence_for(
-            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; its database is made anew"
+            f"this node's metadata differs from the quorum's at offset {expected.end_offset}; its database is rebuilt"
             " from a snapshot and the log as soon as no other node's is",
             f"it differs from the quorum's at offset {expected.end_offset}",
         )
@@ -156,7 +156,7 @@ class MetadataMachine(Listener):
         """
         if self._fence is None:
             self._fence_for(
-                f"this node's metadata rotted ({reason}); its database is made anew from a snapshot and the log as soon"
+                f"this node's metadata rotted ({reason}); its database is rebuilt from a snapshot and the log as soon"
                 " as no other node's is",
                 reason,
             )

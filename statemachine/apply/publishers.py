@@ -2,7 +2,7 @@
 
 Each delta is told once, in the order of the log, after the transaction that it tells of. What was not committed, or
 in a metadata transaction that was aborted, is never told. A snapshot that takes the state's place comes without a
-delta: the publishers look at the whole anew, and deltas go on from there.
+delta: the publishers look at the whole again, and deltas go on from there.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _NO_DAMAGE: Final = frozenset(
 
 
 class RottenDatabase(Exception):
-    """Its content changed by itself: nothing must be made of it, and it must be made anew."""
+    """Its content changed by itself: nothing must be made of it, and it must be rebuilt."""
 
 
 @contextmanager

@@ -35,7 +35,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
 KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums")
-"""The first makes all tables: what is derived is made anew rather than migrated, unless that is free. 0001's digest did
+"""The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
 configs only; 0004 kept no sums of rows."""
 
@@ -219,7 +219,7 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
     if row is not None and row[0] != cluster_id:
         raise DirectoryError(
             f"{path} holds the metadata of cluster {row[0]}, not of {cluster_id};"
-            " use that cluster's data directory, or move the file away to have it made anew"
+            " use that cluster's data directory, or move the file away to have it rebuilt"
         )
     if row is not None and row[1] is not None:
         raise UnusableDatabase(row[1]) if row[1].startswith(ROTTEN) else DivergedDatabase(row[1])

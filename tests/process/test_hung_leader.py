@@ -42,7 +42,7 @@ async def test_a_leader_that_hangs_fences_nobody(cluster: LocalCluster) -> None:
         try:
             assert await cluster.wait_for_leader() != leader
             before = dict(client.answered)
-            # A heartbeat that is not sent anew in time is so when the session has been over for long.
+            # A heartbeat that is not sent again in time is so when the session has been over for long.
             while any(client.answered[broker_id] == before[broker_id] for broker_id in BROKER_IDS):
                 brokers = (await onlooker.list_brokers()).brokers
                 assert {broker.broker_id: broker.fenced for broker in brokers if broker.broker_id in BROKER_IDS} == (

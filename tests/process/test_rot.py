@@ -1,4 +1,4 @@
-"""A row of a node's database rots: the node finds out and makes the database anew, by itself, and the others serve."""
+"""A row of a node's database rots: the node finds out and rebuilds the database, by itself, and the others serve."""
 
 from __future__ import annotations
 

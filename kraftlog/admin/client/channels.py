@@ -11,7 +11,7 @@ from raft.rpc.options import CHANNEL_OPTIONS
 
 _OPTIONS: Final = (
     *CHANNEL_OPTIONS,
-    # gRPC shares connections between channels, even closed ones for a while. A new channel must connect anew: that the
+    # gRPC shares connections between channels, even closed ones for a while. A new channel must connect again: that the
     # node answers the handshake is what shows that it is not standing still.
     ("grpc.use_local_subchannel_pool", 1),
 )

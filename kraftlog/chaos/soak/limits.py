@@ -34,7 +34,7 @@ WAL_BYTES_MAX: Final = 64 * MEBIBYTE
 """While no read transaction is older than `OLD_READER_SECONDS`."""
 OLD_READER_SECONDS: Final = 1.0
 READER_GRACE_SECONDS: Final = 10.0
-"""A reader counts for so long after its end: only then can the log that it held be copied and begin anew."""
+"""A reader counts for so long after its end: only then can the log that it held be copied and start over."""
 WAL_STOP_BYTES: Final = 512 * MEBIBYTE
 """No reader, however old, may hold more: the node stops applying."""
 WAL_STOP_SLACK_BYTES: Final = 16 * MEBIBYTE

@@ -93,7 +93,7 @@ def _assign(
 ) -> MetadataRecord | None:
     broker_id = broker.broker_id
     before = directory_of(partition, broker_id)
-    # What was in a directory that is not there any more was not moved: the replica in another one begins anew.
+    # What was in a directory that is not there any more was not moved: the replica in another one starts over.
     begins_anew = directory != before and not is_online(broker, before)
     target = Target(
         isr=[member for member in partition.isr if member != broker_id] if leaves else None,

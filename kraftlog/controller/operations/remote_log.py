@@ -44,7 +44,7 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
     """The record that says that the copy of a segment has begun.
 
     A partition that is being deleted takes segments still, so that a late copy is found and deleted. Nothing is kept of
-    a segment whose deletion is finished: an attempt to add it that arrives only then adds it anew, as a copy that
+    a segment whose deletion is finished: an attempt to add it that arrives only then adds it again, as a copy that
     hangs, and whoever deletes those has to delete it once more. Raises ApiError: INVALID_REQUEST for a state other
     than COPY_STARTED, for offsets, epochs, sizes or ids that cannot be, and for another segment under the id of one;
     UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION if there is no such partition.

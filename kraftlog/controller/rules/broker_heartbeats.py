@@ -1,6 +1,6 @@
 """Which brokers are alive, as the active controller remembers it (CT-30), and what heartbeats make of them (CT-35).
 
-Nothing of this is in the log: a controller that becomes active begins anew, with every unfenced broker's whole session
+Nothing of this is in the log: a controller that becomes active starts over, with every unfenced broker's whole session
 before it. Times are arguments: monotonic, in milliseconds, and never lower than one before.
 """
 
@@ -129,7 +129,7 @@ class BrokerHeartbeats:
             session.controlled_shutdown_offset = end_offset
 
     def forget(self, broker_id: int) -> None:
-        """The broker was fenced, registered anew or unregistered: its session, if it has one, is over."""
+        """The broker was fenced, registered again or unregistered: its session, if it has one, is over."""
         self._sessions.pop(broker_id, None)
 
     def expire(self, broker_id: int) -> None:

@@ -29,7 +29,7 @@ class SnapshotWork(StrEnum):
 
     WRITES = "a snapshot is written"
     RECEIVES = "a snapshot is received"
-    REPLACES_LOG = "the log begins anew"
+    REPLACES_LOG = "the log starts over"
     MOVES_START = "the log start moves on"
     LOADS = "the state machine loads a snapshot"
 
@@ -47,7 +47,7 @@ _METHODS: Final[tuple[tuple[Any, str, SnapshotWork], ...]] = (
     (SegmentedLog, "advance_start", SnapshotWork.MOVES_START),
 )
 
-BEGUN_AT_START: Final = "recovery: a log began anew behind a snapshot that had come before"
+STARTED_OVER_AT_START: Final = "recovery: a log started over behind a snapshot that had come before"
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ def _watched_begin(cluster: Cluster, function: Callable[..., None]) -> Callable[
         start = log.start
         function(log, *arguments)
         if log.start != start:
-            cluster.marks.hit(BEGUN_AT_START)
+            cluster.marks.hit(STARTED_OVER_AT_START)
 
     return watched
 

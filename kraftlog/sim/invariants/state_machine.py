@@ -98,7 +98,7 @@ class RotIsFound(Invariant):
     """
 
     number = 66
-    title = "rot is found, and made anew"
+    title = "rot is found, and rebuilt"
     source = "TigerBeetle's grid scrubber"
     looks_at = frozenset({"deliveries"})
 

@@ -53,13 +53,13 @@ class Database:
     def open(self) -> MetadataTables:
         """The tables as the last process left them, new ones if the image is gone or cannot be used."""
         if self.is_set_aside:
-            self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was made anew")
+            self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was rebuilt")
             self.must_forget_snapshots = not self.is_rotten
             self.lose()
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
         if not _is_sound(connection):
-            self._marks.hit("recovery: a damaged database was made anew")
+            self._marks.hit("recovery: a damaged database was rebuilt")
             self.lose()
             connection = _connect(self._template())
         self._open = connection

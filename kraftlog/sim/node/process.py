@@ -290,7 +290,7 @@ class Process(SteppedProcess):
 
     def may_rebuild_state(self) -> None:
         """The node restarts, and its database is rebuilt then."""
-        self.environment.marks.hit("a fenced state machine may be made anew")
+        self.environment.marks.hit("a fenced state machine may be rebuilt")
         self.environment.start_over(self)
 
     def fatal(self, error: BaseException) -> None:

@@ -239,7 +239,7 @@ class Broker:
         if call.result is None:
             return
         if call.result.error_code in _REGISTER_ANEW:
-            self._cluster.marks.hit("a broker registered anew")
+            self._cluster.marks.hit("a broker registered again")
             is_leaving = self.state is BrokerState.LEAVING
             self._begin_incarnation()
             self.state = BrokerState.UP

@@ -156,7 +156,7 @@ class Tiering:
 
     def _update_custom_metadata(self, place: SegmentKey) -> None:
         """Other custom metadata for a copy that is finished."""
-        self._ask(self._update(place, FINISHED), lambda: self._broker.mark("a finished copy was described anew"))
+        self._ask(self._update(place, FINISHED), lambda: self._broker.mark("a finished copy was described again"))
 
     def _delete(self, place: SegmentKey, mark: str) -> None:
         def delete() -> None:

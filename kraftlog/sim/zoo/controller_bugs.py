@@ -159,7 +159,7 @@ def fenced_stays() -> list[Any]:
 
 @mutation("pages are given up when the log takes nothing for now", "CT-12", brokers=BROKERS)
 def pages_given_up() -> list[Any]:
-    """A departure ends in the middle, and nobody begins it anew."""
+    """A departure ends in the middle, and no controller goes on with it."""
     next_page = PagedWrites.next_page
 
     def hasty(self: PagedWrites) -> float:

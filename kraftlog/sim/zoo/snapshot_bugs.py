@@ -112,7 +112,7 @@ def start_epoch_forgotten() -> list[Any]:
     return [instead(EpochCache, "advance_start", forgetful)]
 
 
-# --- beginning anew ---------------------------------------------------------------------------------------------------
+# --- starting over ---------------------------------------------------------------------------------------------------
 
 
 @mutation("a log goes before its new start is written down", "etcd #10219")
@@ -135,7 +135,7 @@ def begins_anew_in_the_wrong_order() -> list[Any]:
     return [instead(SegmentedLog, "truncate_fully_and_start_at", hasty), instead(SegmentedLog, "append", late)]
 
 
-@mutation("a log begins anew before its snapshot is durable", "etcd #10219")
+@mutation("a log starts over before its snapshot is durable", "etcd #10219")
 def begins_anew_too_early() -> list[Any]:
     """The name of the snapshot that was received is not synced."""
 
@@ -148,7 +148,7 @@ def begins_anew_too_early() -> list[Any]:
     return [instead(IncomingSnapshot, "_freeze", hasty)]
 
 
-@mutation("a leader begins anew at its own snapshot", "SN-15")
+@mutation("a leader starts over at its own snapshot", "SN-15")
 def leader_loads() -> list[Any]:
     """Its newest snapshot takes the place of its log."""
     step = Replica.step

@@ -166,7 +166,7 @@ class World:
         controller.schedule()
 
     async def take_over(self) -> None:
-        """This controller's pages are forgotten; the next one begins anew with what it finds."""
+        """This controller's pages are forgotten; the next one starts over with what it finds."""
         self.bench.controller.schedule()
         self.bench.log.lose_leadership(keep=True)
         await until(lambda: not self.bench.controller.is_active)

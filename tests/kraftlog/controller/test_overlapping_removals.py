@@ -23,7 +23,7 @@ from tests.statemachine.waiting import until
 
 
 async def another_leads_in_between(bench: Bench) -> None:
-    """This controller stops where it is, and begins anew when what it has appended is committed."""
+    """This controller stops where it is, and starts over when what it has appended is committed."""
     bench.log.lose_leadership(keep=True)
     await until(lambda: not bench.controller.is_active)
     bench.log.lead()
@@ -112,7 +112,7 @@ async def test_a_broker_that_has_registered_anew_meanwhile_is_not_unregistered(
         await bench.submit(register(1, incarnation=77))
     await until(lambda: bool(results))
     assert results[0].error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert "broker 1 has registered anew meanwhile" in results[0].error_message
+    assert "broker 1 has registered again meanwhile" in results[0].error_message
     assert results[0].end_offset > 0  # it was fenced, and has left its partitions
     assert 1 in brokers(bench)
     # Nothing of it keeps the new incarnation from being unfenced.

@@ -155,7 +155,7 @@ def test_a_log_that_is_being_recovered_says_so(run: Run, node: Path) -> None:
     code, rows = verify(run, node)
     assert (code, rows[f"log/{RECOVERING_NAME}"]["NextStart"]) == (
         1,
-        "fetches the whole log anew from the other voters; a sole voter does not start",
+        "fetches the whole log again from the other voters; a sole voter does not start",
     )
 
 
@@ -253,9 +253,9 @@ def make_it_of_another_epoch(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "next_start"),
     [
-        (spoil_header, "sets it aside and makes it anew from the log"),
+        (spoil_header, "sets it aside and rebuilds it from the log"),
         (claim_for_another_cluster, "does not start"),
-        (make_it_of_another_epoch, "sets it aside and makes it anew from the log"),
+        (make_it_of_another_epoch, "sets it aside and rebuilds it from the log"),
     ],
 )
 def test_a_bad_database_is_damage(run: Run, node: Path, spoil: Callable[[Path], None], next_start: str) -> None:
@@ -323,7 +323,7 @@ def test_a_damaged_snapshot_stays_where_it_is_while_nobody_needs_it(run: Run, no
     assert (code, not_sound(rows)) == (1, {name_of_snapshot(snapshot): "damaged"})
     row = rows[name_of_snapshot(snapshot)]
     assert "from byte " in row["Reason"]
-    assert row["NextStart"].startswith("leaves it, unless the database must be made anew: then it deletes this one")
+    assert row["NextStart"].startswith("leaves it, unless the database must be rebuilt: then it deletes this one")
 
 
 def test_what_a_crash_leaves_of_a_snapshot_is_removed(run: Run, node: Path, snapshot: Path) -> None:
@@ -387,12 +387,12 @@ def test_a_new_database_begins_with_a_snapshot_unless_they_are_not_believed(
 ) -> None:
     make_it_of_another_epoch(node / "metadata.db")
     assert verify(run, node)[1]["metadata.db"]["NextStart"] == (
-        "sets it aside and makes it anew from the newest snapshot that is whole, then the log"
+        "sets it aside and rebuilds it from the newest snapshot that is whole, then the log"
     )
     with closing(sqlite3.connect(node / "metadata.db", isolation_level=None)) as connection:
         connection.execute("UPDATE applied SET diverged = 'it differs'")
     assert verify(run, node)[1]["metadata.db"]["NextStart"] == (
-        "deletes the snapshots, sets it aside and makes it anew from the log"
+        "deletes the snapshots, sets it aside and rebuilds it from the log"
     )
     for path in node.glob("metadata.db*"):
         path.unlink()

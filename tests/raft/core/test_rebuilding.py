@@ -1,4 +1,4 @@
-"""Fenced state machines are made anew by themselves, one voter's at a time, and nobody waits for ever."""
+"""Fenced state machines are rebuilt by themselves, one voter's at a time, and nobody waits for ever."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ from tests.raft.core.snapshot_fetches import (
 )
 from tests.raft.core.test_following import roles_after
 
-# --- from the offer to the log that starts anew -----------------------------------------------------------------------
+# --- from the offer to the log that starts over -----------------------------------------------------------------------
 
 
 def test_sn12_an_offered_snapshot_is_asked_for_at_once_from_its_first_byte() -> None:

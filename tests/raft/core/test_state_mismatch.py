@@ -318,7 +318,7 @@ def test_a_parked_fetch_tells_what_was_found_meanwhile() -> None:
     [
         pytest.param(None, True, id="a fetch without a digest"),
         pytest.param((5, "a"), True, id="right before it differed"),
-        pytest.param((10, "a"), False, id="right where it differed: its state was made anew"),
+        pytest.param((10, "a"), False, id="right where it differed: its state was rebuilt"),
         pytest.param((20, "a"), False, id="right further on"),
         pytest.param((20, "b"), True, id="wrong further on"),
         pytest.param((15, "a"), True, id="further on, where nobody else has a checkpoint"),

@@ -40,7 +40,7 @@ class Follower:
         machine.install_publisher(self)
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        self.told.append(("anew", end_offset, brokers(metadata)))
+        self.told.append(("snapshot", end_offset, brokers(metadata)))
 
     def on_delta(self, delta: MetadataDelta) -> None:
         self.deltas.append(delta)
@@ -70,7 +70,7 @@ async def test_a_watcher_looks_at_the_state_and_is_told_each_change_in_order_aft
         await deliver(machine, others[0], others[1])
         await deliver(machine, others[0], others[1])  # once more: they are applied already
         await deliver(machine, others[2])
-        assert follower.told == [("anew", 1, [1]), ("delta", 4, [2, 3, 4]), ("delta", 5, [5])]
+        assert follower.told == [("snapshot", 1, [1]), ("delta", 4, [2, 3, 4]), ("delta", 5, [5])]
         assert follower.stored == [4, 5]
 
 
@@ -79,7 +79,7 @@ async def test_nothing_is_told_of_runs_without_effect_and_of_aborted_transaction
         follower = Follower(machine, store)
         for one in log_of([[no_op()], [BEGIN, broker(1)], [broker(2)], [ABORT], [broker(3)]]):
             await deliver(machine, one)
-        assert follower.told == [("anew", 0, []), ("delta", 6, [3])]
+        assert follower.told == [("snapshot", 0, []), ("delta", 6, [3])]
 
 
 async def test_who_comes_while_a_run_is_applied_begins_after_it(store: MetadataStore) -> None:
@@ -93,7 +93,7 @@ async def test_who_comes_while_a_run_is_applied_begins_after_it(store: MetadataS
         await delivering
         await deliver(machine, small)
         end_offset = 1 + len(LARGE)
-        assert follower.told == [("anew", end_offset, [1]), ("delta", end_offset + 1, [2])]
+        assert follower.told == [("snapshot", end_offset, [1]), ("delta", end_offset + 1, [2])]
 
 
 async def test_a_run_that_has_to_wait_is_told_once(store: MetadataStore, database: Path, monkeypatch: Any) -> None:
@@ -104,7 +104,7 @@ async def test_a_run_that_has_to_wait_is_told_once(store: MetadataStore, databas
             other.execute("BEGIN IMMEDIATE")
             delivering = asyncio.create_task(deliver(machine, batch(0, [broker(1)])))
             await until(lambda: machine.unavailable_reason is not None)
-            assert follower.told == [("anew", 0, [])]
+            assert follower.told == [("snapshot", 0, [])]
             other.execute("ROLLBACK")
             await delivering
         assert follower.told[1:] == [("delta", 1, [1])]
@@ -198,7 +198,7 @@ async def test_a_snapshot_that_is_loaded_is_to_be_looked_at_and_deltas_go_on_fro
         await deliver(machine, loaded[0])
         await machine.handle_load_snapshot(Handed(snapshots))
         await deliver(machine, last)
-        assert follower.told == [("anew", 0, []), ("delta", 1, [1]), ("anew", 2, [1, 2]), ("delta", 3, [3])]
+        assert follower.told == [("snapshot", 0, []), ("delta", 1, [1]), ("snapshot", 2, [1, 2]), ("delta", 3, [3])]
 
 
 async def test_who_comes_while_a_snapshot_is_loaded_looks_at_that_once(store: MetadataStore, tmp_path: Path) -> None:
@@ -210,4 +210,4 @@ async def test_who_comes_while_a_snapshot_is_loaded_looks_at_that_once(store: Me
         await asyncio.sleep(0)
         follower = Follower(machine, store)
         await loading
-        assert follower.told == [("anew", 1, [1])]
+        assert follower.told == [("snapshot", 1, [1])]

@@ -213,7 +213,7 @@ async def test_reads_go_to_another_node_when_the_first_is_fenced(tmp_path: Path)
         async with client_of(cluster, 2, 1) as client:
             assert (await client.list_topics()).topics == ()
         async with client_of(cluster, 2) as client:
-            with pytest.raises(ApiError, match="its database is made anew") as failure:
+            with pytest.raises(ApiError, match="its database is rebuilt") as failure:
                 await client.list_topics()
             assert failure.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -1,4 +1,4 @@
-"""A state machine that differs from the quorum's stops, refuses everybody, and is made anew at the next start."""
+"""A state machine that differs from the quorum's stops, refuses everybody, and is rebuilt at the next start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.statemachine.waiting import turns, until
 
 EXPECTED = StateDigest(Offset(1_000), bytes(16))
 OWN = StateDigest(Offset(1_000), bytes([7]) * 16)
-REASON = "differs from the quorum's at offset 1000; its database is made anew from a snapshot and the log"
+REASON = "differs from the quorum's at offset 1000; its database is rebuilt from a snapshot and the log"
 NO_LEADER = LeaderAndEpoch(None, Epoch(1))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.faults.ambushes import BEGUN_AT_START, NEEDS_ROOM, SnapshotWork, watching_snapshot_work
+from kraftlog.sim.faults.ambushes import STARTED_OVER_AT_START, NEEDS_ROOM, SnapshotWork, watching_snapshot_work
 from kraftlog.sim.marks import SNAPSHOTS, Marks
 from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.virtual.crash import ProcessKilled
@@ -146,14 +146,14 @@ def test_a_log_that_begins_anew_at_a_start_is_marked() -> None:
     with watching_snapshot_work(story.world):
         assert reconcile.reconcile_log_and_snapshots(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
         assert story.log.start == at(5)
-        assert story.marks.counts == {BEGUN_AT_START: 1}
+        assert story.marks.counts == {STARTED_OVER_AT_START: 1}
         assert reconcile.reconcile_log_and_snapshots(story.log, story.snapshots, HEADER_OF_TESTS.cluster_id, Offset(0))
-    assert story.marks.counts == {BEGUN_AT_START: 1}
+    assert story.marks.counts == {STARTED_OVER_AT_START: 1}
 
 
 def test_every_sweep_must_hit_what_is_marked_here() -> None:
     marks = [f"killed while {work}" for work in SnapshotWork] + [f"no room while {work}" for work in NEEDS_ROOM]
-    assert set(SNAPSHOTS) > {*marks, BEGUN_AT_START}
+    assert set(SNAPSHOTS) > {*marks, STARTED_OVER_AT_START}
 
 
 def test_nothing_is_watched_when_it_is_over() -> None:

@@ -23,7 +23,7 @@ def with_records(flushed: int, unflushed: int, high_watermark: int, applied: int
 @pytest.mark.parametrize(
     ("flushed", "unflushed", "high_watermark", "applied"),
     [(2, 0, 2, 2), (1, 2, 3, 1), (2, 0, 1, 2), (2, 1, -1, 2)],
-    ids=["all", "committed before it is flushed here", "learned anew after a start", "not known after a start"],
+    ids=["all", "committed before it is flushed here", "learned again after a start", "not known after a start"],
 )
 def test_ends_in_order(flushed: int, unflushed: int, high_watermark: int, applied: int) -> None:
     cluster, invariant = with_records(flushed, unflushed, high_watermark, applied)

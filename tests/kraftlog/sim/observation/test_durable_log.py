@@ -139,7 +139,7 @@ def test_a_log_that_began_anew_is_empty_at_its_start() -> None:
     assert (seen.end_offset, seen.from_start()) == (21, all_batches(log))
 
 
-@pytest.mark.parametrize("what", ["moves on", "begins anew"])
+@pytest.mark.parametrize("what", ["moves on", "starts over"])
 def test_an_interrupted_removal_or_beginning_anew_is_seen_as_the_log_that_opens(what: str) -> None:
     start = at(7) if what == "moves on" else at(20, 3)
 

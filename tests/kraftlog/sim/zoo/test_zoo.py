@@ -24,7 +24,7 @@ QUICK = [
     "a high watermark goes back",
     "retention by size does not look for a snapshot",
     "a snapshot gets its name before its bytes are synced",
-    "a log begins anew before its snapshot is durable",
+    "a log starts over before its snapshot is durable",
     "a snapshot says that it holds one record more",
     "the log start passes a slow listener",
     "a follower's log starts further on than its leader's",

@@ -252,7 +252,7 @@ def test_sn_44_whatever_a_crash_leaves_the_log_is_the_old_or_the_new_one(
 # --- a crash of the opening that finishes ---------------------------------------------------------------------------
 
 UNFINISHED = [point(2, 1), point(3, 1), point(5, 2), point(6, 2)], [point(9, 2), point(4, 3), point(3, 3), point(8, 3)]
-"""Starts that a log moves up to, and such that one begins anew at."""
+"""Starts that a log moves up to, and such that one starts over at."""
 
 
 @CONFIGS

@@ -50,7 +50,7 @@ def test_sn_44_a_beginning_anew_that_a_crash_cut_short_is_finished(start: Offset
     assert_empty_at(log, start)
     assert bases(files) == [start.offset]
     assert log.recovery.has_begun_anew
-    assert str(log.recovery).endswith("begun anew where a snapshot ends")
+    assert str(log.recovery).endswith("started over where a snapshot ends")
     log.close()
     assert not opened(files).recovery.has_begun_anew
 

@@ -1,4 +1,4 @@
-"""A log begins anew: where a snapshot ends that takes its place (SN-14), or at 0 if nothing below its start is left."""
+"""A log starts over: where a snapshot ends that takes its place (SN-14), or at 0 if nothing below its start is left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.raft.storage.log_start.builders import (
     point,
 )
 
-# --- beginning anew ---------------------------------------------------------------------------------------------------
+# --- starting over ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("start", REPLACEMENTS)
