@@ -105,8 +105,8 @@ def snapshot(
 ) -> None:
     """Take snapshots of much metadata.
 
-    Times them, what admin operations notice of them, how a snapshot comes over the network, a restart, a database rebuilt
-    from one, and an observer with nothing. Prints beside each figure what it must reach.
+    Times them, what admin operations notice of them, how a snapshot comes over the network, a restart, a database
+    rebuilt from one, and an observer with nothing. Prints beside each figure what it must reach.
     """
     from kraftlog.bench.snapshot import run
 

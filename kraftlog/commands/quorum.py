@@ -62,8 +62,8 @@ def replication(
     """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
 
     The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine came to
-    something else than the quorum's; `recovering` if it fetches again what its disk lost; `LEADER_LACKS_COMMITTED` if it
-    knows more as committed than the leader has, and so does not follow it, with the offset up to which their logs may
+    something else than the quorum's; `recovering` if it fetches again what its disk lost; `LEADER_LACKS_COMMITTED` if
+    it knows more as committed than the leader has, and so does not follow it, with the offset up to which their logs may
     agree and the one below which everything is committed; else empty. `LogStartOffset` is where the replica's log
     starts. `HoldsLogStart` says that the leader's log would start further on if this replica, or a listener on the
     leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs. `failed_listeners` are the names of those

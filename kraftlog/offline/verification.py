@@ -40,8 +40,7 @@ FROM_LOG: Final = "the log"
 FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
 MENDS: Final = "mends it from the other copy"
 RECOVERS_LOG: Final = (
-    "recovers a voter's log from the other voters, or does not start if there are none;"
-    " rebuilds an observer's database"
+    "recovers a voter's log from the other voters, or does not start if there are none; rebuilds an observer's database"
 )
 LEAVES_SNAPSHOT: Final = (
     "leaves it, unless the database must be rebuilt: then it deletes this one and takes the one before, or the log"

@@ -11,7 +11,7 @@ import pytest
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.sim.faults.ambushes import STARTED_OVER_AT_START, NEEDS_ROOM, SnapshotWork, watching_snapshot_work
+from kraftlog.sim.faults.ambushes import NEEDS_ROOM, STARTED_OVER_AT_START, SnapshotWork, watching_snapshot_work
 from kraftlog.sim.marks import SNAPSHOTS, Marks
 from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.virtual.crash import ProcessKilled
