@@ -55,7 +55,7 @@ class FaultAtlas:
             return True
         harmed = {node_id for node_id in self._harmed if node_id in cluster.voter_ids} | self._lost
         harmed |= {node_id for node_id in cluster.voter_ids if _may_lose_log(self._machines[node_id])}
-        new = {node_id for node_id in cluster.voter_ids if _has_not_joined(self._machines[node_id])}
+        new = {node_id for node_id in cluster.voter_ids if has_not_joined(self._machines[node_id])}
         # As long as all are new any majority may found a quorum. Consider voters 1, 2 and 3, of which 1 and 3 have
         # founded one and 3 has its leader's first record: without 1, 3 gets no vote, as 2 is new and 3 has something.
         if len(new) < len(cluster.voter_ids):
@@ -102,6 +102,6 @@ def _may_lose_log(machine: Hardware) -> bool:
     return machine.view.has_diverged or machine.view.has_damaged_snapshots
 
 
-def _has_not_joined(machine: Hardware) -> bool:
-    """Whether its voter is new, and neither votes nor counts."""
+def has_not_joined(machine: Hardware) -> bool:
+    """Whether its voter is new: it does not count, and votes only for a voter that has nothing, either."""
     return machine.disk.files.exists(NEW_DIRECTORY)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from kraftlog.sim.cluster.fault_atlas import has_not_joined
 from kraftlog.sim.faults import network_faults
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.observation.node_view import NodeView
@@ -57,10 +58,23 @@ def _choose_core(world: World) -> list[Machine]:
     voters = [machine for machine in world.machines.values() if machine.view.is_voter]
     # Damaged ones count as healthy only once the healthy ones have restored them, and those must be a majority.
     whole = [machine for machine in voters if not world.atlas.is_harmed(machine)]
-    others = [machine for machine in voters if world.atlas.is_harmed(machine)]
+    electing, least = _who_may_elect(world, whole)
+    others = [machine for machine in voters if machine not in electing]
     others += [machine for machine in world.machines.values() if not machine.view.is_voter]
-    needed = random.sample(whole, random.randint(min(world.majority, len(whole)), len(whole)))
+    needed = random.sample(electing, random.randint(min(least, len(electing)), len(electing)))
     return [*needed, *random.sample(others, random.randint(0, len(others)))]
+
+
+def _who_may_elect(world: World, whole: list[Machine]) -> tuple[list[Machine], int]:
+    """Healthy voters, and how many of them always have a leader, whichever they are."""
+    # A new voter does not count before it has followed a leader. Consider voters 1, 2 and 3, of which 1 and 3 have
+    # founded the quorum: without 3 there is no leader until it is back, since 2 votes for none that has records. While
+    # less than a majority has joined, all are needed: those that have nothing may have to found the quorum without the
+    # one that has records.
+    joined = [machine for machine in whole if not has_not_joined(machine)]
+    if len(joined) >= world.majority:
+        return joined, world.majority
+    return whole, len(whole) if joined else world.majority
 
 
 def _heal(world: World, core: Sequence[Machine]) -> None:
