@@ -8,8 +8,8 @@ import os
 from multiprocessing.pool import Pool
 from typing import Final
 
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
-"""A run makes objects by the million, few of them in cycles: Python's 700 costs it a twentieth of its time."""
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 500_000
+"""A run makes objects by the million, few of them in cycles: with Python's 700 it spends a tenth of its time on them."""
 
 
 def workers() -> Pool:
@@ -22,4 +22,5 @@ def workers() -> Pool:
 
 
 def _collect_seldom() -> None:
+    gc.freeze()  # what was imported stays
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
