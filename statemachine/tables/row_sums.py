@@ -177,9 +177,9 @@ def decode_sums(data: bytes | None, applied: tuple[Any, ...]) -> RowSums | None:
     return RowSums(_little_endian(sums), is_complete=bool(data[1]))
 
 
-def missing_of(part: Slice, kept: RowSums, found: int) -> int:
-    """What the sum that is kept of a slice lacks, if its rows add up to `found`; 0 when all is well."""
-    return (found - kept[part]) & _MASK
+def missing_of(kept: int, found: int) -> int:
+    """What the sum that is kept of some rows lacks, if they add up to `found`; 0 when all is well."""
+    return (found - kept) & _MASK
 
 
 def _seal(applied: tuple[Any, ...], data: bytes) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.marks import Marks, missing
 from kraftlog.sim.runs.outcome import Outcome
 from kraftlog.sim.runs.run import run_seed
-from kraftlog.sim.runs.workers import workers
+from kraftlog.sim.runs.workers import in_workers
 
 
 @dataclass(slots=True)
@@ -82,12 +81,10 @@ def sweep(
     started = time.monotonic()
     deadline = None if minutes is None else started + minutes * 60
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as progress, workers() as pool:
+    outcomes = in_workers(run_seed, _until(seeds, deadline))
+    with Progress(*columns, transient=True) as progress, closing(outcomes):
         bar = progress.add_task("seeds", total=count)
-        # The pool takes all the seeds that it can get; a ticket for each keeps it from running far ahead.
-        tickets = threading.Semaphore(4 * (os.cpu_count() or 1))
-        for outcome in pool.imap_unordered(run_seed, _until(seeds, deadline, tickets), chunksize=1):
-            tickets.release()
+        for outcome in outcomes:
             total.add(outcome)
             hours = total.simulated_seconds / 3600
             progress.update(bar, advance=1, description=f"seeds, {hours:.1f} h, {len(total.failures)} failed")
@@ -97,9 +94,8 @@ def sweep(
     return total
 
 
-def _until(seeds: Iterable[int], deadline: float | None, tickets: threading.Semaphore) -> Iterator[int]:
+def _until(seeds: Iterable[int], deadline: float | None) -> Iterator[int]:
     for seed in seeds:
-        tickets.acquire()
         if deadline is not None and time.monotonic() >= deadline:
             return
         yield seed

@@ -10,7 +10,7 @@ from typing import Final
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.parameters import Overrides
 from kraftlog.sim.runs.run import run_seed
-from kraftlog.sim.runs.workers import workers
+from kraftlog.sim.runs.workers import in_workers
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
@@ -43,8 +43,7 @@ class Catch:
 
 def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterator[Catch]:
     """Hunt every bug of `names`, on all processors, in the order in which they are caught."""
-    with workers() as pool:
-        yield from pool.imap_unordered(partial(hunt, seeds_max=seeds_max), names, chunksize=1)
+    yield from in_workers(partial(hunt, seeds_max=seeds_max), names)
 
 
 def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:

@@ -1,0 +1,41 @@
+"""Runs in processes of their own: as many as there are processors, and none that hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+
+import pytest
+
+from kraftlog.sim.runs.workers import in_workers
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def end(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_each_input_is_worked_on_and_none_is_taken_long_before() -> None:
+    taken: list[int] = []
+
+    def inputs() -> Iterator[int]:
+        for number in range(50):
+            taken.append(number)
+            yield number
+
+    with closing(in_workers(square, inputs())) as outcomes:
+        first = next(outcomes)
+        assert len(taken) <= 2 * (os.cpu_count() or 1)
+        assert sorted([first, *outcomes]) == [number * number for number in range(50)]
+
+
+def test_a_worker_that_is_killed_ends_the_sweep() -> None:
+    with pytest.raises(BrokenProcessPool):
+        list(in_workers(end, range(10)))
