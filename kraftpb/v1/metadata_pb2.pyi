@@ -308,7 +308,7 @@ class BrokerRegistrationChangeRecord(_message.Message):
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     fenced: _builtins.bool
-    """What is not set stays as it is."""
+    """Fields that are not set stay unchanged."""
     in_controlled_shutdown: _builtins.bool
     @_builtins.property
     def log_dirs(self) -> Global___DirectoryIds:
