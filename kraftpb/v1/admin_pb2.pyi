@@ -91,9 +91,11 @@ class Operation(_message.Message):
     PUT_REMOTE_PARTITION_DELETE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     timeout_ms: _builtins.int
-    """How long the client waits, in milliseconds; after it the answer is REQUEST_TIMED_OUT and the outcome is not known."""
+    """How long the client waits, in milliseconds; after that the response is REQUEST_TIMED_OUT and the outcome is
+    unknown.
+    """
     client_id: _builtins.str
-    """Whose mutation quota the operation counts against (KIP-599); empty: that of all clients without a name."""
+    """The client whose mutation quota the operation counts against (KIP-599); empty: that of all clients without a name."""
     @_builtins.property
     def create_topics(self) -> Global___CreateTopicsRequest: ...
     @_builtins.property
@@ -208,13 +210,14 @@ class OperationResult(_message.Message):
     """Of the operation as a whole; errors of single topics or resources are in their results."""
     error_message: _builtins.str
     end_offset: _builtins.int
-    """Wait for this applied end offset on another node to see the effect there; -1 if nothing was written. An answer
-    with NOT_CONTROLLER or REQUEST_TIMED_OUT and an end offset other than -1 was handed to the log: it may be
-    committed yet.
+    """Wait for this applied end offset on another node to see the effect there; -1 if nothing was written. With
+    NOT_CONTROLLER or REQUEST_TIMED_OUT and an end offset other than -1, the records were appended to the log: they may
+    still be committed.
     """
     state_end_offset: _builtins.int
-    """Without an error: what the answer rests on ends here, somebody else's changes and those that it found made already
-    included, and all of it is committed. Never below end_offset; a node that has applied so much shows what was said.
+    """Without an error: the end offset of the state that the response is based on, including changes of other clients and
+    changes that were already in effect; all of it is committed. Never below end_offset; a node that has applied up to
+    this offset shows what the response states.
     """
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
@@ -562,8 +565,8 @@ class RegisterBrokerRequest(_message.Message):
     incarnation_id: _builtins.bytes
     rack: _builtins.str
     previous_broker_epoch: _builtins.int
-    """What it found on its disk of its last clean shutdown; not set or another than the registered one: it may have lost
-    what it had (KIP-966).
+    """The broker epoch of its last clean shutdown, from its disk; not set or different from the registered one: it may
+    have lost data (KIP-966).
     """
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]: ...
@@ -831,10 +834,10 @@ class PartitionsOfTopic(_message.Message):
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     count: _builtins.int
-    """How many there shall be, the present ones included."""
+    """The new total number, including the existing ones."""
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerIds]:
-        """One for each new partition, or none: then they are placed."""
+        """One for each new partition, or none: then the controller places them."""
 
     def __init__(
         self,
@@ -1133,7 +1136,7 @@ class ElectLeadersResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
-        """Of all partitions only those for which something was done or failed."""
+        """With all partitions, only those for which something was done or failed."""
 
     def __init__(
         self,
@@ -1207,7 +1210,7 @@ class PartitionReassignment(_message.Message):
     partition_id: _builtins.int
     @_builtins.property
     def replicas(self) -> _metadata_pb2.BrokerIds:
-        """Not set: the reassignment under way is cancelled."""
+        """Not set: the reassignment in progress is canceled."""
 
     def __init__(
         self,
@@ -1367,7 +1370,7 @@ Global___AllocateProducerIdsRequest: _TypeAlias = AllocateProducerIdsRequest  # 
 
 @_typing.final
 class AllocateProducerIdsResponse(_message.Message):
-    """The broker may give out the ids from producer_id_start on, producer_id_count of them."""
+    """The broker may allocate producer_id_count ids, from producer_id_start on."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1607,7 +1610,7 @@ class CreateAclsRequest(_message.Message):
     ENTRIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.AccessControlEntryRecord]:
-        """Their ids are made up by the controller."""
+        """The controller generates their ids."""
 
     def __init__(
         self,
@@ -1689,7 +1692,7 @@ Global___DeleteAclsRequest: _TypeAlias = DeleteAclsRequest  # noqa: Y015
 
 @_typing.final
 class AclFilter(_message.Message):
-    """What is not set matches everything."""
+    """A field that is not set matches everything."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1938,9 +1941,9 @@ Global___AlteredResource: _TypeAlias = AlteredResource  # noqa: Y015
 
 @_typing.final
 class ReadConsistency(_message.Message):
-    """Reads wait until the node has applied everything below min_applied_end_offset, at most wait_ms; and what the node
-    itself has acknowledged, which it applies next, whatever they ask for. An answer that fits no message is
-    RECORD_LIST_TOO_LARGE, at any node: its text says what to ask for instead.
+    """Reads wait until the node has applied everything below min_applied_end_offset, at most wait_ms; and, whatever their
+    offset, for what the node itself has acknowledged, which it applies next. A response that does not fit in a message
+    is RECORD_LIST_TOO_LARGE, at any node: its message states what to request instead.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2191,7 +2194,7 @@ class DescribeConfigsRequest(_message.Message):
     resource_type: _builtins.int
     resource_name: _builtins.str
     include_defaults: _builtins.bool
-    """Those that were not set, too, with what applies instead."""
+    """Also those that are not set, with the value that applies instead."""
     @_builtins.property
     def consistency(self) -> Global___ReadConsistency: ...
     def __init__(
@@ -2346,7 +2349,7 @@ class FeatureDescription(_message.Message):
     FINALIZED_LEVEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     min_level: _builtins.int
-    """What all registered brokers and controllers support."""
+    """Supported by all registered brokers and controllers."""
     max_level: _builtins.int
     finalized_level: _builtins.int
     """0: off."""
@@ -2568,7 +2571,7 @@ class FindRemoteLogSegmentRequest(_message.Message):
     partition_id: _builtins.int
     leader_epoch: _builtins.int
     offset: _builtins.int
-    """Not set: only the highest offset of the epoch is asked for."""
+    """Not set: only the highest offset of the epoch is requested."""
     @_builtins.property
     def consistency(self) -> Global___ReadConsistency: ...
     def __init__(
@@ -2674,7 +2677,7 @@ class ListRemoteLogSegmentsResponse(_message.Message):
     """Of the finished copies among them."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.RemoteLogSegmentMetadataRecord]:
-        """By start offset; all but those whose deletion is finished."""
+        """By start offset; all except those whose deletion is finished."""
 
     def __init__(
         self,

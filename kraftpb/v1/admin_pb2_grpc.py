@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """What users ask of the controller and of the metadata that each node holds.
+    """Requests of users to the controller, and reads of the metadata that each node holds.
     """
 
     def __init__(self, channel):
@@ -98,13 +98,13 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """What users ask of the controller and of the metadata that each node holds.
+    """Requests of users to the controller, and reads of the metadata that each node holds.
     """
 
     def Execute(self, request_iterator, context):
-        """Changes. One stream carries any number of operations at a time: a client sends all that it has pending as one
-        message, and so does the answer. Only the active controller carries them out; others answer NOT_CONTROLLER and
-        say who leads.
+        """Changes. One stream carries any number of operations at a time: a client sends all its pending operations as one
+        message, and the node does the same with its responses. Only the active controller carries them out; other nodes
+        answer NOT_CONTROLLER and name the leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,7 +160,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FindRemoteLogSegment(self, request, context):
-        """Tiered storage (KIP-405): what the remote log metadata manager looks up.
+        """Tiered storage (KIP-405): the look-ups of the remote log metadata manager.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,7 +173,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Query(self, request, context):
-        """One read-only SQL statement on the node's committed metadata; rows come in pieces.
+        """One read-only SQL statement on the node's committed metadata; rows are sent in pieces.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -251,7 +251,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """What users ask of the controller and of the metadata that each node holds.
+    """Requests of users to the controller, and reads of the metadata that each node holds.
     """
 
     @staticmethod

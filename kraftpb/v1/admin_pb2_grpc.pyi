@@ -27,16 +27,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """What users ask of the controller and of the metadata that each node holds."""
+    """Requests of users to the controller, and reads of the metadata that each node holds."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     Execute: _grpc.StreamStreamMultiCallable[_admin_pb2.OperationBatch, _admin_pb2.OperationResultBatch]
-    """Changes. One stream carries any number of operations at a time: a client sends all that it has pending as one
-    message, and so does the answer. Only the active controller carries them out; others answer NOT_CONTROLLER and
-    say who leads.
+    """Changes. One stream carries any number of operations at a time: a client sends all its pending operations as one
+    message, and the node does the same with its responses. Only the active controller carries them out; other nodes
+    answer NOT_CONTROLLER and name the leader.
     """
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]
     """Reads, from the state that the answering node has applied. Each may name an offset to wait for."""
@@ -48,20 +48,20 @@ class AdminServiceStub:
     DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeAclsRequest, _admin_pb2.DescribeAclsResponse]
     ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListPartitionReassignmentsRequest, _admin_pb2.ListPartitionReassignmentsResponse]
     FindRemoteLogSegment: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FindRemoteLogSegmentRequest, _admin_pb2.FindRemoteLogSegmentResponse]
-    """Tiered storage (KIP-405): what the remote log metadata manager looks up."""
+    """Tiered storage (KIP-405): the look-ups of the remote log metadata manager."""
     ListRemoteLogSegments: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRemoteLogSegmentsRequest, _admin_pb2.ListRemoteLogSegmentsResponse]
     Query: _grpc.UnaryStreamMultiCallable[_admin_pb2.QueryRequest, _admin_pb2.QueryResponse]
-    """One read-only SQL statement on the node's committed metadata; rows come in pieces."""
+    """One read-only SQL statement on the node's committed metadata; rows are sent in pieces."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """What users ask of the controller and of the metadata that each node holds."""
+    """Requests of users to the controller, and reads of the metadata that each node holds."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Execute: _aio.StreamStreamMultiCallable[_admin_pb2.OperationBatch, _admin_pb2.OperationResultBatch]  # type: ignore[assignment]
-    """Changes. One stream carries any number of operations at a time: a client sends all that it has pending as one
-    message, and so does the answer. Only the active controller carries them out; others answer NOT_CONTROLLER and
-    say who leads.
+    """Changes. One stream carries any number of operations at a time: a client sends all its pending operations as one
+    message, and the node does the same with its responses. Only the active controller carries them out; other nodes
+    answer NOT_CONTROLLER and name the leader.
     """
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]  # type: ignore[assignment]
     """Reads, from the state that the answering node has applied. Each may name an offset to wait for."""
@@ -73,13 +73,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeAclsRequest, _admin_pb2.DescribeAclsResponse]  # type: ignore[assignment]
     ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListPartitionReassignmentsRequest, _admin_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
     FindRemoteLogSegment: _aio.UnaryUnaryMultiCallable[_admin_pb2.FindRemoteLogSegmentRequest, _admin_pb2.FindRemoteLogSegmentResponse]  # type: ignore[assignment]
-    """Tiered storage (KIP-405): what the remote log metadata manager looks up."""
+    """Tiered storage (KIP-405): the look-ups of the remote log metadata manager."""
     ListRemoteLogSegments: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRemoteLogSegmentsRequest, _admin_pb2.ListRemoteLogSegmentsResponse]  # type: ignore[assignment]
     Query: _aio.UnaryStreamMultiCallable[_admin_pb2.QueryRequest, _admin_pb2.QueryResponse]  # type: ignore[assignment]
-    """One read-only SQL statement on the node's committed metadata; rows come in pieces."""
+    """One read-only SQL statement on the node's committed metadata; rows are sent in pieces."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What users ask of the controller and of the metadata that each node holds."""
+    """Requests of users to the controller, and reads of the metadata that each node holds."""
 
     @_abc_1.abstractmethod
     def Execute(
@@ -87,9 +87,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_admin_pb2.OperationBatch],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.OperationResultBatch], _abc.AsyncIterator[_admin_pb2.OperationResultBatch]]:
-        """Changes. One stream carries any number of operations at a time: a client sends all that it has pending as one
-        message, and so does the answer. Only the active controller carries them out; others answer NOT_CONTROLLER and
-        say who leads.
+        """Changes. One stream carries any number of operations at a time: a client sends all its pending operations as one
+        message, and the node does the same with its responses. Only the active controller carries them out; other nodes
+        answer NOT_CONTROLLER and name the leader.
         """
 
     @_abc_1.abstractmethod
@@ -155,7 +155,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.FindRemoteLogSegmentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.FindRemoteLogSegmentResponse, _abc.Awaitable[_admin_pb2.FindRemoteLogSegmentResponse]]:
-        """Tiered storage (KIP-405): what the remote log metadata manager looks up."""
+        """Tiered storage (KIP-405): the look-ups of the remote log metadata manager."""
 
     @_abc_1.abstractmethod
     def ListRemoteLogSegments(
@@ -170,6 +170,6 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.QueryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.QueryResponse], _abc.AsyncIterator[_admin_pb2.QueryResponse]]:
-        """One read-only SQL statement on the node's committed metadata; rows come in pieces."""
+        """One read-only SQL statement on the node's committed metadata; rows are sent in pieces."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class BatchBody(_message.Message):
-    """The body of a data batch. Serialised bodies may be joined byte by byte: the result is one body with all the records."""
+    """The body of a data batch. Serialized bodies may be concatenated: the result is one body with all the records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -143,7 +143,7 @@ class SnapshotHeader(_message.Message):
     last_contained_log_timestamp: _builtins.int
     """When the leader appended the last batch below the snapshot's end, in milliseconds since 1970."""
     cluster_id: _builtins.str
-    """Of the cluster whose log it stands for."""
+    """Of the cluster whose log it replaces."""
     def __init__(
         self,
         *,
@@ -186,7 +186,7 @@ Global___SnapshotFooter: _TypeAlias = SnapshotFooter  # noqa: Y015
 
 @_typing.final
 class KRaftVersion(_message.Message):
-    """Which kind of voter set the quorum has: 0 knows voters by their node ids, 1 by their directory ids, too."""
+    """Which kind of voter set the quorum has: 0 identifies voters by their node ids, 1 by their directory ids, too."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -210,7 +210,7 @@ Global___KRaftVersion: _TypeAlias = KRaftVersion  # noqa: Y015
 
 @_typing.final
 class Voters(_message.Message):
-    """Who votes (KIP-853). Behind a snapshot's header, in one batch with the KRaftVersion before it."""
+    """The voters (KIP-853). After a snapshot's header, in one batch with the KRaftVersion before it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

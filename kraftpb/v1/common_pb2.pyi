@@ -91,7 +91,7 @@ Global___EpochEndOffset: _TypeAlias = EpochEndOffset  # noqa: Y015
 
 @_typing.final
 class CurrentLeader(_message.Message):
-    """Who leads, as the answering node knows it. leader_id is -1 if it does not."""
+    """The leader, as far as the answering node knows. leader_id is -1 if it does not."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -36,10 +36,10 @@ class WatchRequest(_message.Message):
     end_offset: _builtins.int
     """The stream ends when everything below this is delivered; not set: never."""
     takes_snapshots: _builtins.bool
-    """The reader takes snapshots. Nodes before this field end the call with OUT_OF_RANGE all the same."""
+    """The reader takes snapshots. Nodes of versions before this field still end the call with OUT_OF_RANGE."""
     is_new: _builtins.bool
-    """The reader has nothing yet: if it takes snapshots and there is one, that comes first, and start_offset counts for
-    nothing.
+    """The reader has nothing yet: if it takes snapshots and there is one, that is sent first, and start_offset is
+    ignored.
     """
     def __init__(
         self,
@@ -111,7 +111,7 @@ class WatchResponse(_message.Message):
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
     def snapshot_piece(self) -> Global___WatchResponse.SnapshotPiece:
-        """Set: no records, but the next bytes of a snapshot, which takes the place of all records below its end offset."""
+        """Set: no records, but the next bytes of a snapshot, which replaces all records below its end offset."""
 
     def __init__(
         self,
@@ -141,11 +141,11 @@ class HoldLogStartRequest(_message.Message):
     cluster_id: _builtins.str
     """Refused with INCONSISTENT_CLUSTER_ID if it is another cluster's."""
     name: _builtins.str
-    """1 to 64 printable characters. Who asks under the same name again takes the place of who did before."""
+    """1 to 64 printable characters. A later request with the same name replaces the lease of an earlier one."""
     next_offset: _builtins.int
     """The reader has read everything below; -1: it has nothing yet."""
     lease_ms: _builtins.int
-    """The lease lasts for so long from now, unless it is asked for again; 0 ends it."""
+    """How long the lease lasts from now on, unless it is renewed; 0 ends it."""
     def __init__(
         self,
         *,
@@ -171,10 +171,10 @@ class HoldLogStartResponse(_message.Message):
     LEASE_MS_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
-    """For how long it is given, which may be less than what was asked for; 0 if it was ended, or this node does not lead."""
+    """How long the granted lease lasts, which may be less than requested; 0 if it was ended, or this node does not lead."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader:
-        """Whom to ask instead."""
+        """The leader to ask instead."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class DescribeNodeResponse(_message.Message):
         ERROR_FIELD_NUMBER: _builtins.int
         listener: _builtins.str
         error: _builtins.str
-        """What it raised, in short."""
+        """What it raised, abbreviated."""
         def __init__(
             self,
             *,
@@ -275,22 +275,22 @@ class DescribeNodeResponse(_message.Message):
     applied_end_offset: _builtins.int
     """What this node's state machine has applied: the offset after the last applied record."""
     recovering: _builtins.bool
-    """It fetches anew what its disk lost: it neither votes nor counts."""
+    """It fetches again what its disk lost: it does not vote or count towards a majority."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
     def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ReplicaState]:
-        """Where the voters listen."""
+        """The addresses of the voters."""
 
     @_builtins.property
     def listener_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ListenerFault]:
-        """Listeners in its process that raised: they get nothing more until it starts again. Not all, if they are many."""
+        """Listeners in its process that raised: they get nothing more until it restarts. Not all, if there are many."""
 
     @_builtins.property
     def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[_quorum_pb2.LogStartHolder]:
-        """Who keeps this node's log from starting further on, its own listeners if it follows."""
+        """The replicas and listeners that hold this node's log start; on a follower, its own listeners."""
 
     def __init__(
         self,

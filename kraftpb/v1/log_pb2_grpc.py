@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LogServiceStub:
-    """The committed log for anybody who wants to follow it. Every node serves it.
+    """The committed log for programs that follow it. Every node serves it.
     """
 
     def __init__(self, channel):
@@ -53,13 +53,13 @@ class LogServiceStub:
 
 
 class LogServiceServicer:
-    """The committed log for anybody who wants to follow it. Every node serves it.
+    """The committed log for programs that follow it. Every node serves it.
     """
 
     def Watch(self, request, context):
-        """Committed batches from start_offset on, in order, for as long as the stream is open. An offset that is not
-        committed yet is waited for. One below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
-        snapshots: then the newest one comes first, in pieces, and the batches after it go on at its end offset.
+        """Committed batches from start_offset on, in order, for as long as the stream is open. If the offset is not committed
+        yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
+        snapshots: then the newest one is sent first, in pieces, and the batches continue at its end offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -67,7 +67,7 @@ class LogServiceServicer:
 
     def HoldLogStart(self, request, context):
         """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
-        leader does that: where its log starts, no other node's starts further on (KAFKA-14932).
+        leader does that: no other node's log start is above the leader's (KAFKA-14932).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,7 +107,7 @@ def add_LogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LogService:
-    """The committed log for anybody who wants to follow it. Every node serves it.
+    """The committed log for programs that follow it. Every node serves it.
     """
 
     @staticmethod

@@ -21,8 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class MetadataBatch(_message.Message):
     """The records of the metadata log. A batch's body is a MetadataBatch: the same bytes as a BatchBody whose records are
-    serialised MetadataRecords. The field number of each kind is Kafka's record key + 1 (0 is no field number); kinds from
-    10001 on are not in Kafka's metadata log.
+    serialized MetadataRecords. The field number of each kind is Kafka's record key + 1 (0 is no field number); kinds
+    from 10001 on are not in Kafka's metadata log.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -72,7 +72,7 @@ class MetadataRecord(_message.Message):
     REMOTE_LOG_EPOCH_END_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Of this kind of record. One that a node does not know is refused by name."""
+    """Of this kind of record. A version that a node does not know is refused, with an error that names it."""
     @_builtins.property
     def register_broker(self) -> Global___RegisterBrokerRecord: ...
     @_builtins.property
@@ -115,7 +115,7 @@ class MetadataRecord(_message.Message):
 
     @_builtins.property
     def remote_log_segment_metadata(self) -> Global___RemoteLogSegmentMetadataRecord:
-        """Tiered storage: KIP-405 keeps these in a topic of their own."""
+        """Tiered storage: KIP-405 keeps these in a separate topic."""
 
     @_builtins.property
     def remote_log_segment_metadata_update(self) -> Global___RemoteLogSegmentMetadataUpdateRecord: ...
@@ -241,7 +241,7 @@ class RegisterBrokerRecord(_message.Message):
     fenced: _builtins.bool
     in_controlled_shutdown: _builtins.bool
     unclean_shutdown: _builtins.bool
-    """It was there before, was not shut down cleanly, and may have lost what it had (KIP-966). Not in Kafka's record: it is
+    """It was registered before, was not shut down cleanly, and may have lost data (KIP-966). Not in Kafka's record: it is
     for a controller that takes over before the broker is out of every ISR and ELR.
     """
     @_builtins.property
@@ -308,7 +308,7 @@ class BrokerRegistrationChangeRecord(_message.Message):
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     fenced: _builtins.bool
-    """What is not set stays as it is."""
+    """Fields that are not set stay unchanged."""
     in_controlled_shutdown: _builtins.bool
     @_builtins.property
     def log_dirs(self) -> Global___DirectoryIds:
@@ -431,7 +431,7 @@ class PartitionRecord(_message.Message):
     partition_id: _builtins.int
     topic_id: _builtins.bytes
     leader: _builtins.int
-    """-1: nobody."""
+    """-1: none."""
     leader_recovery_state: _builtins.int
     """0 recovered, 1 recovering."""
     leader_epoch: _builtins.int
@@ -521,7 +521,9 @@ Global___DirectoryIds: _TypeAlias = DirectoryIds  # noqa: Y015
 
 @_typing.final
 class PartitionChangeRecord(_message.Message):
-    """What is not set stays as it is. The partition epoch goes up by one each time, the leader epoch iff the leader is set."""
+    """Fields that are not set stay unchanged. The partition epoch increases by one each time, the leader epoch iff the
+    leader is set.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -627,7 +629,7 @@ class FeatureLevelRecord(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     level: _builtins.int
-    """0: the feature is off."""
+    """0: the feature is disabled."""
     def __init__(
         self,
         *,
@@ -759,7 +761,7 @@ Global___RemoveAccessControlEntryRecord: _TypeAlias = RemoveAccessControlEntryRe
 
 @_typing.final
 class ProducerIdsRecord(_message.Message):
-    """The producer ids below next_producer_id have been given away in blocks; broker_id got the last one."""
+    """The producer ids below next_producer_id have been allocated in blocks; broker_id got the last one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -803,7 +805,7 @@ Global___NoOpRecord: _TypeAlias = NoOpRecord  # noqa: Y015
 class BeginTransactionRecord(_message.Message):
     """--- metadata transactions (KIP-868) ---------------------------------------------------------------------------------
 
-    The first record of its batch. What follows takes effect with the end, or not at all.
+    The first record of its batch. The following records take effect with the end, or not at all.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -873,7 +875,7 @@ class SegmentLeaderEpoch(_message.Message):
     leader_epoch: _builtins.int
     start_offset: _builtins.int
     unreferenced: _builtins.bool
-    """Only in snapshots: lookups in this epoch find another segment in this one's place."""
+    """Only in snapshots: lookups in this epoch find another segment instead of this one."""
     def __init__(
         self,
         *,
@@ -1051,7 +1053,7 @@ Global___RemoteLogEpochEndRecord: _TypeAlias = RemoteLogEpochEndRecord  # noqa: 
 
 @_typing.final
 class AppliedStateRecord(_message.Message):
-    """What the state machine had come to at the end of a snapshot, so that who loads it goes on from there."""
+    """The applied state at the end of a snapshot, from which a node that loads it continues."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1063,7 +1065,7 @@ class AppliedStateRecord(_message.Message):
     state_digest_end_offset: _builtins.int
     """The last offset below it at which digests are compared; not set: none yet."""
     state_digest: _builtins.bytes
-    """What the digest was there, 16 bytes."""
+    """The digest at that offset, 16 bytes."""
     def __init__(
         self,
         *,

@@ -103,12 +103,12 @@ class BeginQuorumEpochRequest(_message.Message):
     leader_id: _builtins.int
     leader_epoch: _builtins.int
     leader_directory_id: _builtins.bytes
-    """16 bytes. Older versions leave it out: they are believed only where the voter set has no directory ids."""
+    """16 bytes. Older versions omit it: they count only if the voter set has no directory ids."""
     @_builtins.property
     def voter_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
     def leader_endpoint(self) -> _common_pb2.Endpoint:
-        """For tools. A replica goes to the voter set's endpoint of that id."""
+        """For tools. A replica connects to the voter set's endpoint of that id."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class EndQuorumEpochRequest(_message.Message):
     """As in BeginQuorumEpoch."""
     @_builtins.property
     def preferred_candidates(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ReplicaKey]:
-        """The first shall start its election at once, the others later in this order."""
+        """The first should start its election at once, the others later in this order."""
 
     @_builtins.property
     def leader_endpoint(self) -> _common_pb2.Endpoint:
@@ -245,26 +245,26 @@ class FetchRequest(_message.Message):
     max_wait_ms: _builtins.int
     max_bytes: _builtins.int
     high_watermark: _builtins.int
-    """Version 18 (KIP-1166): the replica's own high watermark, -1 if it knows none. Version 17 leaves it out, which
-    counts as 2^63-1: only new records or the wait's end complete the fetch then.
+    """Version 18 (KIP-1166): the replica's own high watermark, -1 if it knows none. Version 17 omits it, which counts as
+    2^63-1: then only new records or the end of the wait complete the fetch.
     """
     recovering: _builtins.bool
-    """The replica is fetching anew what its disk lost: it neither votes nor counts until it has it."""
+    """The replica is fetching again what its disk lost: until then it does not vote or count towards a majority."""
     log_start_offset: _builtins.int
-    """Where the replica's own log starts, for operators; not set: it does not say."""
+    """Where the replica's own log starts, for operators; not set: not reported."""
     wants_rebuild: _builtins.bool
-    """Its state machine is fenced, and waits to be let begin anew: one voter's at a time."""
+    """Its state machine is fenced, and waits for permission to be rebuilt: one voter's at a time."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey:
         """Not set: a tool, answered but never counted."""
 
     @_builtins.property
     def state_digest(self) -> Global___StateDigest:
-        """What the replica's state machine came to at the last offset where digests are compared; not set: nothing yet."""
+        """The digest of the replica's state machine at the last offset where digests are compared; not set: none yet."""
 
     @_builtins.property
     def leader_lacks(self) -> Global___CommittedGap:
-        """Set: the replica knows more as committed than this leader has, and does not follow it."""
+        """Set: the replica knows committed records that this leader lacks, and does not follow it."""
 
     def __init__(
         self,
@@ -305,14 +305,14 @@ Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
 class CommittedGap(_message.Message):
-    """What a leader lacks of what a replica knows as committed."""
+    """What a leader lacks of what a replica knows to be committed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     AGREED_OFFSET_FIELD_NUMBER: _builtins.int
     COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
     agreed_offset: _builtins.int
-    """Up to here, at most, the leader's log is the replica's."""
+    """At most up to here, the leader's log equals the replica's."""
     committed_offset: _builtins.int
     """Everything below is committed."""
     def __init__(
@@ -331,7 +331,7 @@ Global___CommittedGap: _TypeAlias = CommittedGap  # noqa: Y015
 
 @_typing.final
 class StateDigest(_message.Message):
-    """What a state machine came to when it had applied everything below end_offset."""
+    """The digest of a state machine when it had applied everything below end_offset."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -375,7 +375,9 @@ class FetchResponse(_message.Message):
     records: _builtins.bytes
     """Encoded batches, one after the other."""
     may_rebuild: _builtins.bool
-    """The asking replica may make its state machine anew now. Older versions let nobody: it goes ahead after a while."""
+    """The fetching replica may rebuild its state machine now. Older versions never set this: then it proceeds after a
+    while.
+    """
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -384,7 +386,7 @@ class FetchResponse(_message.Message):
     def snapshot_id(self) -> _common_pb2.EpochEndOffset: ...
     @_builtins.property
     def expected_state_digest(self) -> Global___StateDigest:
-        """Set: the quorum's state machines came to this, the asking replica's to something else. It must not be believed."""
+        """Set: the quorum's state machines have this digest, and the fetching replica's differs. It must not be used."""
 
     def __init__(
         self,
@@ -410,7 +412,7 @@ Global___FetchResponse: _TypeAlias = FetchResponse  # noqa: Y015
 
 @_typing.final
 class FetchSnapshotRequest(_message.Message):
-    """One piece of a snapshot after the other, each asked for at the position where the one before ended (KIP-630)."""
+    """One piece of a snapshot after the other, each requested at the position where the previous one ended (KIP-630)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -524,9 +526,9 @@ class DescribeQuorumResponse(_message.Message):
     cluster_id: _builtins.str
     high_watermark: _builtins.int
     kraft_version: _builtins.int
-    """1: the voters are known by their directory ids, too. 0, or a node that does not say: by their node ids alone."""
+    """1: the voters are identified by their directory ids, too. 0, or not set by an older node: by their node ids only."""
     state_alarm_offset: _builtins.int
-    """Set: there the voters' state machines came to different things, and no majority to the same."""
+    """Set: at this offset the voters' state machines differ, and no majority has the same digest."""
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
     @_builtins.property
@@ -535,7 +537,7 @@ class DescribeQuorumResponse(_message.Message):
     def observers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]: ...
     @_builtins.property
     def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogStartHolder]:
-        """Who keeps the leader's log from starting further on (KAFKA-14932)."""
+        """The replicas and listeners that hold the leader's log start (KAFKA-14932)."""
 
     def __init__(
         self,
@@ -575,7 +577,7 @@ class LogStartHolder(_message.Message):
     next_offset: _builtins.int
     """It has read everything below."""
     held_ms: _builtins.int
-    """For so long it has held the log start back."""
+    """How long it has held the log start back."""
     def __init__(
         self,
         *,
@@ -614,7 +616,7 @@ class ReplicaState(_message.Message):
     last_caught_up_timestamp: _builtins.int
     recovering: _builtins.bool
     state_diverged: _builtins.bool
-    """Its state machine came to something else than the quorum's: it is fenced."""
+    """Its state machine differs from the quorum's: it is fenced."""
     log_start_offset: _builtins.int
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
@@ -622,7 +624,7 @@ class ReplicaState(_message.Message):
     def endpoint(self) -> _common_pb2.Endpoint: ...
     @_builtins.property
     def leader_lacks(self) -> Global___CommittedGap:
-        """Set: it knows more as committed than the leader has, and does not follow it."""
+        """Set: it knows committed records that the leader lacks, and does not follow it."""
 
     def __init__(
         self,

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class QuorumServiceStub:
-    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
-    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
-    too, may leave it out.
+    """The protocol between replicas. Fields carry Kafka's names. Replicas name their cluster: a request of a replica with
+    another cluster_id, or without one, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients use too, may
+    omit it.
     """
 
     def __init__(self, channel):
@@ -70,9 +70,9 @@ class QuorumServiceStub:
 
 
 class QuorumServiceServicer:
-    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
-    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
-    too, may leave it out.
+    """The protocol between replicas. Fields carry Kafka's names. Replicas name their cluster: a request of a replica with
+    another cluster_id, or without one, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients use too, may
+    omit it.
     """
 
     def Vote(self, request, context):
@@ -94,7 +94,7 @@ class QuorumServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request_iterator, context):
-        """One stream per replica, open as long as it follows; answers carry the correlation id of their request.
+        """One stream per replica, open as long as it follows; responses carry the correlation id of their request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,9 +154,9 @@ def add_QuorumServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QuorumService:
-    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
-    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
-    too, may leave it out.
+    """The protocol between replicas. Fields carry Kafka's names. Replicas name their cluster: a request of a replica with
+    another cluster_id, or without one, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients use too, may
+    omit it.
     """
 
     @staticmethod

@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class QuorumServiceStub:
-    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
-    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
-    too, may leave it out.
+    """The protocol between replicas. Fields carry Kafka's names. Replicas name their cluster: a request of a replica with
+    another cluster_id, or without one, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients use too, may
+    omit it.
     """
 
     @_typing.overload
@@ -40,15 +40,15 @@ class QuorumServiceStub:
     BeginQuorumEpoch: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.BeginQuorumEpochRequest, _quorum_pb2.BeginQuorumEpochResponse]
     EndQuorumEpoch: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.EndQuorumEpochRequest, _quorum_pb2.EndQuorumEpochResponse]
     Fetch: _grpc.StreamStreamMultiCallable[_quorum_pb2.FetchRequest, _quorum_pb2.FetchResponse]
-    """One stream per replica, open as long as it follows; answers carry the correlation id of their request."""
+    """One stream per replica, open as long as it follows; responses carry the correlation id of their request."""
     FetchSnapshot: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.FetchSnapshotRequest, _quorum_pb2.FetchSnapshotResponse]
     DescribeQuorum: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.DescribeQuorumRequest, _quorum_pb2.DescribeQuorumResponse]
 
 @_typing.type_check_only
 class QuorumServiceAsyncStub(QuorumServiceStub):
-    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
-    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
-    too, may leave it out.
+    """The protocol between replicas. Fields carry Kafka's names. Replicas name their cluster: a request of a replica with
+    another cluster_id, or without one, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients use too, may
+    omit it.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -56,14 +56,14 @@ class QuorumServiceAsyncStub(QuorumServiceStub):
     BeginQuorumEpoch: _aio.UnaryUnaryMultiCallable[_quorum_pb2.BeginQuorumEpochRequest, _quorum_pb2.BeginQuorumEpochResponse]  # type: ignore[assignment]
     EndQuorumEpoch: _aio.UnaryUnaryMultiCallable[_quorum_pb2.EndQuorumEpochRequest, _quorum_pb2.EndQuorumEpochResponse]  # type: ignore[assignment]
     Fetch: _aio.StreamStreamMultiCallable[_quorum_pb2.FetchRequest, _quorum_pb2.FetchResponse]  # type: ignore[assignment]
-    """One stream per replica, open as long as it follows; answers carry the correlation id of their request."""
+    """One stream per replica, open as long as it follows; responses carry the correlation id of their request."""
     FetchSnapshot: _aio.UnaryUnaryMultiCallable[_quorum_pb2.FetchSnapshotRequest, _quorum_pb2.FetchSnapshotResponse]  # type: ignore[assignment]
     DescribeQuorum: _aio.UnaryUnaryMultiCallable[_quorum_pb2.DescribeQuorumRequest, _quorum_pb2.DescribeQuorumResponse]  # type: ignore[assignment]
 
 class QuorumServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What replicas say to each other. Fields carry Kafka's names. Replicas say which cluster they are of: a request of
-    theirs with another cluster_id, or with none, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients ask
-    too, may leave it out.
+    """The protocol between replicas. Fields carry Kafka's names. Replicas name their cluster: a request of a replica with
+    another cluster_id, or without one, is answered INCONSISTENT_CLUSTER_ID. DescribeQuorum, which clients use too, may
+    omit it.
     """
 
     @_abc_1.abstractmethod
@@ -93,7 +93,7 @@ class QuorumServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_quorum_pb2.FetchRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_quorum_pb2.FetchResponse], _abc.AsyncIterator[_quorum_pb2.FetchResponse]]:
-        """One stream per replica, open as long as it follows; answers carry the correlation id of their request."""
+        """One stream per replica, open as long as it follows; responses carry the correlation id of their request."""
 
     @_abc_1.abstractmethod
     def FetchSnapshot(

@@ -43,7 +43,7 @@ class CreateSnapshotResponse(_message.Message):
     IS_NEW_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     is_new: _builtins.bool
-    """False: it had been taken before, and nothing was applied since."""
+    """False: it had been taken before, and nothing was applied since then."""
     @_builtins.property
     def snapshot(self) -> Global___Snapshot: ...
     def __init__(
@@ -131,7 +131,7 @@ class ReadSnapshotResponse(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     size_bytes: _builtins.int
     position: _builtins.int
-    """Where these bytes belong."""
+    """The position of these bytes in the file."""
     data: _builtins.bytes
     @_builtins.property
     def snapshot_id(self) -> _common_pb2.EpochEndOffset: ...
@@ -163,7 +163,7 @@ class Snapshot(_message.Message):
     last_contained_log_timestamp: _builtins.int
     """When the leader appended the last batch that it contains, in milliseconds since 1970."""
     path: _builtins.str
-    """Where it is on the node's disk."""
+    """Its path on the node's disk."""
     @_builtins.property
     def snapshot_id(self) -> _common_pb2.EpochEndOffset: ...
     def __init__(

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class SnapshotServiceStub:
-    """The snapshots of the metadata that each node takes for itself. Every node serves it. A call that fails ends with a
-    status, and the number of Kafka's error in the trailer kraftlog-error.
+    """The snapshots of the metadata that each node takes. Every node serves this. A call that fails ends with a status, and
+    the number of Kafka's error in the trailer kraftlog-error.
     """
 
     def __init__(self, channel):
@@ -54,12 +54,12 @@ class SnapshotServiceStub:
 
 
 class SnapshotServiceServicer:
-    """The snapshots of the metadata that each node takes for itself. Every node serves it. A call that fails ends with a
-    status, and the number of Kafka's error in the trailer kraftlog-error.
+    """The snapshots of the metadata that each node takes. Every node serves this. A call that fails ends with a status, and
+    the number of Kafka's error in the trailer kraftlog-error.
     """
 
     def CreateSnapshot(self, request, context):
-        """Has the node take a snapshot of what it has applied, and waits until it is durable.
+        """Makes the node take a snapshot of what it has applied, and waits until it is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -73,8 +73,8 @@ class SnapshotServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadSnapshot(self, request, context):
-        """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, one that is damaged
-        CORRUPT_MESSAGE; then nothing of it was sent.
+        """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+        CORRUPT_MESSAGE; then none of it was sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,8 +107,8 @@ def add_SnapshotServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SnapshotService:
-    """The snapshots of the metadata that each node takes for itself. Every node serves it. A call that fails ends with a
-    status, and the number of Kafka's error in the trailer kraftlog-error.
+    """The snapshots of the metadata that each node takes. Every node serves this. A call that fails ends with a status, and
+    the number of Kafka's error in the trailer kraftlog-error.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SnapshotServiceStub:
-    """The snapshots of the metadata that each node takes for itself. Every node serves it. A call that fails ends with a
-    status, and the number of Kafka's error in the trailer kraftlog-error.
+    """The snapshots of the metadata that each node takes. Every node serves this. A call that fails ends with a status, and
+    the number of Kafka's error in the trailer kraftlog-error.
     """
 
     @_typing.overload
@@ -36,33 +36,33 @@ class SnapshotServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SnapshotServiceAsyncStub: ...
     CreateSnapshot: _grpc.UnaryUnaryMultiCallable[_snapshot_pb2.CreateSnapshotRequest, _snapshot_pb2.CreateSnapshotResponse]
-    """Has the node take a snapshot of what it has applied, and waits until it is durable."""
+    """Makes the node take a snapshot of what it has applied, and waits until it is durable."""
     ListSnapshots: _grpc.UnaryUnaryMultiCallable[_snapshot_pb2.ListSnapshotsRequest, _snapshot_pb2.ListSnapshotsResponse]
     """Those that the node has, the oldest first."""
     ReadSnapshot: _grpc.UnaryStreamMultiCallable[_snapshot_pb2.ReadSnapshotRequest, _snapshot_pb2.ReadSnapshotResponse]
-    """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, one that is damaged
-    CORRUPT_MESSAGE; then nothing of it was sent.
+    """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+    CORRUPT_MESSAGE; then none of it was sent.
     """
 
 @_typing.type_check_only
 class SnapshotServiceAsyncStub(SnapshotServiceStub):
-    """The snapshots of the metadata that each node takes for itself. Every node serves it. A call that fails ends with a
-    status, and the number of Kafka's error in the trailer kraftlog-error.
+    """The snapshots of the metadata that each node takes. Every node serves this. A call that fails ends with a status, and
+    the number of Kafka's error in the trailer kraftlog-error.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateSnapshot: _aio.UnaryUnaryMultiCallable[_snapshot_pb2.CreateSnapshotRequest, _snapshot_pb2.CreateSnapshotResponse]  # type: ignore[assignment]
-    """Has the node take a snapshot of what it has applied, and waits until it is durable."""
+    """Makes the node take a snapshot of what it has applied, and waits until it is durable."""
     ListSnapshots: _aio.UnaryUnaryMultiCallable[_snapshot_pb2.ListSnapshotsRequest, _snapshot_pb2.ListSnapshotsResponse]  # type: ignore[assignment]
     """Those that the node has, the oldest first."""
     ReadSnapshot: _aio.UnaryStreamMultiCallable[_snapshot_pb2.ReadSnapshotRequest, _snapshot_pb2.ReadSnapshotResponse]  # type: ignore[assignment]
-    """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, one that is damaged
-    CORRUPT_MESSAGE; then nothing of it was sent.
+    """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+    CORRUPT_MESSAGE; then none of it was sent.
     """
 
 class SnapshotServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The snapshots of the metadata that each node takes for itself. Every node serves it. A call that fails ends with a
-    status, and the number of Kafka's error in the trailer kraftlog-error.
+    """The snapshots of the metadata that each node takes. Every node serves this. A call that fails ends with a status, and
+    the number of Kafka's error in the trailer kraftlog-error.
     """
 
     @_abc_1.abstractmethod
@@ -71,7 +71,7 @@ class SnapshotServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _snapshot_pb2.CreateSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_snapshot_pb2.CreateSnapshotResponse, _abc.Awaitable[_snapshot_pb2.CreateSnapshotResponse]]:
-        """Has the node take a snapshot of what it has applied, and waits until it is durable."""
+        """Makes the node take a snapshot of what it has applied, and waits until it is durable."""
 
     @_abc_1.abstractmethod
     def ListSnapshots(
@@ -87,8 +87,8 @@ class SnapshotServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _snapshot_pb2.ReadSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_snapshot_pb2.ReadSnapshotResponse], _abc.AsyncIterator[_snapshot_pb2.ReadSnapshotResponse]]:
-        """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, one that is damaged
-        CORRUPT_MESSAGE; then nothing of it was sent.
+        """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+        CORRUPT_MESSAGE; then none of it was sent.
         """
 
 def add_SnapshotServiceServicer_to_server(servicer: SnapshotServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
