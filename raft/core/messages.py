@@ -1,7 +1,7 @@
-"""What replicas say to each other: the quorum RPCs as values.
+"""The messages between replicas: the quorum RPCs as values.
 
-A request's fields may hold anything a peer can send that has the right type: ranges are checked by whoever handles
-it (`INVALID_REQUEST`). Types, lengths of ids and checksums were checked by `raft.rpc.codec` before the value was made.
+A request's fields may hold any value of the right type: its handler checks the ranges (`INVALID_REQUEST`).
+`raft.rpc.codec` checked types, lengths of ids and checksums before it made the value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from raft.core.types import (
 class LogRange:
     """Stands for the encoded batches from `start_offset`: whole batches, at least one, about `max_bytes` at most.
 
-    The core does not hold the log; whoever carries out the reply reads it.
+    The core does not hold the log; the shell reads it when it carries out the reply.
     """
 
     start_offset: Offset
@@ -39,9 +39,9 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRange:
-    """Stands for a snapshot's bytes from `position`, at most `max_bytes`; whoever carries out the reply reads them.
+    """Stands for a snapshot's bytes from `position`, at most `max_bytes`; the shell reads them.
 
-    The answer is SNAPSHOT_NOT_FOUND if the snapshot is not there, POSITION_OUT_OF_RANGE if it ends before (SN-10).
+    The answer is SNAPSHOT_NOT_FOUND if there is no such snapshot, POSITION_OUT_OF_RANGE if it ends before (SN-10).
     """
 
     position: int
@@ -54,7 +54,7 @@ class VoteRequest:
 
     cluster_id: str | None
     voter_key: ReplicaKey | None
-    """Whom the sender believes it asks; None if it did not say (RF-21)."""
+    """The voter that the sender addresses; None if it did not send it (RF-21)."""
     replica_key: ReplicaKey
     replica_epoch: Epoch
     last_epoch: Epoch
@@ -72,13 +72,13 @@ class BeginQuorumEpochRequest:
     leader_id: NodeId
     leader_epoch: Epoch
     leader_endpoint: Endpoint | None
-    """Where the leader says that it listens, for tools: a replica goes to the voter set's endpoint."""
+    """Where the leader listens, by its own message, for tools: a replica uses the voter set's endpoint."""
     leader_directory_id: DirectoryId | None = None
-    """None: it did not say, as older versions do not."""
+    """None: not sent, as in older versions."""
 
     @property
     def leader_key(self) -> ReplicaKey:
-        """Who the leader says that it is."""
+        """The leader, by its own message."""
         return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
@@ -92,11 +92,11 @@ class EndQuorumEpochRequest:
     preferred_candidates: tuple[ReplicaKey, ...]
     leader_endpoint: Endpoint | None
     leader_directory_id: DirectoryId | None = None
-    """None: it did not say, as older versions do not."""
+    """None: not sent, as in older versions."""
 
     @property
     def leader_key(self) -> ReplicaKey:
-        """Who the leader says that it is."""
+        """The leader, by its own message."""
         return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
