@@ -195,7 +195,7 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
 
 
 def poll(context: Context) -> None:
-    """Resign without a majority, when fenced, or to shut down; notify voters that do not fetch (RF-32, RF-33, RF-100)."""
+    """Resign without a majority, fenced, or to shut down; notify voters that do not fetch (RF-32, RF-33, RF-100)."""
     leader = context.state
     if not isinstance(leader, Leader):
         return

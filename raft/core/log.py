@@ -94,7 +94,7 @@ class LogState:
         self.end_offset = batches[-1].end_offset
 
     def flushed(self, end_offset: Offset) -> None:
-        """Note a finished flush. After a truncation it counts up to the log's end; out of order it takes nothing back."""
+        """Note a finished flush. It counts up to the log's end at most; one that is out of order takes nothing back."""
         # Consider a flush up to 90 that is under way when the log is cut at 70 and grows to 75 again. Storage has
         # limited that flush, too: it reports 70, and records 70 to 74 wait for a flush of their own.
         self.flushed_end_offset = max(self.flushed_end_offset, min(end_offset, self.end_offset))
@@ -169,9 +169,9 @@ class LogState:
         """Where to truncate this log when the leader answers that it diverges there (RF-51)."""
         if diverging.epoch == 0:
             return max(self.start_offset, min(diverging.offset, self.end_offset))
-        # In the example of `divergence` the follower gets (2, 80). Its own epoch 2 ends at 70, so its records from 70 on
-        # are not the leader's, and it truncates there. It fetches from 70 in epoch 2, which the leader's epoch 2 covers:
-        # it continues.
+        # In the example of `divergence` the follower gets (2, 80). Its own epoch 2 ends at 70, so its records from 70
+        # on are not the leader's, and it truncates there. It fetches from 70 in epoch 2, which the leader's epoch 2
+        # covers: it continues.
         #
         # A follower without that epoch truncates more, and may get such an answer again:
         #

@@ -16,10 +16,10 @@ def may_be_voter(context: Context, key: ReplicaKey) -> bool:
 
     The voter set is fixed, so this replica's own voter set is sufficient. With voter changes (KIP-853) it would not be.
     Consider voters A and B. The leader A appends a voter set that adds C, C fetches it, and A fails before B does. C
-    needs the vote of B, and B does not know C: if B refused, no leader could be elected again. So Kafka grants votes to
-    any candidate (RF-17), and enters the epoch of any candidate (RF-15). With a fixed voter set the stricter check costs
-    nothing: no election needs a vote for a replica that is in no voter set, and a stranger that could open epochs could
-    keep a cluster from electing for ever.
+    needs the vote of B, and B does not know C: if B refused, no leader could be elected again. So Kafka grants votes
+    to any candidate (RF-17), and enters the epoch of any candidate (RF-15). With a fixed voter set the stricter check
+    costs nothing: no election needs a vote for a replica that is in no voter set, and a stranger that could open epochs
+    could keep a cluster from electing for ever.
     """
     return context.voters.is_voter(key)
 

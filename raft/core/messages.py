@@ -115,15 +115,15 @@ class FetchRequest:
     high_watermark: Offset
     """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03), as tools do not (PK-06)."""
     recovering: bool = False
-    """The sender fetches again what its disk lost: it neither votes nor counts until it has it."""
+    """The sender fetches again what its disk lost: until it has that, it neither votes nor counts."""
     state_digest: StateDigest | None = None
-    """What the sender's state machine came to at the last offset where digests are compared."""
+    """The digest of the sender's state machine at its last checkpoint."""
     log_start_offset: Offset = UNKNOWN_OFFSET
-    """Where the sender's log starts, for operators; -1 if it did not say."""
+    """Where the sender's log starts, for operators; -1 if not sent."""
     leader_lacks: CommittedGap | None = None
-    """Set: the sender knows more as committed than this leader has, and does not follow it. It is never counted."""
+    """Set: the leader lacks records that the sender knows as committed. The sender does not follow or count."""
     wants_rebuild: bool = False
-    """The sender's state machine is fenced, and waits to be let start over."""
+    """The sender's state machine is fenced, and waits for permission to rebuild."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class DescribeQuorumRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Response:
-    """What every answer carries, errors included (RF-60)."""
+    """The fields of every answer, errors included (RF-60)."""
 
     error: ErrorCode = ErrorCode.NONE
     leader: LeaderAndEpoch
@@ -183,11 +183,11 @@ class FetchResponse(_Response):
     snapshot_id: OffsetAndEpoch | None = None
     records: LogRange | tuple[Batch, ...] = ()
     expected_state_digest: StateDigest | None = None
-    """Set: the quorum's state machines came to this, the receiver's to something else."""
+    """Set: the quorum's state digest; the receiver's differs."""
     may_rebuild: bool = False
-    """The receiver, whose state machine is fenced, may rebuild it now."""
+    """The receiver may rebuild its fenced state machine now."""
     is_without_room: bool = False
-    """Never sent. The receiver had no room for the records, and left them out."""
+    """Never sent. The receiver had no room for the records, and dropped them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +217,14 @@ class ReplicaDescription:
     is_recovering: bool = False
     """It fetches again what its disk lost, and does not count."""
     has_diverged: bool = False
-    """Its state machine came to something else than the quorum's: it is fenced."""
+    """Its state machine differs from the quorum's: it is fenced."""
     leader_lacks: CommittedGap | None = None
-    """It knows more as committed than the leader has, and does not follow it."""
+    """The leader lacks records that it knows as committed, so it does not follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStartHolder:
-    """A reader of the leader's log that needs what could be deleted else (KAFKA-14932)."""
+    """A reader of the leader's log that needs records which could otherwise be deleted (KAFKA-14932)."""
 
     replica_id: NodeId | None
     """Set for a replica."""
@@ -233,7 +233,7 @@ class LogStartHolder:
     next_offset: Offset
     """It has read everything below."""
     held_ms: int
-    """For how long it has held the log start back."""
+    """How long it has held the log start back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,11 +244,11 @@ class DescribeQuorumResponse(_Response):
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()
     log_start_holders: tuple[LogStartHolder, ...] = ()
-    """Who keeps the leader's log from starting further on."""
+    """The readers that hold the leader's log start back."""
     kraft_version: int = 0
     """1 if the leader knows the voters by their directory ids, too (RF-80)."""
     state_alarm_offset: Offset | None = None
-    """Set: there the voters' state machines came to different things, and no majority to the same."""
+    """Set: the end offset at which the voters' state digests differ, and no majority has the same."""
 
 
 Request: TypeAlias = (
