@@ -107,8 +107,8 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         if request.start_offset < self._log.log_start_offset and not request.takes_snapshots:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {request.start_offset} was deleted; the log starts at {self._log.log_start_offset}: start there,"
-                " or take snapshots, as a listener does that overrides handle_load_snapshot",
+                f"offset {request.start_offset} was deleted; the log starts at {self._log.log_start_offset}: start"
+                " there, or take snapshots, as a listener does that overrides handle_load_snapshot",
             )
 
     async def _responses(self, request: log_pb2.WatchRequest) -> AsyncGenerator[log_pb2.WatchResponse]:

@@ -1,8 +1,8 @@
-"""What errors advise where a node's files are lost, damaged or not of one time.
+"""The advice in errors about files of a node that are lost, damaged, or of different times.
 
-Whoever reads it follows it to the letter, with the other voters in any state: up, down, or behind. So the advice never
-gives up the only copy of anything, brings back nothing that is older than what was acknowledged, and lets no voter vote
-or count again that has forgotten what it acknowledged. `tests/kraftlog/offline/test_advice.py` follows it.
+An operator follows it literally, with the other voters in any state: up, down, or behind. So the advice never gives up
+the only copy of anything, never restores data older than what was acknowledged, and no voter that has lost what it
+acknowledged may vote or count again. `tests/kraftlog/offline/test_advice.py` follows it.
 """
 
 from __future__ import annotations
