@@ -201,7 +201,7 @@ _PUT_META_BACK = (
 
 def _damaged(path: str) -> DirectoryError:
     return DirectoryError(
-        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed."
+        f"{path} is damaged: it is unknown whose data this is. Nothing was changed."
         f" {_PUT_META_BACK} {REPLACE_THE_DISK}"
     )
 
@@ -213,7 +213,7 @@ def _refuse_without_meta(files: FileSystem, path: str) -> None:
         names.remove(LOG_NAME)
     if any(name in NODE_DATA_NAMES or name.startswith(QUORUM_STATE_PREFIX) for name in names):
         raise DirectoryError(
-            f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it cannot be told whose"
+            f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it is unknown whose"
             " data this is. Nothing was changed. A restore that was interrupted is done again, in an empty directory."
             f" If a node has run here: {_PUT_META_BACK} {REPLACE_THE_DISK}"
         )

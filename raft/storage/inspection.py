@@ -53,7 +53,7 @@ class LogCursor:
 
     @classmethod
     def at_segment(cls, base_offset: Offset | None) -> LogCursor:
-        """The cursor before the first frame of a segment that is inspected alone; only a log's first has none before it."""
+        """The cursor before a segment that is inspected alone; only the first frame of a log has none before it."""
         return cls(NO_CRC if base_offset == 0 else None, base_offset)
 
     def enter_segment(self, base_offset: Offset) -> bool:

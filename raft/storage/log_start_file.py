@@ -34,7 +34,7 @@ def encode_log_start(start: OffsetAndEpoch) -> bytes:
 
 
 def decode_log_start(data: bytes, path: str) -> OffsetAndEpoch:
-    """The start in the file. Raises LogStartUnknown naming `path` if it is damaged, StorageError for another version."""
+    """The start in the file. Raises LogStartUnknown naming `path` if damaged, StorageError for another version."""
     values = decode_properties(data)
     if values is None:
         raise LogStartUnknown(f"{path} is damaged: it is unknown where this replica's log starts")

@@ -65,8 +65,8 @@ def decode_recovering(data: bytes, path: str) -> RecoveringLog:
 def read_recovering(files: FileSystem, directory: str) -> RecoveringLog | None:
     """What the log in `directory` is recovering from; None if it is not.
 
-    Copies that differ are of two recoveries: the larger offset and epoch cover both. Raises RecoveringUnknown when there
-    are copies and none is whole, StorageError for an unknown version.
+    Copies that differ are of two recoveries: the larger offset and epoch cover both. Raises RecoveringUnknown when
+    there are copies and none is whole, StorageError for an unknown version.
     """
     found: list[RecoveringLog] = []
     damage: RecoveringUnknown | None = None
@@ -94,8 +94,8 @@ def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> boo
     """Whether the log in `directory` recovers.
 
     If both copies are damaged, it must recover everything that a leader has, and records that again. `epoch`, the
-    replica's durable one, is no lower than the lost one, and so requires no less. It is None if there is no other voter to
-    fetch from: then damaged copies raise RecoveringUnknown. Raises StorageError for an unknown version, FlushFailed.
+    replica's durable one, is no lower than the lost one, and so requires no less. It is None if there is no other voter
+    to fetch from: then damaged copies raise RecoveringUnknown. Raises StorageError for an unknown version, FlushFailed.
     """
     try:
         return read_recovering(files, directory) is not None

@@ -258,9 +258,9 @@ class _Recovery:
         if not self.begins_anew and self._durable_offset > max(segment.end_offset, self._start.offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
         # Consider a follower with records 300 to 899 that fetched the snapshot (1500, epoch 6). The file with the log
-        # start is written first, then the segments go. After a crash in between the log is to start at 1500, and ends
-        # at 900: what the crash kept from being done is done now. A log that ends right at 1500 in epoch 7 is replaced,
-        # too: its last record was never committed.
+        # start is written first, then the segments are removed. After a crash in between the log must start at 1500,
+        # and ends at 900: the replacement is completed now. A log that ends right at 1500 in epoch 7 is replaced, too:
+        # its last record was never committed.
         if segment.end_offset < self._start.offset or self._higher_at_start is not None:
             self.begins_anew = True
         if not self.begins_anew:
@@ -294,7 +294,7 @@ class _Recovery:
             self._check_start(segment, batch)
 
     def _is_replaced(self, batch: Batch) -> bool:
-        """Whether the batch shows that a snapshot was about to replace the log: its epoch is below the one it must have.
+        """Whether the batch shows that a snapshot was about to replace the log: its epoch is lower than it must be.
 
         Only the epoch shows that if the log reached past the snapshot; otherwise the log ends below the start, or right
         at it in a higher epoch, whose records were never committed.

@@ -263,7 +263,7 @@ class SegmentedLog:
         return True
 
     def advance_start(self, start: OffsetAndEpoch) -> None:
-        """Advance the log's start, durably; segments wholly below are removed, the one that holds it stays whole (SN-42).
+        """Advance the log's start, durably; segments wholly below go, the one that holds it stays whole (SN-42).
 
         InvariantViolation unless that is between the start and the flushed end, where a batch begins or the log ends,
         and of the epoch of the record before (SN-43). Raises OutOfSpace, then nothing changed.
@@ -380,7 +380,7 @@ class SegmentedLog:
             if batch.base_offset != end_offset or batch.epoch < last_epoch:
                 check(
                     False,
-                    "an append goes on where the log ends, in an epoch that is not lower",
+                    "an append starts at the log end, in an epoch that is not lower",
                     base_offset=batch.base_offset,
                     epoch=batch.epoch,
                     end_offset=end_offset,

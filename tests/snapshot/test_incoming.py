@@ -204,7 +204,7 @@ def test_another_clusters_is_refused_at_its_header() -> None:
 def test_a_huge_length_is_refused_as_soon_as_it_is_read(before: bytes, length: int) -> None:
     start = any_batch(b"", length=length, base_offset=1 if before else 0)
     said = refused([before, *pieces_of(start, 1)], before_freeze=True)
-    assert said == f"the batch at byte {len(before)} says that it has {length} bytes"
+    assert said == f"the batch at byte {len(before)} has a length of {length} bytes in its header"
 
 
 @pytest.mark.parametrize("length", [0, 1, HEADER_BYTES - 1])

@@ -77,7 +77,7 @@ def test_a_flipped_byte_costs_one_frame_and_the_walk_goes_on(position: int) -> N
     [
         (0, "a frame whose checksum does not fit"),
         (4, "garbage"),
-        (12, "which the file has not"),
+        (12, "longer than the rest of the file"),
         (19, "a frame that belongs at byte"),
         (40, "a frame whose batch is damaged: its CRC does not match its bytes"),
     ],

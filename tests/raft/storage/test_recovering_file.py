@@ -272,7 +272,7 @@ def test_without_a_whole_copy_and_others_to_fetch_from_it_does_not_start_and_not
     for path in copy_paths(LOG, RECOVERING_NAME):
         flip(files, path, 12)
     before = {name: read_whole(files, f"{LOG}/{name}") for name in files.list_directory(LOG)}
-    with pytest.raises(StorageError, match=r"cannot be told up to which offset.*Delete nothing"):
+    with pytest.raises(StorageError, match=r"is unknown up to which offset.*Delete nothing"):
         SegmentedLog.open(files, LOG, config=SMALL)
     assert {name: read_whole(files, f"{LOG}/{name}") for name in files.list_directory(LOG)} == before
 

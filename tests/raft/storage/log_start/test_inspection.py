@@ -120,7 +120,7 @@ def test_a_damaged_start_is_found_and_so_is_what_the_segments_are(node: Path, ha
     verdict = verified(node)
     report = found(verdict, LOG_START_NAME)
     assert (report.status, report.next_start) == (FileStatus.DAMAGED, FETCHES_ALL)
-    assert "it cannot be told where this replica's log starts" in report.reason
+    assert "it is unknown where this replica's log starts" in report.reason
     assert len(verdict.reports) == (5 if has_segments else 3)
     assert verdict.end_offset is None
 

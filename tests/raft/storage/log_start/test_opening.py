@@ -157,7 +157,7 @@ def test_damage_below_the_start_with_records_behind_it_that_nothing_vouches_for_
 def test_a_start_that_belongs_to_another_log_is_refused(start: OffsetAndEpoch) -> None:
     files = on_disk(start)
     before = contents(files)
-    with pytest.raises(StorageError, match=r"log-start says that .* not of one log\. Nothing of the log was changed"):
+    with pytest.raises(StorageError, match=r"log-start has offset .* not of one log\. Nothing of the log was changed"):
         opened(files)
     assert contents(files) == before
     log = accepting(files)
