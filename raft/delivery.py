@@ -134,7 +134,7 @@ class ListenerCursor:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"the listener needs offset {self.next_offset} next, the log starts at"
-                f" {self._log.log_start_offset}; let it override handle_load_snapshot",
+                f" {self._log.log_start_offset}; override its handle_load_snapshot",
             )
         return self._can_load_snapshots and latest is not None and (is_behind or self.next_offset == UNKNOWN_OFFSET)
 

@@ -178,7 +178,7 @@ def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
     logger.info("log opened", node=node_id, recovery=str(log.recovery))
     if log.new_directory is not None:
         logger.warning(
-            "until it was level with a leader, a voter in this directory votes only with those who have nothing, too",
+            "this directory is new: until its voter is level with a leader it votes only with voters that have nothing",
             node=node_id,
             reason=log.new_directory.reason,
         )

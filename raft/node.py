@@ -358,7 +358,7 @@ class Node:
             logger.critical(
                 "LEADER_LACKS_COMMITTED: this node is not ready. It keeps what it has and does not follow the leader."
                 " Format no directory and delete nothing: this node may be the only one that has the missing records."
-                " Find out which voter's disk was changed or brought back from an older copy",
+                " Find out which voter's disk was changed or restored from an older copy",
                 leader=refused.leader.leader_id,
                 epoch=refused.leader.epoch,
                 leader_agrees_to_offset=refused.gap.agreed_offset,

@@ -155,7 +155,9 @@ def _check_edge(context: Context, old: State, new: State) -> None:
     check(not allowed.isdisjoint(EDGES[old_role].get(new_role, ())), "there is no such edge between states", **details)
     match new:
         case Follower() | Unattached():
-            check(isinstance(new, Unattached) or new.leader_id != context.own_id, "nobody follows itself", **details)
+            check(
+                isinstance(new, Unattached) or new.leader_id != context.own_id, "no replica follows itself", **details
+            )
         case Prospective() | Candidate() | Leader():
             check(context.is_voter, "only a voter takes part in elections", **details)
         case Resigned():

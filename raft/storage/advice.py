@@ -10,16 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 REPLACE_THE_DISK: Final = (
-    "Delete nothing, and bring no older copy back: it would not hold what was acknowledged since. If the directory as"
-    " it was when the node last ran cannot be had, move this one aside and put a new one in its place with"
-    " `kraftlog format --replace`: it neither votes nor counts until the other voters have given it everything that is"
-    " committed"
+    "Delete nothing, and restore no older copy: it would lack what was acknowledged since. If you do not have the"
+    " directory as it was when the node last ran, move this one aside and put a new one in its place with"
+    " `kraftlog format --replace`: it neither votes nor counts until it has everything committed from the other voters"
 )
 """For a node that cannot start from its directory, whether or not there are other voters."""
 
 NOBODY_TO_FETCH_FROM: Final = (
-    "Nothing of the log was changed. There is no other voter to fetch it from. Delete nothing, and bring no older copy"
-    " back in its place: it would not hold what was acknowledged since. Make a copy of the directory as it is, let"
-    " `kraftlog verify` say what of it is whole, and bring its files back as they were when the node last ran"
+    "Nothing of the log was changed. There is no other voter to fetch it from. Delete nothing, and restore no older"
+    " copy in its place: it would lack what was acknowledged since. Make a copy of the directory as it is, run"
+    " `kraftlog verify` to see which parts are whole, and restore its files as they were when the node last ran"
 )
 """For a sole voter."""

@@ -201,8 +201,7 @@ _PUT_META_BACK = (
 
 def _damaged(path: str) -> DirectoryError:
     return DirectoryError(
-        f"{path} is damaged: it is unknown whose data this is. Nothing was changed."
-        f" {_PUT_META_BACK} {REPLACE_THE_DISK}"
+        f"{path} is damaged: it is unknown whose data this is. Nothing was changed. {_PUT_META_BACK} {REPLACE_THE_DISK}"
     )
 
 

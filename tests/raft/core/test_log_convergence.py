@@ -23,7 +23,7 @@ LEADER_ID, FOLLOWER_ID = 2, 1
 
 @dataclass
 class Histories:
-    """Batches as (epoch, record count): what both logs begin with, and how each goes on."""
+    """Batches as (epoch, record count): the common beginning of both logs, and the rest of each."""
 
     common: list[tuple[int, int]]
     leader_rest: list[tuple[int, int]]
@@ -75,7 +75,7 @@ class Pair:
             send = the_fetch(self.follower)
             response = self.leader.ask(send.request)
             if response is None:
-                return fetches  # parked: there is nothing more to say
+                return fetches  # parked: there is nothing new
             self.carry_out(self.follower.answer(send, self.with_batches(response)))
         raise AssertionError("the logs do not converge")
 

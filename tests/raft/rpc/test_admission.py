@@ -1,4 +1,4 @@
-"""Who is served at a real server: places of replicas, limits by name, budgets of bytes."""
+"""Admission at a real server: places of replicas, limits by name, budgets of bytes."""
 
 from __future__ import annotations
 
