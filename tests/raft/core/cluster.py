@@ -1,7 +1,7 @@
 """A quorum without network, disk or clock: replicas joined by a queue of events in virtual time, all from one seed.
 
 Durability is simulated as `raft.core.actions` promises it: actions take effect in order, the election state at once,
-the log when its flush is over. A crash may lose what was not flushed, and may come between any two actions.
+the log when its flush has ended. A crash may lose unflushed data, and may happen between any two actions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A quorum that acts only on commands, and records what it does. It runs the transcripts of the core.
 
-It is the `Cluster` of the other tests, with its disks and its checks of safety, but for two things. What is sent and
-what is flushed waits until it is delivered. And each replica has a clock of its own, so one timer can end alone.
+It is the `Cluster` of the other tests, with its disks and its checks of safety, with two differences. Messages and
+flushes wait until they are delivered. And each replica has a clock of its own, so one timer can expire alone.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class Stage(Cluster):
         super()._step(node_id, event)
 
     def _carry_out(self, server: Server, ordered: Sequence[Action]) -> None:
-        # A change of state orders what must be durable of it, and tells who leads now. One that does neither comes
-        # before all that is ordered.
+        # A change of state orders its durable part, and announces the leader. One that does neither is shown before
+        # all ordered actions.
         if not any(isinstance(action, actions.PersistElectionState | actions.AnnounceLeader) for action in ordered):
             self._say_role(server)
         super()._carry_out(server, ordered)

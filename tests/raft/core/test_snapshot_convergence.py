@@ -2,7 +2,7 @@
 
 Leader and follower are real replicas; the test carries messages, bytes of snapshots and the log's actions.
 Messages are lost and repeated, writes refused, and the leader takes snapshots, moves its log's start and appends.
-The histories are such as elections leave them (test_log_convergence), and what both have may be committed.
+The histories are such as elections leave them (test_log_convergence), and their common records may be committed.
 """
 
 from __future__ import annotations

@@ -317,8 +317,8 @@ def test_sn14_a_log_of_a_higher_epoch_that_ends_below_the_snapshot_is_replaced()
 def test_sn14_a_log_that_ends_where_the_snapshot_does_in_a_higher_epoch_is_replaced() -> None:
     """Voter 1 led epoch 3 alone and wrote its record 9; epoch 4 committed the record 9 of epoch 2, and starts at 10.
 
-    The leader can offer nothing but the snapshot (SN-22: at the start, of another epoch). Were that refused, voter 1
-    would not continue before there is a newer one.
+    The leader can offer only the snapshot (SN-22: at the start, of another epoch). If voter 1 refused it, it could not
+    continue before there is a newer one.
     """
     harness = follower(4, voter_count=2, log=[(1, 9), (3, 1)])
     leads = replica(2, voter_count=2, start=(2, 10), election_state=election_state(3)).make_leader()

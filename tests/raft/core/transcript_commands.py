@@ -6,7 +6,7 @@
     log 2                                     the batches of its log
     advance 2 to election timeout             advance its clock; also fetch, check quorum, begin quorum, parked fetch
     advance 2 by 500 ms
-    timer 2 fetch                             how long it still has
+    timer 2 fetch                             the remaining time of that timer
     pass 500 ms                               advance all clocks together, and deliver the resulting messages
     deliver                                   carry messages and flushes until there are none
     deliver 1->3                              only the messages under way there now
@@ -18,7 +18,7 @@
     crash 2, restart 2                        unflushed data is lost
     damage 2 from 5                           at the next start its log ends there, and it knows that it lost records;
                                               with `, end unknown` it does not know how many
-    replace 2 with log to 5                   the same with an older copy of its directory, which knows nothing
+    replace 2 with log to 5                   the same with an older copy of its directory, and it does not know that
     wipe 2                                    an empty, new directory
     resign 1, shut down 1
     fetch version 3 17                        the newest version of Fetch that it may use
