@@ -209,7 +209,7 @@ class _Cursor:
     async def take(self, message: log_pb2.WatchResponse, receiver: SnapshotReceiver) -> Watched | None:
         """The content of the message; None for a piece of a snapshot that is not the last one.
 
-        Raises ApiError CORRUPT_MESSAGE, or CorruptSnapshot, for what was not asked for.
+        Raises ApiError CORRUPT_MESSAGE, or CorruptSnapshot, for data that was not requested.
         """
         self._refused_count = 0
         leader, _ = codec.leader_from_proto(message.current_leader)

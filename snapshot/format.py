@@ -7,7 +7,7 @@
   bootstrap checkpoint has one.
 - The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file that lacks its end or
   a batch, has a changed bit or another snapshot's name, is detected, and the snapshots of two nodes can be compared.
-  - Nothing in it depends on its writer or the time: two nodes' snapshots with the same id are the same bytes.
+- Nothing in it depends on its writer or the time: two nodes' snapshots with the same id are the same bytes.
 """
 
 from __future__ import annotations

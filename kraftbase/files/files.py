@@ -5,7 +5,7 @@ The promises are weak on purpose, so that code written against them is correct o
 - Written bytes are visible to readers at once, and survive a crash only after a `fdatasync` or `fsync` that was called
   after the write has returned. Until then a crash may keep any part of them. The rest reads as before the write, or as
   zeros where nothing was: writing the same bytes again puts nothing at risk.
-  - A name made by `open`, changed by `rename` or removed by `remove` survives a crash only after `fsync_directory`.
+- A name made by `open`, changed by `rename` or removed by `remove` survives a crash only after `fsync_directory`.
 - Bytes that were never written read as zeros, whatever else a crash lost.
 
 Paths are text, their parts separated by slashes. Errors: OutOfSpace when there is no room, FlushFailed when an fsync

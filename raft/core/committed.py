@@ -8,15 +8,15 @@ follow, votes for no candidate that lacks record 9, and reports LEADER_LACKS_COM
 
 - B stays Unattached, so its election timer runs. Once A is silent B's pre-votes are judged by logs alone, and if its
   log is good enough it leads, with record 9.
-  - In the next epoch it follows any leader that does not lack record 9.
-  - It keeps fetching from A. A leader's log only grows, so an answer without a gap proves that the first one was wrong,
+- In the next epoch it follows any leader that does not lack record 9.
+- It keeps fetching from A. A leader's log only grows, so an answer without a gap proves that the first one was wrong,
   and B follows A again.
 
 There are two deviations from RF-14, which requires only a log that is up to date.
 
 - A voter refuses a candidate whose log ends below what the voter knows as committed. Every candidate that must be able
   to win holds all committed records, so none of those is refused, and elections end as they would without this rule.
-  - It refuses a candidate whose log ends with a record of a leader that has shown a gap twice: such a log is that
+- It refuses a candidate whose log ends with a record of a leader that has shown a gap twice: such a log is that
   leader's log, with the gap. If no other voter has the missing record the cluster stops, rather than lose it. One
   answer is not enough: a damaged or forged one must not cost a candidate its vote.
 """
@@ -73,7 +73,7 @@ def _agreed_while_recovering(context: Context, response: FetchResponse) -> Offse
 
 
 def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
-    """Whether a snapshot of a leader's log may hold everything that is known here as committed."""
+    """Whether a snapshot of a leader's log may hold everything that this replica knows as committed."""
     kept_offset = context.kept_offset
     if kept_offset <= 0:
         return True

@@ -112,7 +112,7 @@ class Context:
         """
         # Consider a log that ended at 20, all of it applied. Its disk is replaced by a copy from yesterday, which ends
         # at 12; its records 10 and 11 are of a leader that was deposed before they were committed, and were cut since.
-        # What was applied, 20, would forbid to cut them, and no leader's log could ever go on with this one.
+        # What was applied, 20, would forbid their truncation, and no leader's log could ever continue this one.
         return self.committed_offset if self.recovering is None else self.high_watermark
 
     @property

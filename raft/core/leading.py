@@ -112,7 +112,7 @@ def on_appends_scheduled(context: Context) -> None:
 
 
 def drain_appends(context: Context) -> bool:
-    """Write what is scheduled, unless a flush is under way: then it gathers. True if something was written."""
+    """Write all scheduled appends, unless a flush is under way: then they gather. True if any was written."""
     leader = context.state
     if not isinstance(leader, Leader) or context.is_flushing or not leader.accumulator.has_scheduled:
         return False

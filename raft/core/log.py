@@ -21,8 +21,9 @@ def is_replaced_by(log_end: OffsetAndEpoch, snapshot_id: OffsetAndEpoch) -> bool
     nothing committed that the snapshot lacks, whatever its last epoch, so a lower end is enough here.
     """
     # Consider voters 1, 2 and 3, whose logs end at offset 100 in epoch 6, which 1 leads. 1 appends records 100 to 149,
-    # which reach nobody, and is cut off. 3 wins epoch 7 with the vote of 2, appends its leader change at 100, which
-    # reaches nobody either, and crashes: its log ends at 101 in epoch 7. Then 1 wins epoch 8 with the vote of 2 and
+    # which reach no other voter, and is cut off. 3 wins epoch 7 with the vote of 2, appends its leader change at 100,
+    # which reaches no other voter either, and crashes: its log ends at 101 in epoch 7. Then 1 wins epoch 8 with the
+    # vote of 2 and
     # commits all it has with its leader change at 150. It takes snapshots at 120 and 150, both of epoch 6, and its log
     # starts at 120 now.
     #

@@ -8,13 +8,13 @@ its node may have acknowledged before:
 - It grants votes only to candidates with an empty log, and is elected only with an empty log itself. Its fetches are
   marked as recovering, so that it does not count for the high watermark. Above, 5 gets two votes of the four that it
   needs, and 2 gets three: there is no leader until two of the old disks are back.
-  - It founds: when it becomes a candidate, or votes for one, it is no longer new. A candidate has won a pre-vote, so a
+- It founds: when it becomes a candidate, or votes for one, it is no longer new. A candidate has won a pre-vote, so a
   majority of the voters had nothing. A voter that has followed a leader once founds no more, so that one whose disk
   was lost does not found a second quorum with one that has not caught up in the first. One case remains: the records
   are on 1 and 2 of three voters, 2 loses its disk and is formatted as new while 1 is down, and 3 was never reached by
   a leader. `format` asks the other voters, and then none reports a record; `format --replace` is right, and founds
   nothing.
-  - It joins: when it is level with the end of a leader's log, after enough other voters have sent their epochs.
+- It joins: when it is level with the end of a leader's log, after enough other voters have sent their epochs.
   Consider three voters. Voter 1 leads epoch 5, is cut off, and still leads for a while. Voters 2 and 3 elect 2 in
   epoch 6 and commit a record. Now 3 gets a new disk, 2 is cut off, and 1 is reachable again: it is a leader, but being
   level with it proves nothing. Every leader was elected by a majority. Of any `count - majority + 1` other voters, at

@@ -135,7 +135,7 @@ def enter(context: Context, state: State) -> None:
 
 
 def announce_leader(context: Context) -> None:
-    """Announce the leader, if it changed. A new leader announces itself, when its epoch has its first record."""
+    """Announce the leader if it has changed. A new leader announces itself, when its epoch has its first record."""
     if context.leader != context.announced:
         context.announced = context.leader
         epoch_start_offset = context.state.epoch_start_offset if isinstance(context.state, Leader) else None

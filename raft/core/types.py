@@ -89,7 +89,7 @@ class RefusedLeader(NamedTuple):
 
 
 UNKNOWN_UNTIL_OFFSET: Final = Offset(2**63 - 1)
-"""Above every log end: a replica that recovers until here ends that by comparison with a leader's log."""
+"""Above every log end: a replica that recovers until here must become level with a leader's log."""
 
 
 class RecoveringLog(NamedTuple):

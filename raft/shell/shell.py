@@ -5,7 +5,7 @@ It uses the outside through two ports: a `Runtime` for time, timers and the disk
 
 - Actions are carried out strictly in order, except that answers to fetches may leave after listeners have run
   (`raft.shell.deferred_replies`). PersistElectionState delays later actions until it is on disk.
-  - Room for batches is reserved before the core gets them, so on a full disk appends are refused and nothing changes.
+- Room for batches is reserved before the core gets them, so on a full disk appends are refused and nothing changes.
 - A violated invariant or a failed fsync is fatal: it goes to the host, which ends the process.
 """
 
@@ -403,7 +403,7 @@ class Shell:
                     self.snapshots.drop()
                 case EndRecovering():
                     self.log.end_recovering()
-                    logger.info("the log has what it lacked", log_end_offset=self.log.log_end_offset)
+                    logger.info("the log has recovered", log_end_offset=self.log.log_end_offset)
                 case EndFounding():
                     self.log.end_founding()
                 case AnnounceLeader(leader, epoch_start_offset):

@@ -9,7 +9,7 @@ tail can be distinguished from damage to durable data:
   history, breaks the chain.
 - `position` is where in the file the frame starts: bytes of a frame that were copied elsewhere, say into a client's
   record, are not a frame there.
-  - `durable_before` is an offset up to which this node knew its log to be flushed.
+- `durable_before` is an offset up to which this node knew its log to be flushed.
 
 A marker is a frame without a batch. It closes a burst: it carries `durable_before` for the last batch.
 """

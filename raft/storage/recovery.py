@@ -329,7 +329,7 @@ class _Recovery:
         )
 
     def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
-        """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail, or starts over.
+        """Raise CorruptLog unless the data after the segment's last frame is a torn tail, or the log starts over.
 
         From `torn_end` on there are only zeros, with which the last frame may end as well. A log that ends below its
         start has lost durable data, or a snapshot was about to replace it: then it has nothing behind the start.

@@ -9,8 +9,8 @@ What is durable, and when:
   everything before it is durable.
 - `truncate` first removes later segments, the last one first, and syncs the directory after each; then it cuts the
   file. After a crash at any step a prefix of the log is left that holds everything below the cut.
-  - The log's start is written before the segments below it are removed, and before a snapshot replaces the log.
-  - `reserve` allocates ahead, so that appends do not fail for lack of space and a flush has no file size to write.
+- The log's start is written before the segments below it are removed, and before a snapshot replaces the log.
+- `reserve` allocates ahead, so that appends do not fail for lack of space and a flush has no file size to write.
 """
 
 from __future__ import annotations
