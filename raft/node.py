@@ -139,13 +139,13 @@ class Node:
 
         `election_state` is what `quorum_state` holds, `applied` is the end of what the state machine has applied;
         `snapshots` fit `log` (`raft.shell.reconcile`). `on_snapshot_damaged` is called when a damaged snapshot was
-        deleted: the state machine's owner takes another one.
-        `on_listener_fault` is called for a listener that raised, which gets nothing more (LI-08). One that raises while
-        the node stops is logged, whatever the handler is. `on_state_diverged` is called once, with the quorum's state
-        digest and this node's: from then on this node's state machine must not be trusted. `on_may_rebuild` is called
-        once, when it may be rebuilt. `fetch_version_allowed` is the highest version of Fetch that the cluster is known
-        to have finalized; `RaftClient.allow_fetch_version` changes it. `takes_records`: whether `RaftClient.append`
-        takes a program's records, or only the node's own controller appends.
+        deleted: the state machine's owner takes another one. `on_listener_fault` is called for a listener that raised,
+        which gets nothing more (LI-08). One that raises while the node stops is logged, whatever the handler is.
+        `on_state_diverged` is called once, with the quorum's state digest and this node's: from then on this node's
+        state machine must not be trusted. `on_may_rebuild` is called once, when it may be rebuilt.
+        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have finalized;
+        `RaftClient.allow_fetch_version` changes it. `takes_records`: whether `RaftClient.append` takes a program's
+        records, or only the node's own controller appends.
         """
         self.identity = identity
         self.config = config

@@ -23,9 +23,8 @@ def is_replaced_by(log_end: OffsetAndEpoch, snapshot_id: OffsetAndEpoch) -> bool
     # Consider voters 1, 2 and 3, whose logs end at offset 100 in epoch 6, which 1 leads. 1 appends records 100 to 149,
     # which reach no other voter, and is cut off. 3 wins epoch 7 with the vote of 2, appends its leader change at 100,
     # which reaches no other voter either, and crashes: its log ends at 101 in epoch 7. Then 1 wins epoch 8 with the
-    # vote of 2 and
-    # commits all it has with its leader change at 150. It takes snapshots at 120 and 150, both of epoch 6, and its log
-    # starts at 120 now.
+    # vote of 2 and commits all it has with its leader change at 150. It takes snapshots at 120 and 150, both of epoch
+    # 6, and its log starts at 120 now.
     #
     # 3 comes back, fetches from 101, and is sent the snapshot (150, epoch 6). By Kafka's rule epoch 6 is below 7, so
     # the log of 3 would stay as it is until the leader has a snapshot of epoch 8. But its record of epoch 7 was never

@@ -457,9 +457,9 @@ class Replica:
         if has_new_data:
             # Consider flushes of 2 ms, and 1 ms each way to a follower. With the leader's flush first, the follower's
             # next fetch, which commits, is there after 2 + 1 + 2 + 1 = 6 ms. With the answers first both flush at the
-            # same time, and it is there after 4 ms.
-            # The shell sends answers in this order: voters get the batch before the leader's own flush begins, other
-            # replicas after it, so that they do not compete with the voters for the processor.
+            # same time, and it is there after 4 ms. The shell sends answers in this order: voters get the batch before
+            # the leader's own flush begins, other replicas after it, so that they do not compete with the voters for
+            # the processor.
             serving.release_voters(context)
         leading.order_flush(context)
         if has_new_data:
