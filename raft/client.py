@@ -176,7 +176,7 @@ class RaftClient:
         if record_count < 1:
             raise ValueError(f"an append of {record_count} records; give at least one")
         if epoch > self.leader_and_epoch.epoch:
-            raise ValueError(f"epoch {epoch} has not come yet; this node knows of epoch {self.leader_and_epoch.epoch}")
+            raise ValueError(f"epoch {epoch} is above the present one, {self.leader_and_epoch.epoch}")
         base_offset, committed = self._node.prepare_append(epoch, body, record_count)
         return PreparedAppend(base_offset, Offset(base_offset + record_count), committed)
 

@@ -99,7 +99,7 @@ class _LeaseKeeper:
                     self._request(lease_ms=0), timeout=RELEASE_TIMEOUT_SECONDS
                 )
         except grpc.aio.AioRpcError as error:
-            logger.debug("the lease ends by itself", reader=self._name, reason=error.details())
+            logger.debug("the lease was not ended and will expire", reader=self._name, reason=error.details())
 
     async def _find_leader(self) -> Endpoint | None:
         async with grpc.aio.insecure_channel(str(self._nodes.next()), options=CHANNEL_OPTIONS) as channel:

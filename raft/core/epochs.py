@@ -29,7 +29,7 @@ class EpochCache:
     #     asked for 5 -> (5, 600)
     #     asked for 9 -> (6, 601)   the last one ends with the log
     #
-    # When the start moves to 600, the entry (5, 550) goes, and `start` is (5, 600): the epoch of record 599 must stay
+    # When the start moves to 600, the entry (5, 550) is removed, and `start` is (5, 600): the epoch of record 599 stays
     # known, to answer a replica that ends there.
     __slots__ = ("_epochs", "_start_offsets", "start")
 

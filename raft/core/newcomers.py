@@ -9,7 +9,7 @@ its node may have acknowledged before:
   marked as recovering, so that it does not count for the high watermark. Above, 5 gets two votes of the four that it
   needs, and 2 gets three: there is no leader until two of the old disks are back.
 - It founds: when it becomes a candidate, or votes for one, it is no longer new. A candidate has won a pre-vote, so a
-  majority of the voters had nothing. A voter that has followed a leader once founds no more, so that one whose disk
+  majority of the voters had nothing. A voter that has once followed a leader may not found, so that one whose disk
   was lost does not found a second quorum with one that has not caught up in the first. One case remains: the records
   are on 1 and 2 of three voters, 2 loses its disk and is formatted as new while 1 is down, and 3 was never reached by
   a leader. `format` asks the other voters, and then none reports a record; `format --replace` is right, and founds

@@ -28,7 +28,7 @@ def reconcile_log_and_snapshots(
     FlushFailed.
     """
     # Consider a node with a log from 1000 to 1800 and snapshots at 500, 1000 and 1500:
-    # - The one at 500 goes, since it is below the log start.
+    # - The one at 500 is deleted, since it is below the log start.
     # - There is one at 2500, too: it was fetched, and the node crashed before the log was replaced. The log starts over
     #   at 2500.
     # - The one at 1000 is lost: the log starts at 1500 from now on, so that a snapshot ends at its start (SN-43).

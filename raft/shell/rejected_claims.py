@@ -32,7 +32,7 @@ class RejectedClaims:
         others = self._count - self._told_count - 1
         self._told_at_ms, self._told_count = now_ms, self._count
         logger.warning(
-            "a peer's claim is rejected; look for a node of another cluster, or one that has a copy of another's"
+            "a peer's claim is rejected; look for a node of another cluster, or one with a copy of another node's"
             " configuration",
             reason=reason,
             others_not_told=others,

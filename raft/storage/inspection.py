@@ -125,7 +125,7 @@ def _frame_at(data: bytes, position: int) -> Frame | None:
 
 
 def _next_frame(data: bytes, start: int) -> Frame | None:
-    """The first whole frame behind `start`, wherever it is."""
+    """The first whole frame behind `start`."""
     magic_position = data.find(MAGIC, start + CRC_BYTES)
     while magic_position >= 0:
         frame = _frame_at(data, magic_position - CRC_BYTES)

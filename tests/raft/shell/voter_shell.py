@@ -121,7 +121,7 @@ class VoterShell:
         raise AssertionError("there is none")
 
     def state_diverged(self, *digests: object) -> None:
-        raise AssertionError("nobody compares")
+        raise AssertionError("no digest is compared")
 
     def leader_refused(self, *refused: object) -> None:
         raise AssertionError("no leader lacks anything")
