@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, ids, checks, files. It imports nothing of the project."""
+"""The base of all other packages: errors, ids, checks, files. It imports nothing of the project."""

@@ -1,4 +1,4 @@
-"""Invariants that stay on in production. A violated one stops the process: see `InvariantViolation`."""
+"""Invariants that are checked in production, too. A violated one ends the process: see `InvariantViolation`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Error codes with Kafka's names and numbers, and the exceptions of the project, drawn once:
 
 KraftlogError                 everything that we raise on purpose
-├── ApiError                  carries an ErrorCode: what a peer or caller is told
+├── ApiError                  carries an ErrorCode: the answer to a peer or caller
 │   ├── NotLeaderError                  another node leads, or none does
-│   ├── ThrottlingQuotaExceededError    too much at once, or too much is waiting
+│   ├── ThrottlingQuotaExceededError    too many requests at once, or too many pending
 │   ├── TopicAlreadyExistsError
 │   └── UnknownTopicOrPartitionError
 ├── StorageError              a file or directory is not what it must be; the message says which and why
@@ -24,7 +24,7 @@ from typing import Any, Final, Self, cast
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, by Kafka's names. Only those that something here can answer with."""
+    """Kafka's error codes, by Kafka's names. Only those that this project uses in answers."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -75,9 +75,9 @@ class KraftlogError(Exception):
 
 
 class ApiError(KraftlogError):
-    """A request was refused. `code` is what the caller is told, the message what is wrong and what to do.
+    """A request was refused. `code` is Kafka's error code; the message explains the error and what to do.
 
-    An ApiError that is made with one of the codes below is of the subclass for it.
+    An ApiError with one of the codes below is an instance of the subclass for that code.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
@@ -94,11 +94,11 @@ class ApiError(KraftlogError):
 
 
 class NotLeaderError(ApiError):
-    """NOT_LEADER_OR_FOLLOWER or NOT_CONTROLLER. The message says whether the request may have been carried out."""
+    """NOT_LEADER_OR_FOLLOWER or NOT_CONTROLLER. The message states whether the request may have taken effect."""
 
 
 class ThrottlingQuotaExceededError(ApiError):
-    """THROTTLING_QUOTA_EXCEEDED: too much at once, or too much is waiting; try again later."""
+    """THROTTLING_QUOTA_EXCEEDED: too many requests at once, or too many pending; try again later."""
 
 
 class TopicAlreadyExistsError(ApiError):
@@ -120,7 +120,7 @@ _BY_CODE: Final[dict[ErrorCode, type[ApiError]]] = {
 
 
 def invalid_request(reason: str) -> ApiError:
-    """An ApiError(INVALID_REQUEST) that says what is wrong with a request."""
+    """An ApiError(INVALID_REQUEST) that states what is wrong with a request."""
     return ApiError(ErrorCode.INVALID_REQUEST, reason)
 
 
@@ -129,7 +129,7 @@ class StorageError(KraftlogError):
 
 
 class OutOfSpace(StorageError):
-    """There is no room for an append. Nothing was written; it works again when there is room."""
+    """There is no room for an append. Nothing was written; appends work again when there is room."""
 
 
 class CorruptLog(StorageError):
@@ -156,8 +156,8 @@ class ConfigurationError(KraftlogError):
 
 
 class InvariantViolation(BaseException):
-    """Something that must always hold does not. Nobody catches it: the process ends, the log stays as it is."""
+    """An invariant does not hold. It is never caught: the process ends, the log stays as it is."""
 
 
 class FlushFailed(BaseException):
-    """fsync failed. The page cache can no longer be trusted, so nobody catches it: the process ends."""
+    """fsync failed. The page cache can no longer be trusted, so it is never caught: the process ends."""

@@ -17,7 +17,7 @@ def uuid_to_text(value: UUID) -> str:
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The uuid that `uuid_to_text` turns into exactly `text`. Raises ConfigurationError if there is none."""
+    """The uuid for which `uuid_to_text` returns exactly `text`. Raises ConfigurationError if there is none."""
     try:
         value = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except (ValueError, binascii.Error):
@@ -31,7 +31,7 @@ def uuid_from_text(text: str) -> UUID:
 
 
 def random_uuid() -> UUID:
-    """A fresh random uuid (version 4), so never zero, whose text does not start with a dash.
+    """A new random uuid (version 4), so never zero, whose text does not start with a dash.
 
     A leading dash would make the id look like an option on a command line; Kafka avoids it too.
     """
@@ -42,5 +42,5 @@ def random_uuid() -> UUID:
 
 
 def random_cluster_id() -> str:
-    """A fresh cluster id."""
+    """A new random cluster id."""
     return uuid_to_text(random_uuid())

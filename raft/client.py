@@ -1,4 +1,4 @@
-"""What a program uses of the node that it runs: listeners, appends, who leads (Kafka's RaftClient)."""
+"""A program's handle on the node that it runs: listeners, appends, the leader (Kafka's RaftClient)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PreparedAppend:
-    """An append whose offsets are known and that is not written yet (LI-20)."""
+    """An append that has its offsets and is not written yet (LI-20)."""
 
     base_offset: Offset
     end_offset: Offset
     """The offset after its last record."""
     committed: asyncio.Future[None]
-    """Done when it is committed; ApiError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost
-    before: then it may still be committed by the next leader."""
+    """Done when it is committed; ApiError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost first.
+    The next leader may still commit it then."""
 
 
 class ClientSnapshotWriter:
-    """A snapshot that a program is writing: `append`, `freeze`, `close`; closed without a freeze it is none (SN-05)."""
+    """A snapshot that a program is writing: `append`, `freeze`, `close`. Without `freeze` it is discarded (SN-05)."""
 
     def __init__(self, writer: SnapshotWriter, on_frozen: Callable[[], None]) -> None:
         self._writer = writer
@@ -47,12 +47,12 @@ class ClientSnapshotWriter:
         self._writer.append(encode_body(records), len(records))
 
     def freeze(self) -> None:
-        """Make it a snapshot, durably: other nodes may fetch it and new listeners load it from now on."""
+        """Make it a durable snapshot, which other nodes may fetch and new listeners may load."""
         self._writer.freeze()
         self._on_frozen()
 
     def close(self) -> None:
-        """Let go of the file; closing twice changes nothing."""
+        """Close the file; closing twice changes nothing."""
         self._writer.close()
 
     def __enter__(self) -> ClientSnapshotWriter:
@@ -77,12 +77,12 @@ class RaftClient:
 
     @property
     def node_key(self) -> ReplicaKey:
-        """Who this node is."""
+        """This node's id and directory id."""
         return self._node.identity.key
 
     @property
     def voter_ids(self) -> frozenset[NodeId]:
-        """Who votes, and may lead."""
+        """The ids of the voters."""
         return frozenset(voter.key.node_id for voter in self._node.identity.voters.voters())
 
     @property
@@ -92,12 +92,12 @@ class RaftClient:
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader listens, None while it is not known."""
+        """Where the leader listens; None while that is not known."""
         return self._node.leader_endpoint_for_clients
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed; -1 while this node does not know."""
+        """Everything below is committed; -1 while this node does not know it."""
         return self._node.replica.high_watermark
 
     @property
@@ -118,9 +118,9 @@ class RaftClient:
     def register(self, listener: Listener, *, start_offset: Offset | None = None) -> None:
         """Feed `listener` every committed batch from the one that holds `start_offset` (LI-06).
 
-        A listener that remembers how far it got names the offset after the last record that it took. One that names
-        none is new: it begins with the newest snapshot, if there is one and it can load it, else with the log's first
-        record (SN-60, SN-61). Registering twice is logged and changes nothing; raises ValueError for a negative offset.
+        A listener that keeps its position gives the offset after the last record that it took. Without an offset it is
+        new: it starts with the newest snapshot, if there is one and it can load it, else with the log's first record
+        (SN-60, SN-61). Registering twice is logged and changes nothing. Raises ValueError for a negative offset.
         """
         if start_offset is not None and start_offset < 0:
             raise ValueError(f"start_offset is {start_offset}; offsets start at 0")
@@ -128,7 +128,7 @@ class RaftClient:
             logger.warning("the listener is registered already", listener=repr(listener))
 
     def unregister(self, listener: Listener) -> None:
-        """Stop feeding `listener`. Registered again, it starts from the offset it names then (LI-06)."""
+        """Stop feeding `listener`. If it is registered again, it starts from the offset given then (LI-06)."""
         if not self._node.delivery.unregister(listener):
             logger.warning("the listener is not registered", listener=repr(listener))
 
@@ -140,11 +140,12 @@ class RaftClient:
     def create_snapshot(
         self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int
     ) -> ClientSnapshotWriter | None:
-        """Begin a snapshot of a state machine that has taken everything below `snapshot_id.offset` (KIP-630, SN-07).
+        """Begin a snapshot of a state machine that has applied everything below `snapshot_id.offset` (KIP-630, SN-07).
 
-        Its epoch is that of the last record taken, and the timestamp that of its batch. Append what the state machine
-        holds, freeze, close. None if nobody needs it: the log starts further on, or there is one. Raises ValueError
-        for an id that is not committed, not in the log, or not where a batch ends; StorageError, such as OutOfSpace.
+        The id's epoch is that of the last record applied, and the timestamp is that of its batch. Append the state
+        machine's records, freeze, close. None if the snapshot is not needed: the log starts further on, or there is one
+        already. Raises ValueError for an id that is not committed, not in the log, or not at the end of a batch;
+        StorageError, such as OutOfSpace.
         """
         writer = self._node.create_snapshot(snapshot_id, last_contained_log_timestamp_ms)
         return None if writer is None else ClientSnapshotWriter(writer, self._node.snapshot_taken)
@@ -152,10 +153,10 @@ class RaftClient:
     async def append(self, records: Sequence[bytes]) -> Offset:
         """Append `records`, all or none, and return the last one's offset when they are committed.
 
-        Raises ValueError for no records, ApiError NOT_LEADER_OR_FOLLOWER if this node does not lead or stops
-        leading before (the records may then still be committed), RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR when
-        the disk is full, THROTTLING_QUOTA_EXCEEDED when too much is pending; POLICY_VIOLATION, and nothing is written,
-        where only the node's own controller appends (`HostedState.is_sole_writer`).
+        Raises ValueError for no records, and ApiError: NOT_LEADER_OR_FOLLOWER if this node does not lead or stops
+        leading first (the records may then still be committed), RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR when
+        the disk is full, THROTTLING_QUOTA_EXCEEDED when too much is pending, POLICY_VIOLATION where only the node's own
+        controller appends (`HostedState.is_sole_writer`); then nothing is written.
         """
         if not self._node.takes_records:
             message = "only the controller appends to this log, which looks whether a record can be applied: ask it"
@@ -167,27 +168,27 @@ class RaftClient:
         return Offset(prepared.end_offset - 1)
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> PreparedAppend:
-        """Prepare an append of an encoded `kraftpb.v1.BatchBody` with `record_count` records (LI-20, LI-21).
+        """Prepare an append of `record_count` records, an encoded `kraftpb.v1.BatchBody` (LI-20, LI-21).
 
         Its offsets are known at once; nothing is written before `schedule_appends`. Raises ValueError for no records
-        or an epoch that has not come yet, ApiError as `append` does.
+        or for an epoch above the present one, ApiError as `append` does.
         """
         if record_count < 1:
             raise ValueError(f"an append of {record_count} records; give at least one")
         if epoch > self.leader_and_epoch.epoch:
-            raise ValueError(f"epoch {epoch} has not come yet; this node knows of epoch {self.leader_and_epoch.epoch}")
+            raise ValueError(f"epoch {epoch} is above the present one, {self.leader_and_epoch.epoch}")
         base_offset, committed = self._node.prepare_append(epoch, body, record_count)
         return PreparedAppend(base_offset, Offset(base_offset + record_count), committed)
 
     def schedule_appends(self) -> None:
-        """Let everything that was prepared be written (LI-20)."""
+        """Release every prepared append for writing (LI-20)."""
         self._node.schedule_appends()
 
     def report_state_digest(self, digest: StateDigest) -> None:
-        """Tell the quorum what this node's state machine came to; all nodes must report at the same offsets.
+        """Report a digest of this node's state machine to the quorum; all nodes must report at the same offsets.
 
-        The state machine of a node that comes to something else than the others' is fenced: see `Node`. Raises
-        ValueError for a negative offset or a digest of another length: the other nodes would refuse every fetch.
+        A node whose digest differs from the majority's is fenced: see `Node`. Raises ValueError for a negative offset
+        or a digest of another length: the leader would refuse every fetch.
         """
         if digest.end_offset < 0 or len(digest.digest) != STATE_DIGEST_BYTES:
             raise ValueError(
@@ -197,33 +198,33 @@ class RaftClient:
         self._node.step(StateDigestReported(digest))
 
     def state_machine_fenced(self) -> None:
-        """Tell the quorum that what this node's state machine stores is not what it applied: it has stopped.
+        """Report to the quorum that this node's state machine has stopped, because its data is not what it applied.
 
-        The node is not elected any more, and asks to rebuild its state machine: see `HostedState.on_may_rebuild`.
+        The node is no longer elected, and asks to rebuild its state machine: see `HostedState.on_may_rebuild`.
         """
         self._node.step(StateMachineFenced())
 
     def allow_fetch_version(self, version: int) -> None:
-        """Let this node's fetches have that version at most: what the cluster has agreed on (PK-05).
+        """Set the highest version of Fetch that this node sends: the one that the cluster has finalized (PK-05).
 
-        The next fetch follows it. Raises ValueError for a version that there is not.
+        It applies from the next fetch on. Raises ValueError for an unknown version.
         """
         if version not in FETCH_VERSIONS:
             raise ValueError(f"there is no version {version} of Fetch; there are {FETCH_VERSIONS}")
         self._node.step(FetchVersionAllowed(version))
 
     def fatal(self, error: BaseException) -> None:
-        """End the process, or what the node was told to do then: what it holds in memory cannot be trusted.
+        """End the process, or call the node's own handler: the state in memory cannot be trusted.
 
-        For where the `error` would only be logged if it were raised, such as in an RPC or a timer.
+        For places where a raised `error` would only be logged, such as an RPC or a timer.
         """
         self._node.fatal(error)
 
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch` (RF-102).
 
-        An older epoch is ignored. Raises ValueError for a negative epoch, one that has not come yet, or the present
-        one if this node does not lead it.
+        An older epoch is ignored. Raises ValueError for a negative epoch, for one above the present epoch, and for the
+        present one if this node does not lead it.
         """
         present = self.leader_and_epoch
         if epoch < 0 or epoch > present.epoch:

@@ -1,4 +1,4 @@
-"""What a node has for those who follow its log: how far it is committed, who leads, and the newest snapshot."""
+"""What a node offers to readers of its log: the committed end, the leader, and the newest snapshot."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from snapshot.reader import SnapshotReader
 
 
 class Snapshots(Protocol):
-    """Where the snapshots come from."""
+    """The source of snapshots."""
 
     @property
     def latest(self) -> OffsetAndEpoch | None:
-        """The newest one's id."""
+        """The id of the newest one."""
         ...
 
     def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
@@ -31,7 +31,7 @@ async def opened_latest(snapshots: Snapshots) -> SnapshotReader | None:
     def on_opened(snapshot: SnapshotReader | None) -> None:
         if not opened.done():
             opened.set_result(snapshot)
-        elif snapshot is not None:  # whoever wanted it has gone meanwhile
+        elif snapshot is not None:  # the caller was cancelled meanwhile
             snapshot.close()
 
     snapshots.open_latest(on_opened)
@@ -68,11 +68,11 @@ class CommitFeed:
 
     @property
     def version(self) -> int:
-        """Counts the changes; hand it to `wait`."""
+        """Counts the changes; pass it to `wait`."""
         return self._version
 
     def advance(self, committed_end_offset: Offset) -> None:
-        """Note that the log is committed up to there; an offset that is not further changes nothing."""
+        """Note that the log is committed up to there; a lower offset changes nothing."""
         if committed_end_offset > self.committed_end_offset:
             self.committed_end_offset = committed_end_offset
             self._wake()
@@ -85,11 +85,11 @@ class CommitFeed:
         self._wake()
 
     def wake(self) -> None:
-        """Something else changed that listeners may be waiting for, such as the snapshots."""
+        """Wake the readers: something else changed that they may wait for, such as the snapshots."""
         self._wake()
 
     def close(self) -> None:
-        """Nothing more will come: whoever waits is woken and sees `is_closed`."""
+        """Nothing more will come: wake every reader, which then sees `is_closed`."""
         self.is_closed = True
         self._wake()
 

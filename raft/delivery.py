@@ -15,20 +15,20 @@ from raft.shell.log_start_keeper import ListenerPosition
 from snapshot.reader import SnapshotReader
 
 READER_BYTES_MAX: Final = 1024 * 1024
-"""A reader holds about this much, and at least one batch."""
+"""A reader holds about this many bytes, and at least one batch."""
 
 FAULTS_KEPT_MAX: Final = 16
-"""So many listeners that failed are remembered, by name; a program may go on to register others."""
+"""How many failed listeners are remembered by name; a program may register new ones without end."""
 
 FAULT_LETTERS_MAX: Final = 200
 
 
 class CommittedLog(Protocol):
-    """Where the batches come from: a node's log."""
+    """The source of batches: a node's log."""
 
     @property
     def log_start_offset(self) -> Offset:
-        """What is below is in a snapshot only."""
+        """Everything below is in a snapshot only."""
         ...
 
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
@@ -47,7 +47,7 @@ class Delivery:
         on_fault: Callable[[Listener, Exception], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_fatal` gets what must end the process: a violated invariant, wherever it was raised, or a failed read."""
+        """`on_fatal` gets errors that must end the process: a violated invariant, wherever raised, or a failed read."""
         self._log = log
         self._snapshots = snapshots
         self._feed = feed
@@ -55,12 +55,12 @@ class Delivery:
         self._on_fatal = on_fatal
         self._entries: dict[int, _Registration] = {}
         self.faults: dict[str, str] = {}
-        """What listeners raised that get nothing more, by their names; for operators."""
+        """The exceptions of failed listeners, by listener name; for operators."""
 
     def register(self, listener: Listener, start_offset: Offset | None) -> bool:
         """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06).
 
-        None: it is new, and begins with the newest snapshot if it can load one and there is one, else where the log
+        None: it is new. It begins with the newest snapshot, if there is one and it can load it, else where the log
         starts.
         """
         if id(listener) in self._entries:
@@ -71,7 +71,7 @@ class Delivery:
         return True
 
     def unregister(self, listener: Listener) -> bool:
-        """Stop feeding `listener`, in the middle of a call too; False if it was not registered."""
+        """Stop feeding `listener`, even in the middle of a call; False if it was not registered."""
         entry = self._entries.pop(id(listener), None)
         if entry is not None:
             entry.task.cancel()
@@ -82,7 +82,7 @@ class Delivery:
         return [ListenerPosition(entry.listener.name, entry.cursor.next_offset) for entry in self._entries.values()]
 
     async def close(self) -> None:
-        """Tell every listener that nothing more will come, and stop."""
+        """Call `begin_shutdown` of every listener, and stop."""
         entries = list(self._entries.values())
         self._entries.clear()
         for entry in entries:
@@ -106,12 +106,12 @@ class Delivery:
             if listener.name in self.faults or len(self.faults) < FAULTS_KEPT_MAX:
                 self.faults[listener.name] = f"{type(error).__name__}: {error}"[:FAULT_LETTERS_MAX]
             self._on_fault(listener, error)
-        except BaseException as error:  # asyncio would keep it for whoever awaits the task, and nobody does
+        except BaseException as error:  # asyncio would keep it for the awaiter of the task, and there is none
             self._on_fatal(error)
 
 
 class ListenerCursor:
-    """How far one listener has come, and what it gets next. Synchronous, so that any loop can drive it."""
+    """The position of one listener, and what it gets next. Synchronous, so that any loop can drive it."""
 
     __slots__ = ("_announced", "_can_load_snapshots", "_log", "next_offset")
 
@@ -119,13 +119,13 @@ class ListenerCursor:
         self._log = log
         self._can_load_snapshots = can_load_snapshots
         self.next_offset = UNKNOWN_OFFSET if start_offset is None else start_offset
-        """Everything below was taken by the listener; -1: it is new, and has not begun (SN-60)."""
+        """The listener has taken everything below; -1: it is new, and has taken nothing (SN-60)."""
         self._announced: LeaderAndEpoch | None = None
 
     def needs_snapshot(self, committed_end_offset: Offset, latest: OffsetAndEpoch | None) -> bool:
         """Whether it must be given the newest snapshot now (SN-60).
 
-        Raises ApiError(OFFSET_OUT_OF_RANGE) if what it would read is gone and it cannot load a snapshot.
+        Raises ApiError(OFFSET_OUT_OF_RANGE) if its next offset was deleted and it cannot load a snapshot.
         """
         if self.next_offset >= committed_end_offset:
             return False
@@ -133,13 +133,13 @@ class ListenerCursor:
         if is_behind and not self._can_load_snapshots:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"the listener would read offset {self.next_offset} next, the log starts at"
-                f" {self._log.log_start_offset}; let it override handle_load_snapshot",
+                f"the listener needs offset {self.next_offset} next, the log starts at"
+                f" {self._log.log_start_offset}; override its handle_load_snapshot",
             )
         return self._can_load_snapshots and latest is not None and (is_behind or self.next_offset == UNKNOWN_OFFSET)
 
     def next_batches(self, committed_end_offset: Offset) -> tuple[Batch, ...]:
-        """Committed batches that go on where the listener stopped; none if it has everything, or must wait (LI-02)."""
+        """The next committed batches for the listener; none if it has everything, or must wait (LI-02)."""
         if self.next_offset >= committed_end_offset:
             return ()
         log_start_offset = self._log.log_start_offset
@@ -150,7 +150,7 @@ class ListenerCursor:
         return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
 
     def next_leader(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> LeaderAndEpoch | None:
-        """The leader, if the listener is to be told of it now; `epoch_start_offset` is set iff this node leads."""
+        """The leader, if the listener must be notified of it now; `epoch_start_offset` is set iff this node leads."""
         if leader == self._announced:
             return None
         if epoch_start_offset is not None and self.next_offset <= epoch_start_offset:
@@ -160,7 +160,7 @@ class ListenerCursor:
 
 
 class _LogUnreadable(Exception):
-    """What is committed cannot be read from this node's disk."""
+    """Committed records cannot be read from this node's disk."""
 
     def __init__(self, reason: StorageError) -> None:
         super().__init__(str(reason))
@@ -175,7 +175,7 @@ class _Registration:
 
 
 class _ListenerLoop:
-    """Gives one listener what its cursor says."""
+    """Feeds one listener as its cursor directs."""
 
     def __init__(self, snapshots: Snapshots, feed: CommitFeed, listener: Listener, cursor: ListenerCursor) -> None:
         self._snapshots = snapshots
@@ -188,7 +188,7 @@ class _ListenerLoop:
             version = self._feed.version
             while await self._give_next():
                 await self._announce_leader()
-                await asyncio.sleep(0)  # catching up must not hold up everybody else on the loop (LI-07)
+                await asyncio.sleep(0)  # catching up must not block the rest of the loop (LI-07)
             await self._announce_leader()
             await self._feed.wait(version)
 
@@ -199,7 +199,7 @@ class _ListenerLoop:
             snapshot = await opened_latest(self._snapshots)
             if snapshot is not None:
                 await self._load(snapshot)
-            return True  # if there was none, damaged ones are gone now: look again
+            return True  # if there was none, damaged ones were deleted: look again
         try:
             batches = self._cursor.next_batches(committed_end_offset)
         except StorageError as error:

@@ -1,6 +1,6 @@
 """Hosts a node: opens its log in a data directory and serves it over gRPC until the context ends.
 
-What a program does that embeds the log:
+How a program embeds the log:
 
     with DataDirectory.open(PosixFileSystem(), path) as directory:
         async with hosted_node(directory, endpoint=..., voters=...) as node:
@@ -46,10 +46,10 @@ from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
-"""How long a leader may take to hand over before the node stops all the same."""
+"""How long a leader may take to hand over before the node stops anyway."""
 
 SERVER_GRACE_SECONDS: Final = 0.25
-"""How long calls may go on after the node has stopped; other replicas keep their fetch streams open for ever."""
+"""How long calls may last after the node has stopped; other replicas keep their fetch streams open for ever."""
 
 logger = structlog.get_logger(__name__)
 
@@ -59,27 +59,27 @@ AddServices = Callable[[grpc.aio.Server, Node], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedState:
-    """What a program's state machine and the node that feeds it have to tell each other."""
+    """The interface between a program's state machine and the node that feeds it."""
 
     applied: OffsetAndEpoch = LOG_BEGINNING
-    """What the state machine held when it was opened. That was committed: a log that lacks it recovers, and a leader
-    that lacks it is not followed. The rest must be in the log, or in a snapshot."""
+    """What the state machine had applied when it was opened. That was committed: a log that lacks it recovers, and a
+    leader that lacks it is not followed. The rest must be in the log, or in a snapshot."""
     applied_end_offset: Callable[[], Offset] | None = None
-    """What the state machine has applied, for who asks the node; None: whatever is committed."""
+    """Returns the applied offset, for clients of the node; None: the committed end."""
     fetch_version_allowed: Callable[[], int] = lambda: FETCH_VERSION_LATEST
-    """The highest version of Fetch that the cluster has agreed on, as far as the state machine knows.
-    `RaftClient.allow_fetch_version` says when that changes."""
+    """The highest version of Fetch that the cluster has finalized, as far as the state machine knows.
+    `RaftClient.allow_fetch_version` changes it."""
     is_sole_writer: bool = False
-    """Whether only the state machine's own controller appends, by `RaftClient.prepare_append`, having looked whether it
-    can be applied. `RaftClient.append` is refused then: a committed record that cannot be applied stops every node."""
+    """Whether only the state machine's own controller appends, by `RaftClient.prepare_append`, after it has validated
+    the records. `RaftClient.append` is refused then: a committed record that cannot be applied stops every node."""
     snapshots: SnapshotStore | None = None
     """The node's snapshots, if the program has opened them itself."""
     on_snapshot_damaged: Callable[[], None] = lambda: None
-    """Asks for another snapshot in the place of one that is deleted for damage."""
+    """Called when a damaged snapshot was deleted: take another one."""
     on_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence
-    """Told, once, what the quorum's state machines came to, and what this one did."""
+    """Called once, with the quorum's state digest and this node's, when the two differ."""
     on_may_rebuild: Callable[[], None] = lambda: None
-    """Told, once, that the state machine, which is fenced, may be rebuilt: no other voter's is just now."""
+    """Called once, when the fenced state machine may be rebuilt: no other voter is rebuilding its own."""
 
 
 @contextlib.asynccontextmanager
@@ -101,16 +101,16 @@ async def hosted_node(
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> AsyncIterator[Node]:
-    """A node that serves at `endpoint` for as long as the context lasts; then it resigns, stops serving and closes.
+    """A node that serves at `endpoint` while the context lasts; then it resigns, stops serving and closes.
 
-    `endpoint` is what it tells others; `listen_on` is where it listens if that differs, such as 0.0.0.0. With
-    `replicas_listen_on`, other replicas are served there and nowhere else; `endpoint` and `voters` name those addresses
-    then, and `client_endpoints` says where clients reach the voters.
+    `endpoint` is what it advertises; `listen_on` is where it listens if that differs, such as 0.0.0.0. With
+    `replicas_listen_on`, other replicas are served only there; then `endpoint` and `voters` are those addresses, and
+    `client_endpoints` are the addresses at which clients reach the voters.
 
-    It votes if its id is in `voters`, else it observes. `state` is for a state machine that outlives the process, or
-    gives snapshots. A damaged log is fetched again. A listener that raises ends the process, with an error that names
-    it, unless `on_listener_fault` is another, such as `raft.node.log_listener_fault` (LI-08). Raises StorageError,
-    CorruptLog or ConfigurationError.
+    It is a voter if its id is in `voters`, else an observer. `state` is for a state machine that outlives the process,
+    or takes snapshots. A damaged log is fetched again. A listener that raises ends the process, with an error that
+    names it, unless another `on_listener_fault` is given, such as `raft.node.log_listener_fault` (LI-08). Raises
+    StorageError, CorruptLog or ConfigurationError.
     """
     with contextlib.closing(QuorumStateStore(directory.files, directory.path)) as quorum_state:
         election_state, limits = quorum_state.load(), limits or ServiceLimits()
@@ -169,7 +169,7 @@ def _opened_log(
         applied=applied,
     )
     with contextlib.closing(log):
-        log.reserve(0)  # the room that control batches need is there before anybody needs it
+        log.reserve(0)  # allocate the room for control batches in advance
         _say_opened(directory.identity.node_id, log)
         yield log
 
@@ -178,7 +178,7 @@ def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
     logger.info("log opened", node=node_id, recovery=str(log.recovery))
     if log.new_directory is not None:
         logger.warning(
-            "until it was level with a leader, a voter in this directory votes only with those who have nothing, too",
+            "this directory is new: until its voter is level with a leader it votes only with voters that have nothing",
             node=node_id,
             reason=log.new_directory.reason,
         )
@@ -200,7 +200,7 @@ async def _serving(
     applied_end_offset: Callable[[], Offset] | None,
     limits: ServiceLimits,
 ) -> AsyncIterator[None]:
-    """The node answers for as long as the context lasts; then it hands over, and every call ends.
+    """The node serves while the context lasts; then it hands over, and every call ends.
 
     `listeners` are the one for clients and, if they have one of their own, the one for replicas.
     """
@@ -243,7 +243,7 @@ def _server(limits: ServiceLimits, *interceptors: grpc.aio.ServerInterceptor) ->
 
 
 async def _tell_readiness(health: HealthServicer, node: Node, names: Sequence[str]) -> None:
-    """Say that the node serves whenever it is ready, and that it does not when it is not."""
+    """Report to the health service whether the node is ready, at every change."""
     status = health_pb2.HealthCheckResponse
     while True:
         node.readiness_changed.clear()

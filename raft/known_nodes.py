@@ -1,4 +1,4 @@
-"""The nodes of a cluster that a program outside it may ask."""
+"""The nodes of a cluster, for a program outside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raft.rpc import codec
 
 
 class KnownNodes:
-    """The nodes that may be asked, in turn; those that were given stay, those heard of come behind."""
+    """The nodes to try, in turn: first those that were given, which stay, then those learned from a node."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = list(dict.fromkeys(endpoints))
@@ -20,17 +20,17 @@ class KnownNodes:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many nodes there are."""
         return len(self._endpoints)
 
     def next(self) -> Endpoint:
-        """The one whose turn it is."""
+        """The next node to try."""
         endpoint = self._endpoints[self._turn % len(self._endpoints)]
         self._turn += 1
         return endpoint
 
     def learn(self, node: log_pb2.DescribeNodeResponse) -> None:
-        """Take note of the voters that a node knows."""
+        """Add the voters that a node knows."""
         for voter in node.voters:
             endpoint = codec.endpoint_from_proto(voter.endpoint)
             if endpoint not in self._endpoints:

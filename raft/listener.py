@@ -1,28 +1,28 @@
-"""What a user's state machine implements to be fed the committed log (rules LI-01 to LI-08).
+"""The interface that a user's state machine implements to receive the committed log (rules LI-01 to LI-08).
 
 The contract, for a listener registered with a node, and for one outside it that `raft.observe.observe` feeds:
 
-- `handle_load_snapshot` gets a snapshot that takes the place of everything before it: when the listener is new and
-  there is one, or when what it would read next is below the log's start. A listener that keeps up never sees it
-  (SN-60 to SN-63). What comes next begins where the snapshot ends. It must close the reader, too. A listener that does
-  not override it begins with the first record that the log still has: what came before is in snapshots only, so it must
-  not keep a state. It fails with OFFSET_OUT_OF_RANGE if it asks for an offset that is gone, or falls behind the start.
+- `handle_load_snapshot` gets a snapshot that replaces everything before it: when the listener is new and there is one,
+  or when its next offset is below the log's start. A listener that keeps up never sees it (SN-60 to SN-63). The next
+  batch begins where the snapshot ends. The listener must close this reader, too. A listener that does not override it
+  begins with the first record that the log still has: what came before is in snapshots only, so it must not keep a
+  state. It fails with OFFSET_OUT_OF_RANGE if it asks for a deleted offset, or falls behind the start.
 - `handle_commit` gets every committed batch from the start offset on: in order, contiguous, each once, never one that
   is not committed. Records appended together arrive in one batch (LI-02); control batches arrive with no records, so
   that offsets stay contiguous (LI-03).
 - The listener must close the reader (`with reader:`). The next one comes only then (LI-04). Until then the start of its
-  node's log does not move past what it has not read, for as long as `metadata.start.offset.lag.time.max.ms` allows.
-  For a listener outside a node that holds on the leader if it has a name, while its lease lasts (`observe`); one
-  without is not waited for, and is given a snapshot if it falls behind.
-- `handle_leader_change` tells of leaders; epochs never go back. The leader's own listener is told that it leads only
-  after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). A leader that
-  resigns is told that nobody leads its epoch any more.
-- Several listeners are independent: each has its own task, a slow one holds up nobody (LI-07).
+  node's log does not move past what it has not read, for at most `metadata.start.offset.lag.time.max.ms`. A named
+  listener outside a node holds the leader's log start in the same way, while its lease lasts (`observe`). The log start
+  does not wait for one without a name, which gets a snapshot if it falls behind.
+- `handle_leader_change` reports leaders; epochs never go back. The leader's own listener is notified that it leads only
+  after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). The listener of a
+  leader that resigns is notified that its epoch has no leader any more.
+- Listeners are independent: each has its own task, and a slow one does not delay the others (LI-07).
 - An exception out of a listener is the application's bug. It ends that listener and, by default, the node's process,
-  with an error that names the listener (LI-08). A program that would rather go on without it gives
-  `on_listener_fault=raft.node.log_listener_fault`, or a handler of its own, to `raft.host.hosted_node` or
+  with an error that names the listener (LI-08). To continue without that listener, a program passes
+  `on_listener_fault=raft.node.log_listener_fault`, or its own handler, to `raft.host.hosted_node` or
   `kraftlog.process.server.serve`; `kraftlog node status` and `kraftlog quorum describe --replication` then show that it
-  failed. Out of `raft.observe.observe` the exception comes as it is.
+  failed. `raft.observe.observe` raises the exception unchanged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CommittedBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds the protocol's own records, which listeners see as none."""
+        """Whether the batch holds the protocol's own records, which listeners do not see."""
         return self._batch.is_control
 
     @property
@@ -98,7 +98,7 @@ class CommittedBatch:
 
 
 class BatchReader:
-    """Committed batches for one `handle_commit`. Iterate it, then close it; `with reader:` does both ends."""
+    """Committed batches for one `handle_commit`. Iterate it, then close it; `with reader:` closes it."""
 
     __slots__ = ("_batches", "_on_close", "closed")
 
@@ -121,7 +121,7 @@ class BatchReader:
         return map(CommittedBatch, self._batches)
 
     def close(self) -> None:
-        """Say that everything in it was taken; closing twice changes nothing."""
+        """Report that everything in it was taken; closing twice changes nothing."""
         if not self.closed:
             self.closed = True
             self._on_close()
@@ -137,37 +137,37 @@ class BatchReader:
 
 
 class LoadSnapshotReader:
-    """A whole snapshot for one `handle_load_snapshot`. Read it, then close it; `with reader:` does both ends."""
+    """A whole snapshot for one `handle_load_snapshot`. Read it, then close it; `with reader:` closes it."""
 
     __slots__ = ("_on_close", "closed", "snapshot")
 
     def __init__(self, snapshot: SnapshotReader, on_close: Callable[[], None]) -> None:
         self.snapshot = snapshot
-        """The file, open; it may be read in another thread."""
+        """The open file; another thread may read it."""
         self._on_close = on_close
         self.closed = False
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
-        """Which one it is: the offset is where the next commit starts."""
+        """The snapshot's id; its offset is where the next commit starts."""
         return self.snapshot.snapshot_id
 
     @property
     def end_offset(self) -> Offset:
-        """The offset after the last record that it stands for."""
+        """The offset after the last record that the snapshot covers."""
         return self.snapshot.snapshot_id.offset
 
     @property
     def last_contained_log_timestamp_ms(self) -> int:
-        """When the leader appended the last batch that it stands for, milliseconds since 1970 (SN-06)."""
+        """When the leader appended the last batch that the snapshot covers, milliseconds since 1970 (SN-06)."""
         return self.snapshot.header.last_contained_log_timestamp_ms
 
     def __iter__(self) -> Iterator[CommittedBatch]:
-        """The state machine's records, in batches whose offsets count from the snapshot's own beginning."""
+        """The state machine's records, in batches whose offsets count from the start of the snapshot."""
         return map(CommittedBatch, self.snapshot.batches())
 
     def close(self) -> None:
-        """Say that all of it was taken; closing twice changes nothing."""
+        """Report that all of it was taken; closing twice changes nothing."""
         if not self.closed:
             self.closed = True
             self.snapshot.close()
@@ -184,15 +184,15 @@ class LoadSnapshotReader:
 
 
 class Listener:
-    """What is told of commits, snapshots and leaders. Subclass it and override what you need."""
+    """Receives commits, snapshots and leader changes. Subclass it and override what you need."""
 
     @property
     def name(self) -> str:
-        """What operators see when it holds the log's start back."""
+        """The name that operators see, such as when it holds the log's start back."""
         return type(self).__name__
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
-        """Let the snapshot in `reader` take the place of everything taken so far, and close it."""
+        """Replace everything taken so far by the snapshot in `reader`, and close it."""
         raise NotImplementedError(f"{self.name} cannot load a snapshot; override handle_load_snapshot")
 
     async def handle_commit(self, reader: BatchReader) -> None:
@@ -200,10 +200,10 @@ class Listener:
         reader.close()
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Take note of who leads."""
+        """Note the new leader."""
 
     async def begin_shutdown(self) -> None:
-        """Get ready: nothing more will come."""
+        """Prepare to stop: nothing more will come."""
 
 
 def can_load_snapshots(listener: Listener) -> bool:

@@ -1,7 +1,7 @@
 """A node: the shell around one replica on an asyncio loop, with its peers over gRPC and its listeners.
 
-Everything that touches the replica or the log runs on that loop, but fsyncs of a slow disk and writes of the election
-state, which run in a thread of their own and come back as events (`raft.shell.shell` has the rules).
+Everything that touches the replica or the log runs on that loop, except fsyncs of a slow disk and writes of the
+election state. Those run in a thread of their own and come back as events (`raft.shell.shell` has the rules).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ STOPPED: Final = "this node was stopped; ask another"
 EXIT_CANNOT_GO_ON: Final = 70
 
 LAST_WORDS_SECONDS: Final = 5.0
-"""How long a process that must end may take to say why."""
+"""How long a process that must end may take to log why."""
 
 logger = structlog.get_logger(__name__)
 
 
 def end_process(error: BaseException) -> None:
-    """Say why and end the process at once, without flushing or unwinding: nothing that is in memory can be trusted.
+    """Log why and end the process at once, without flushing or unwinding: nothing in memory can be trusted.
 
-    It ends whatever becomes of the words: a log that cannot be written, or that nobody reads, must not keep it alive.
+    It ends even if the message cannot be logged: an output that blocks must not keep the process alive.
     """
     try:
         last_words = threading.Thread(target=_say_last_words, args=(error,), daemon=True)
@@ -68,42 +68,42 @@ def end_process(error: BaseException) -> None:
 
 
 def _say_last_words(error: BaseException) -> None:
-    logger.critical("the node cannot go on", error=repr(error))
+    logger.critical("the node cannot continue", error=repr(error))
     logger.critical("so it ends here", exc_info=error)  # some programs' loggers take seconds over a traceback
     logging.shutdown()  # handlers that write in the background are waited for
 
 
 class ListenerFault(Exception):
-    """A listener raised, and the program that registered it has not said that the node shall go on without it."""
+    """A listener raised, and the program gave no `on_listener_fault` with which the node continues."""
 
     def __init__(self, listener: Listener, error: Exception) -> None:
-        """`error` is what it raised."""
+        """`error` is what the listener raised."""
         super().__init__(
             f"listener {listener.name} raised {error!r}; correct it and start the node again, or give the node an"
-            " on_listener_fault that lets it go on, such as raft.node.log_listener_fault"
+            " on_listener_fault with which it continues, such as raft.node.log_listener_fault"
         )
         self.__cause__ = error
 
 
 OnListenerFault = Callable[[Listener, Exception], None]
-"""Told of a listener that raised, and of what; the listener gets nothing more."""
+"""Called with a listener that raised, and the exception; the listener gets nothing more."""
 
 
 def end_by_listener_fault(listener: Listener, error: Exception) -> None:
-    """End the process with an error that names the listener: what is done unless a program says otherwise (LI-08).
+    """End the process with an error that names the listener: the default `on_listener_fault` (LI-08).
 
-    What the listener should have done would be missing from then on, and nobody would know.
+    Without that, the listener's work would be missing from then on, unnoticed.
     """
     end_process(ListenerFault(listener, error))
 
 
 def log_listener_fault(listener: Listener, error: Exception) -> None:
-    """An `on_listener_fault` that lets the node go on: the listener gets nothing more, and that is logged (LI-08)."""
+    """An `on_listener_fault` that only logs: the node continues, and the listener gets nothing more (LI-08)."""
     logger.error("a listener failed and gets nothing more", listener=listener.name, exc_info=error)
 
 
 def log_state_divergence(expected: StateDigest, own: StateDigest) -> None:
-    """Say that this node's state machine differs from the quorum's; the node goes on, and is not elected."""
+    """Log that this node's state machine differs from the quorum's; the node continues, and is not elected."""
     logger.critical(
         "this node's state machine differs from the quorum's",
         end_offset=expected.end_offset,
@@ -135,17 +135,17 @@ class Node:
         takes_records: bool = True,
         on_may_rebuild: Callable[[], None] = lambda: None,
     ) -> None:
-        """Wire it up; `start` sets it going. `log` stays the caller's to close.
+        """Wire it up; `start` starts it. The caller closes `log`.
 
-        `election_state` is what `quorum_state` holds, `applied` what the state machine does; `snapshots` fit `log`
-        (`raft.shell.reconcile`). `on_snapshot_damaged` is told when one was damaged and is deleted: the state
-        machine's owner takes another.
-        `on_listener_fault` is told of a listener that raised, which gets nothing more (LI-08). One that raises while
-        the node stops is logged, whatever the handler is. `on_state_diverged` is told, once, what the quorum's state
-        machines came to and what the one of this node did: what it says must not be believed any more;
-        `on_may_rebuild`, once, that it may be rebuilt. `fetch_version_allowed` is the highest version of Fetch that
-        the cluster is known to have agreed on; `RaftClient.allow_fetch_version` changes it. `takes_records` is whether
-        `RaftClient.append` takes whatever a program appends, or leaves that to the node's own controller.
+        `election_state` is what `quorum_state` holds, `applied` is the end of what the state machine has applied;
+        `snapshots` fit `log` (`raft.shell.reconcile`). `on_snapshot_damaged` is called when a damaged snapshot was
+        deleted: the state machine's owner takes another one. `on_listener_fault` is called for a listener that raised,
+        which gets nothing more (LI-08). One that raises while the node stops is logged, whatever the handler is.
+        `on_state_diverged` is called once, with the quorum's state digest and this node's: from then on this node's
+        state machine must not be trusted. `on_may_rebuild` is called once, when it may be rebuilt.
+        `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have finalized;
+        `RaftClient.allow_fetch_version` changes it. `takes_records`: whether `RaftClient.append` takes a program's
+        records, or only the node's own controller appends.
         """
         self.identity = identity
         self.config = config
@@ -158,7 +158,7 @@ class Node:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
         runtime = AsyncioRuntime(self._executor)
         self.readers = ReaderLeases(named_readers_max, runtime.now_ms)
-        """The readers outside the nodes that have a lease from this one."""
+        """The readers outside the nodes that have a lease from this node."""
         self._shell = Shell(
             identity=identity,
             config=config,
@@ -187,11 +187,11 @@ class Node:
     # --- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up the role that the durable state gives it."""
+        """Enter the state that follows from what is on disk."""
         self._shell.start()
 
     async def shutdown(self, timeout_ms: int) -> None:
-        """Hand over leadership if it leads (RF-100), at most for `timeout_ms`, then stop."""
+        """Hand over leadership if it leads (RF-100), within `timeout_ms`, then stop."""
         self.step(ShutdownRequested())
         try:
             await asyncio.wait_for(self._shutdown_complete.wait(), timeout_ms / 1000)
@@ -215,12 +215,12 @@ class Node:
 
     @property
     def replica(self) -> Replica:
-        """The replica, to be looked at only."""
+        """The replica, for reading only."""
         return self._shell.replica
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may be asked: not while it refuses a leader that lacks what is committed."""
+        """Whether it serves clients: not while it refuses a leader that lacks committed records."""
         return self.replica.refused_leader is None
 
     @property
@@ -229,7 +229,7 @@ class Node:
         return self._shell.snapshots
 
     def log_start_holders(self) -> tuple[LogStartHolder, ...]:
-        """Who keeps this node's log from starting further on."""
+        """The readers that hold this node's log start back."""
         return self._shell.log_start.holders()
 
     @property
@@ -239,7 +239,7 @@ class Node:
 
     @property
     def leader(self) -> tuple[LeaderAndEpoch, Endpoint | None]:
-        """Who leads, and where it listens."""
+        """The leader, and where it listens."""
         return self.replica.leader_and_epoch, self.replica.leader_endpoint
 
     @property
@@ -247,12 +247,12 @@ class Node:
         """Where clients reach the leader."""
         return self.identity.for_clients(self.replica.leader_and_epoch.leader_id, self.replica.leader_endpoint)
 
-    # --- what peers and clients ask -----------------------------------------------------------------------------
+    # --- requests of peers and clients --------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> tuple[Response, bytes]:
         """The replica's answer to a request, and the encoded batches or the snapshot's bytes that go with it.
 
-        A parked fetch takes as long as it is parked; if the caller is cancelled meanwhile it is forgotten.
+        The call waits for as long as a fetch is parked; if it is cancelled meanwhile the fetch is forgotten.
         """
         self._refuse_if_closed()
         request_id = self._shell.new_id()
@@ -267,7 +267,7 @@ class Node:
             raise
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> tuple[Offset, asyncio.Future[None]]:
-        """Prepare an append of `record_count` records (LI-20): its base offset, and what tells when it is committed.
+        """Prepare an append of `record_count` records (LI-20): its base offset, and a future that ends when it commits.
 
         Raises ApiError and changes nothing if this node does not lead `epoch`, if the body is too large, or
         if there is no room on the disk.
@@ -282,7 +282,7 @@ class Node:
             raise
 
     def schedule_appends(self) -> None:
-        """Write what was prepared, together with all that is prepared before the loop comes round again."""
+        """Write all prepared appends, and those that are prepared before the loop's next iteration."""
         self._shell.schedule_appends()
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> SnapshotWriter | None:
@@ -291,7 +291,7 @@ class Node:
         return self._shell.create_snapshot(snapshot_id, timestamp_ms)
 
     def snapshot_taken(self) -> None:
-        """A snapshot of this node's state machine was put into the store."""
+        """Note that a snapshot of this node's state machine was put into the store."""
         self._shell.snapshot_taken()
 
     def resign(self, epoch: Epoch) -> None:
@@ -299,7 +299,7 @@ class Node:
         self.step(ResignRequested(epoch))
 
     def step(self, event: Event) -> None:
-        """Give the replica an event and carry out what it orders."""
+        """Step the replica with an event and carry out its actions."""
         self._shell.step(event)
 
     def _refuse_if_closed(self) -> None:
@@ -313,52 +313,52 @@ class Node:
         self._transport.send(send)
 
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
-        """Answer whoever still waits."""
+        """Answer the request, if its caller still waits."""
         waiting = self._waiting.pop(request_id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result((response, records))
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """Tell whoever prepared an append what came of it."""
+        """Complete the future of a prepared append."""
         self._appends.complete(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
-        """Let listeners have what is committed."""
+        """Feed listeners up to the committed end."""
         self.feed.advance(committed_end_offset)
 
     def leader_changed(
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
-        """Tell listeners who leads."""
+        """Notify listeners of the leader."""
         endpoint = self.identity.for_clients(leader.leader_id, leader_endpoint)
         self.feed.set_leader(leader, endpoint, epoch_start_offset)
 
     def listener_positions(self) -> Sequence[ListenerPosition]:
-        """How far the listeners have read, and the readers outside that have a lease."""
+        """How far the listeners have read, and the readers with a lease."""
         readers = (ListenerPosition(f"reader {name}", offset) for name, offset in self.readers.positions())
         return [*self.delivery.positions(), *readers]
 
     def snapshots_changed(self) -> None:
-        """A listener may be waiting for a snapshot."""
+        """Wake listeners: one may be waiting for a snapshot."""
         self.feed.wake()
 
     def snapshot_damaged(self) -> None:
-        """Tell whoever takes snapshots."""
+        """Notify the owner of the state machine, which takes another snapshot."""
         self._on_snapshot_damaged()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
-        """Tell whoever owns the state machine."""
+        """Notify the owner of the state machine."""
         self._on_state_diverged(expected, own)
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
-        """Say so; whoever serves the node says that it is not ready."""
+        """Log it, and signal that readiness has changed."""
         if refused is None:
-            logger.info("ready again: a leader has what is committed")
+            logger.info("ready again: a leader has all committed records")
         else:
             logger.critical(
                 "LEADER_LACKS_COMMITTED: this node is not ready. It keeps what it has and does not follow the leader."
-                " Format no directory and delete nothing: this node may be the only one that has what is missing. Find"
-                " out which voter's disk was changed or brought back from an older copy",
+                " Format no directory and delete nothing: this node may be the only one that has the missing records."
+                " Find out which voter's disk was changed or restored from an older copy",
                 leader=refused.leader.leader_id,
                 epoch=refused.leader.epoch,
                 leader_agrees_to_offset=refused.gap.agreed_offset,
@@ -367,7 +367,7 @@ class Node:
         self.readiness_changed.set()
 
     def may_rebuild_state(self) -> None:
-        """Tell whoever owns the state machine."""
+        """Notify the owner of the state machine."""
         self._on_may_rebuild()
 
     def shutdown_complete(self) -> None:
@@ -376,11 +376,11 @@ class Node:
 
     def _listener_failed(self, listener: Listener, error: Exception) -> None:
         if self._closed:
-            log_listener_fault(listener, error)  # it raised when it was told that the node stops
+            log_listener_fault(listener, error)  # it raised while the node stopped
         else:
             self._on_listener_fault(listener, error)
 
     def fatal(self, error: BaseException) -> None:
-        """End the process, by whoever was told to do that."""
+        """Call the handler that ends the process."""
         if not self._closed:
             self._on_fatal(error)

@@ -1,9 +1,9 @@
 """Follow the committed log of a cluster from any program: `await observe("host:port", MyListener())`.
 
-An observer here is a reader, no replica: it keeps no log and is not counted, but for the log's start if it has a name
-(`observe`). It asks any node it was given or has heard
-of, and goes on with the next one when that node fails, from the offset that its listener has taken. When its listener
-is new or behind the log's start, the node sends it the newest snapshot first.
+An observer here is a reader, no replica: it keeps no log and does not count, except that the log's start waits for it
+if it has a name (`observe`). It asks any node that it was given or has learned of. When that node fails it continues
+with the next one, from the offset that its listener has taken. When its listener is new or behind the log's start,
+the node sends it the newest snapshot first.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ RETRY_SECONDS_MAX: Final = 2.0
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
 
 LEASE_MS: Final = 30_000
-"""How long the log's start waits for a named reader that says nothing more."""
+"""How long the log's start waits for a named reader that sends nothing more."""
 
 _FOR_ANOTHER_NODE: Final = frozenset(
     {ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
 )
-"""With these a node says that it cannot, now; another may."""
+"""With these errors a node cannot serve the request now; another node may."""
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What one message of a watch stream says."""
+    """The content of one message of a watch stream."""
 
     batches: tuple[Batch, ...]
     high_watermark: Offset
     leader: LeaderAndEpoch
     snapshot: SnapshotReader | None = None
-    """Takes the place of everything before its end; it is closed when the next message is asked for."""
+    """Replaces everything before its end; it is closed when the next message is asked for."""
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """The endpoint that `host:port` or `[v6]:port` names; raises ValueError with what is wrong with it."""
+    """The endpoint that `host:port` or `[v6]:port` names; raises ValueError if it is none."""
     host, separator, port = text.strip().rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is no address; give host:port, such as localhost:9092")
@@ -79,20 +79,20 @@ async def observe(
 ) -> Offset:
     """Feed `listener` every committed batch from the one that holds `start_offset`, by the contract in `raft.listener`.
 
-    Without a `start_offset` the listener is new: it begins with the newest snapshot, if it can load one and there is
-    one, else where the log starts. A snapshot is kept in a temporary directory while it is loaded.
+    Without a `start_offset` the listener is new: it begins with the newest snapshot, if there is one and it can load
+    it, else where the log starts. A snapshot is kept in a temporary directory while it is loaded.
 
-    With a `name` the reader counts as a listener of the leader: the log's start waits until it has read on, as long as
-    `metadata.start.offset.lag.time.max.ms` allows, and `quorum describe` shows it. That is a lease, asked for again
-    all the time; it ends by itself after `lease_ms` when this program, or its event loop, stands still. Of two readers
-    with one name the last to ask counts.
+    With a `name` the reader counts as a listener of the leader: the log's start waits for it, for at most
+    `metadata.start.offset.lag.time.max.ms`, and `quorum describe` shows it. That is a lease, which is renewed all the
+    time; it expires after `lease_ms` when this program, or its event loop, stops. Of two readers with one name the
+    last to ask counts.
 
     `addresses` names one node or more: `"host:port,host:port"` or endpoints. Returns the offset after the last record
-    taken once everything below `end_offset` was; without one it goes on until it is cancelled. Raises ApiError
-    OFFSET_OUT_OF_RANGE if the offset is gone and the listener cannot load snapshots, or no node sends any because all
-    are of a version before that; INCONSISTENT_CLUSTER_ID if the address is of another cluster than `cluster_id`;
-    INVALID_REQUEST for a name that cannot be one; StorageError if there is no room for a snapshot. Nodes that cannot be
-    reached are tried again for as long as it takes.
+    taken once everything below `end_offset` was; without one it runs until it is cancelled. Raises ApiError
+    OFFSET_OUT_OF_RANGE if the offset was deleted and the listener cannot load snapshots, or no node sends any because
+    all are of an older version; INCONSISTENT_CLUSTER_ID if the address is of another cluster than `cluster_id`;
+    INVALID_REQUEST for an invalid name; StorageError if there is no room for a snapshot. Nodes that cannot be
+    reached are retried without end.
     """
     if isinstance(addresses, str):
         addresses = [parse_endpoint(address) for address in addresses.split(",")]
@@ -148,10 +148,10 @@ async def watch(
     cluster_id: str | None = None,
     takes_snapshots: bool = False,
 ) -> AsyncGenerator[Watched, None]:
-    """Committed batches and leaders, from whichever node answers; `observe` says what is promised.
+    """Committed batches and leaders, from whichever node answers; `observe` has the contract.
 
-    Bounded by gRPC's flow control: nothing is read ahead of what the caller takes but one message. Close it to have
-    the files of a snapshot removed.
+    Bounded by gRPC's flow control: at most one message is read ahead of the caller. Close it to remove the files of a
+    snapshot.
     """
     nodes = KnownNodes(endpoints)
     cursor = _Cursor(start_offset, takes_snapshots)
@@ -182,19 +182,19 @@ async def watch(
 
 
 class _Cursor:
-    """What is wanted next, and what a node's messages make of that."""
+    """The position of a reader: what it asks for next."""
 
     def __init__(self, start_offset: Offset | None, takes_snapshots: bool) -> None:
         self.next_offset = start_offset
         """None: the reader is new."""
         self._takes_snapshots = takes_snapshots
         self._refused_count = 0
-        """So many nodes in a row said that the offset is gone, though snapshots are taken."""
+        """How many nodes in a row answered that the offset was deleted, though the reader takes snapshots."""
 
     def request(
         self, node: log_pb2.DescribeNodeResponse, end_offset: Offset | None, cluster_id: str
     ) -> log_pb2.WatchRequest:
-        """What to ask of `node`. Who is new and takes no snapshots begins where that node's log starts."""
+        """The request to `node`. A new reader that takes no snapshots begins where that node's log starts."""
         start_offset = self.next_offset
         if start_offset is None:
             start_offset = Offset(0) if self._takes_snapshots else Offset(node.log_start_offset)
@@ -207,9 +207,9 @@ class _Cursor:
         )
 
     async def take(self, message: log_pb2.WatchResponse, receiver: SnapshotReceiver) -> Watched | None:
-        """What the message says; None for a piece of a snapshot that is not the last one.
+        """The content of the message; None for a piece of a snapshot that is not the last one.
 
-        Raises ApiError CORRUPT_MESSAGE, or CorruptSnapshot, for what was not asked for.
+        Raises ApiError CORRUPT_MESSAGE, or CorruptSnapshot, for data that was not requested.
         """
         self._refused_count = 0
         leader, _ = codec.leader_from_proto(message.current_leader)
@@ -237,7 +237,7 @@ class _Cursor:
             )
 
     def raise_if_refused(self, error: grpc.aio.AioRpcError, node_count: int) -> None:
-        """Raise the ApiError that a node has answered with, unless another one may know better."""
+        """Raise the ApiError that a node has answered with, unless another node may have the offset."""
         for key, value in error.trailing_metadata() or ():
             if key == ERROR_KEY and isinstance(value, str):
                 code = codec.error_from_proto(int(value))
@@ -247,10 +247,10 @@ class _Cursor:
                     raise ApiError(code, error.details() or "") from None
 
     def _may_get(self, node_count: int) -> bool:
-        """Whether somebody may still have what a node does not.
+        """Whether another node may have what this one does not.
 
-        Who is new and takes no snapshots asks for where the log starts, which may have moved at that moment. A node
-        that sends no snapshots is of a version before that; there may be others.
+        A new reader that takes no snapshots asks for the log's start, which may have moved at that moment. A node that
+        sends no snapshots is of an older version; another node may send them.
         """
         if not self._takes_snapshots:
             return self.next_offset is None

@@ -1,4 +1,4 @@
-"""Keeps the lease of a named reader: asks the leader for it again and again, whoever that is."""
+"""Keeps the lease of a named reader: asks the present leader for it again and again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALL_TIMEOUT_SECONDS: Final = 2.0
 RELEASE_TIMEOUT_SECONDS: Final = 0.5
 
 RENEWAL_SECONDS_MAX: Final = 3.0
-"""So often a lease is asked for at least: a new leader does not move the log's start for longer than that (SN-51)."""
+"""The longest time between renewals of a lease: a new leader waits longer before it moves the log's start (SN-51)."""
 
 RENEWAL_SECONDS_MIN: Final = 0.1
 
@@ -41,10 +41,10 @@ async def reader_lease(
     next_offset: Callable[[], Offset],
     cluster_id: str | None,
 ) -> AsyncGenerator[None, None]:
-    """The leader's log start waits for the reader for as long as the context lasts; then the lease is ended.
+    """The leader's log start waits for the reader while the context lasts; then the lease is ended.
 
-    What keeps that from being so, such as too many readers, is logged and tried again. Raises ApiError
-    INVALID_REQUEST for a name that cannot be one.
+    If the leader refuses the lease, such as for too many readers, that is logged and tried again. Raises ApiError
+    INVALID_REQUEST for an invalid name.
     """
     check_reader(name, lease_ms)
     keeper = _LeaseKeeper(KnownNodes(endpoints), name, lease_ms, next_offset, cluster_id)
@@ -58,7 +58,7 @@ async def reader_lease(
 
 
 class _LeaseKeeper:
-    """The one owner of a reader's lease."""
+    """Renews the lease of one reader."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class _LeaseKeeper:
         self._next_offset = next_offset
         self._cluster_id = cluster_id
         self._leader: Endpoint | None = None
-        """Who has given the lease."""
+        """The node that has given the lease."""
         self._told: str | None = None
-        """The last failure that was told."""
+        """The last failure that was logged."""
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Renew the lease until cancelled."""
         while True:
             try:
                 leader = await self._find_leader()
@@ -99,7 +99,7 @@ class _LeaseKeeper:
                     self._request(lease_ms=0), timeout=RELEASE_TIMEOUT_SECONDS
                 )
         except grpc.aio.AioRpcError as error:
-            logger.debug("the lease ends by itself", reader=self._name, reason=error.details())
+            logger.debug("the lease was not ended and will expire", reader=self._name, reason=error.details())
 
     async def _find_leader(self) -> Endpoint | None:
         async with grpc.aio.insecure_channel(str(self._nodes.next()), options=CHANNEL_OPTIONS) as channel:
@@ -127,7 +127,7 @@ class _LeaseKeeper:
         )
 
     def _tell(self, error: grpc.aio.AioRpcError) -> None:
-        """Say what keeps the log's start from waiting, once for each cause."""
+        """Log why the log's start does not wait, once for each cause."""
         is_old = error.code() is grpc.StatusCode.UNIMPLEMENTED
         reason = "the leader is of a version that waits for no reader" if is_old else str(error.details())
         if reason != self._told:

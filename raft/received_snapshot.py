@@ -1,4 +1,4 @@
-"""A snapshot that a node sends to a reader outside it: written to a temporary file, checked as it comes."""
+"""A snapshot that a node sends to a reader outside it: written to a temporary file, checked as it arrives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Piece = log_pb2.WatchResponse.SnapshotPiece
 
 
 class SnapshotReceiver:
-    """Takes the snapshots of one stream, one after the other. Its files are gone when it is closed."""
+    """Takes the snapshots of one stream, one after the other. Closing it deletes its files."""
 
     def __init__(self, cluster_id: str) -> None:
         """Snapshots of any other cluster are refused."""
@@ -28,9 +28,9 @@ class SnapshotReceiver:
         self._incoming: IncomingSnapshot | None = None
 
     async def take(self, piece: Piece) -> SnapshotReader | None:
-        """Take the next piece; with the last one, the whole snapshot, for the caller to close before the next.
+        """Take the next piece. The last one returns the whole snapshot, for the caller to close before the next.
 
-        Raises CorruptSnapshot if what came is no snapshot of this cluster, StorageError if the temporary directory
+        Raises CorruptSnapshot if the pieces are no snapshot of this cluster, StorageError if the temporary directory
         has no room for it.
         """
         return await asyncio.to_thread(self._take, piece)
@@ -50,7 +50,7 @@ class SnapshotReceiver:
                 return None
             incoming.freeze()
         except FlushFailed as error:  # of a copy that is deleted again: no promise was given that it is durable
-            raise StorageError(f"{error}; see whether the disk of temporary files is well") from None
+            raise StorageError(f"{error}; check the disk of temporary files") from None
         self._incoming = None
         return SnapshotReader(self._files, incoming.path)
 
@@ -63,7 +63,7 @@ class SnapshotReceiver:
         self._incoming = IncomingSnapshot(self._files, self._directory.name, snapshot_id, self._cluster_id, "0")
 
     def close(self) -> None:
-        """Remove what there is."""
+        """Remove the files."""
         incoming, self._incoming = self._incoming, None
         directory, self._directory = self._directory, None
         if incoming is not None:

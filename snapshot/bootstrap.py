@@ -1,12 +1,12 @@
-"""The bootstrap checkpoint: who votes, by node ids and directory ids (KIP-853; rules RF-84 and SN-08).
+"""The bootstrap checkpoint: the voters, by node ids and directory ids (KIP-853; rules RF-84 and SN-08).
 
 A file beside the snapshots, with the name and the form of a snapshot that ends at offset 0: header, voters, footer. The
 same bytes on every node.
 
-Every voter has its own, because it must know who votes before it can know a log. It is never given out and never
-deleted, so a node that loads a snapshot goes on knowing the voters. The snapshots of the log do not repeat them, though
-they may hold such a batch and it is read over: a snapshot's bytes follow from its id, and who votes is not in the log
-as long as nobody changes it. When it is, so that a set replaces this one (RF-81), a snapshot has to say it.
+Every voter has its own, because it must know the voters before it can have a log. It is never served and never
+deleted, so a node that loads a snapshot still knows the voters. The snapshots of the log do not repeat them; such a
+batch in one is skipped. A snapshot's bytes follow from its id, and the voter set is not in the log as long as it cannot
+change. Once a set in the log replaces this one (RF-81), a snapshot must contain it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TIMESTAMP_MS: Final = 0
 def write_bootstrap(
     files: FileSystem, directory: str, cluster_id: str, voters: VoterSet, *, token: str | None = None
 ) -> None:
-    """Make it, durably, in the place of any that is there; a crash leaves the old one or the new one.
+    """Write the checkpoint, durably, and replace an old one; a crash leaves the old one or the new one.
 
-    `directory` is the node's of snapshots, made if it is missing; `token` is random hexadecimal digits. Raises
+    `directory` is the node's snapshot directory, made if it is missing; `token` is random hexadecimal digits. Raises
     StorageError, FlushFailed.
     """
     files.make_directories(directory)
@@ -41,10 +41,10 @@ def write_bootstrap(
 
 
 def read_bootstrap(files: FileSystem, directory: str, cluster_id: str | None = None) -> VoterSet | None:
-    """Who votes, by the one in `directory`; None if there is none.
+    """The voters in the checkpoint in `directory`; None if there is none.
 
-    Raises StorageError if it is damaged, or not of the cluster `cluster_id`. The node must not start then: with the
-    voters of its configuration it would take a voter whose disk was replaced for the one that voted.
+    Raises StorageError if it is damaged, or not of the cluster `cluster_id`. The node must not start then: by the
+    voters of its configuration, a voter whose disk was replaced would count as the one that voted before.
     """
     path = join(directory, BOOTSTRAP_NAME)
     if not files.exists(path):

@@ -5,9 +5,9 @@
   the header's timestamp.
 - Behind the header there may be one more control batch, with the voters and their directory ids (KIP-853): the
   bootstrap checkpoint has one.
-- The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file that lacks an end, a
-  batch or a bit, or has another's name, is told from a whole one, and two nodes can compare what they made.
-- Nothing in it depends on who wrote it or when: two nodes' snapshots with the same id are the same bytes.
+- The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file that lacks its end or
+  a batch, has a changed bit or another snapshot's name, is detected, and the snapshots of two nodes can be compared.
+- Nothing in it depends on its writer or the time: two nodes' snapshots with the same id are the same bytes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from raft.storage.control import decode_voters, encode_voters
 from snapshot.names import snapshot_name
 
 VERSION: Final = 0
-"""Of header and footer; a reader refuses any other."""
+"""The version of header and footer; a reader refuses any other."""
 
 DIGEST_BYTES: Final = 32
 
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
-"""No batch of a snapshot is larger, so that a damaged length does not fill the memory."""
+"""The largest batch of a snapshot, so that a damaged length does not fill the memory."""
 
 
 class SnapshotHeader(NamedTuple):
-    """What a snapshot says of itself."""
+    """The header of a snapshot."""
 
     last_contained_log_timestamp_ms: int
     """When the leader appended the last batch below the snapshot's end, milliseconds since 1970."""
@@ -44,7 +44,7 @@ class SnapshotHeader(NamedTuple):
 
 
 def digest_prefix(snapshot_id: OffsetAndEpoch) -> bytes:
-    """What is digested before the file's first byte: its name. Nothing within says where in the log it ends."""
+    """Digested before the file's first byte: its name. The content does not show where in the log it ends."""
     return snapshot_name(snapshot_id).encode()
 
 
@@ -61,7 +61,7 @@ def header_batch(snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> Batch:
 
 
 def voters_batch(snapshot_id: OffsetAndEpoch, header: SnapshotHeader, voters: VoterSet) -> Batch:
-    """The second batch of a snapshot that says who votes. All of them must have directory ids."""
+    """The second batch of a snapshot with voters. All of them must have directory ids."""
     body, record_count = encode_voters(voters)
     timestamp_ms = header.last_contained_log_timestamp_ms
     return encode_batch(Offset(1), batch_epoch(snapshot_id), body, record_count, timestamp_ms, is_control=True)
@@ -79,7 +79,7 @@ def footer_batch(base_offset: Offset, snapshot_id: OffsetAndEpoch, header: Snaps
 
 
 def decode_header(batch: Batch) -> SnapshotHeader:
-    """What the first batch says. Raises CorruptSnapshot if it is no header, or of a version that is not known."""
+    """The header in the first batch. Raises CorruptSnapshot if it is no header, or of an unknown version."""
     record = _control_record(batch)
     if record is None or not record.HasField("snapshot_header"):
         raise CorruptSnapshot("it does not begin with a header")
@@ -103,13 +103,13 @@ def decode_footer(batch: Batch) -> bytes:
 
 
 class SnapshotChecks:
-    """The rules of a snapshot, for whoever is given its batches in order, from a file or from another node (SN-04).
+    """Checks a snapshot's batches, given in order, from a file or from another node (SN-04).
 
-    What was taken before an error, or before `finish`, must not be believed. After an error it is not gone on from.
+    Batches taken before an error, or before `finish`, must not be trusted. After an error it takes no more.
     """
 
     def __init__(self, snapshot_id: OffsetAndEpoch, described: str, cluster_id: str | None = None) -> None:
-        """`described` is what errors call the snapshot; with a `cluster_id`, one of another cluster is refused."""
+        """`described` names the snapshot in errors; with a `cluster_id`, one of another cluster is refused."""
         self._snapshot_id = snapshot_id
         self._described = described
         self._cluster_id = cluster_id
@@ -120,28 +120,28 @@ class SnapshotChecks:
         self.header: SnapshotHeader | None = None
         """Known from the first batch on."""
         self.voters: VoterSet | None = None
-        """Known from the second batch on, if it is theirs."""
+        """Known from the second batch on, if that has the voters."""
         self.digest: bytes | None = None
-        """That of the footer; None until it came, and it came only if it is right."""
+        """The digest in the footer; None before a footer with the right digest."""
 
     def next_batch_bytes(self, start: bytes) -> int | None:
-        """How many bytes to give to `take`, told by the first `HEADER_BYTES` of them; None if `start` has fewer.
+        """How many bytes to give to `take`, by the first `HEADER_BYTES` of them; None if `start` has fewer.
 
-        Raises CorruptSnapshot if they are more than any batch has, so that nobody waits or makes room for them.
+        Raises CorruptSnapshot if they are more than any batch has, before the caller waits or allocates room for them.
         """
         if len(start) < HEADER_BYTES:
             return None
         length: int = HEADER.unpack_from(start)[1]
         if length > BATCH_BYTES_MAX:
-            raise self._corrupt(f"the batch at byte {self.position} says that it has {length} bytes")
-        return max(HEADER_BYTES, length)  # less than that of a header is for `take` to refuse
+            raise self._corrupt(f"the batch at byte {self.position} has a length of {length} bytes in its header")
+        return max(HEADER_BYTES, length)  # `take` refuses less than a header
 
     def take(self, data: bytes) -> Batch:
-        """The next batch, a control batch only if it is header or footer. Raises CorruptSnapshot if it must not follow.
+        """Take the next batch; a control batch must be header, voters or footer. Raises CorruptSnapshot.
 
         Costs a CRC and a SHA-256 of its bytes.
         """
-        check(self.digest is None, "nothing is taken behind a footer", snapshot=self._described)
+        check(self.digest is None, "no batch is taken behind a footer", snapshot=self._described)
         batch = self._decode(data)
         try:
             if self.header is None:
@@ -158,7 +158,7 @@ class SnapshotChecks:
         return batch
 
     def finish(self, size_bytes: int) -> bytes:
-        """The digest of a snapshot that has ended, with `size_bytes` in all.
+        """The digest of a snapshot that has ended, with `size_bytes` in total.
 
         Raises CorruptSnapshot if it lacks its footer or has something behind it.
         """
@@ -172,7 +172,7 @@ class SnapshotChecks:
         try:
             batch = decode_batch(data)
         except ApiError as error:
-            reason = error.args[0].partition(" is refused: ")[2]  # before it is where the batch begins in these bytes
+            reason = error.args[0].partition(" is refused: ")[2]  # it starts with a position in these bytes
             raise self._corrupt(f"from byte {self.position} on no batch follows: {reason}") from None
         epoch = batch_epoch(self._snapshot_id)
         if batch.base_offset != self._end_offset or batch.epoch != epoch:

@@ -1,7 +1,7 @@
-"""Takes one snapshot from another node, checking it as it comes (rules SN-10 to SN-13).
+"""Takes one snapshot from another node, and checks it as it arrives (rules SN-10 to SN-13).
 
-The bytes come in order, in pieces that begin and end anywhere. What is whole in them is checked at once, so that damage
-is known when it arrives, and the end of a large snapshot costs no second reading.
+The bytes come in order, in pieces that begin and end anywhere. Every whole batch is checked at once, so that damage is
+found when it arrives, and the end of a large snapshot needs no second reading.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from snapshot.writer import UnfinishedSnapshot
 
 
 class IncomingSnapshot(UnfinishedSnapshot):
-    """A snapshot that is being downloaded. It is there for others, whole and durable, from `freeze` on.
+    """A snapshot that is being downloaded. From `freeze` on it is a whole and durable snapshot of the store.
 
-    `size_bytes` is the position to ask for next (SN-12). Not for more than one thread. Holds less than one batch
-    and one piece in memory.
+    `size_bytes` is the next position to fetch (SN-12). Not for more than one thread. Holds less than one batch and one
+    piece in memory.
     """
 
     def __init__(
         self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, cluster_id: str, token: str
     ) -> None:
-        """Begin the file; `token` tells it from other attempts. A snapshot of another cluster will be refused.
+        """Begin the file; `token` distinguishes it from other attempts. A snapshot of another cluster will be refused.
 
-        Raises StorageError, such as OutOfSpace, and then nothing is left of it.
+        Raises StorageError, such as OutOfSpace; then no file is left.
         """
         super().__init__(files, directory, snapshot_id, token)
         self._checks = SnapshotChecks(snapshot_id, f"the snapshot sent for {self.path}", cluster_id)
         self._incomplete = bytearray()
-        """What has come of a batch that lacks its end."""
+        """The first part of a batch whose end has not arrived."""
 
     def append(self, data: bytes) -> None:
-        """Add the bytes that follow, any number of them.
+        """Add the next bytes, any number of them.
 
-        Raises CorruptSnapshot saying what is wrong and where, or StorageError, such as OutOfSpace: then close it, and
+        Raises CorruptSnapshot with the error and its position, or StorageError, such as OutOfSpace: then close it, and
         start over. It is an InvariantViolation after `freeze`, `close` or an error. Costs one write, and a CRC and a
         SHA-256 of each byte; a batch in many pieces costs no more than in one.
         """
@@ -45,7 +45,7 @@ class IncomingSnapshot(UnfinishedSnapshot):
         self._takes_more = True
 
     def freeze(self) -> None:
-        """Make the file durable, and give it its name. Raises CorruptSnapshot if its end has not come.
+        """Make the file durable, and give it its name. Raises CorruptSnapshot if its end is missing.
 
         Otherwise raises as `append` does.
         """
@@ -64,7 +64,7 @@ class IncomingSnapshot(UnfinishedSnapshot):
             position += byte_count
         else:
             self._checks.finish(self._size_bytes)
-        del self._incomplete[:position]  # once for all batches: each time it may move what stays
+        del self._incomplete[:position]  # once for all batches: each call may move the remaining bytes
 
     def _held(self, position: int, byte_count: int) -> bytes:
         return bytes(memoryview(self._incomplete)[position : position + byte_count])

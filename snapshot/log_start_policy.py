@@ -1,8 +1,8 @@
-"""When the log start moves up to a snapshot, and which snapshots stay (KIP-630, KAFKA-14932; rules SN-40 to SN-55).
+"""When the log start advances to a snapshot, and which snapshots stay (KIP-630, KAFKA-14932; rules SN-40 to SN-55).
 
-Whoever has read less than the log start must load a snapshot, though a moment later it would have had what it lacks.
-So a leader keeps its log until all who read it are past a snapshot, for a bounded time; followers go where their leader
-went. The policy is pure: times, positions and sizes are arguments, and to do what was decided is the caller's.
+A reader below the log start must load a snapshot, even if it would have read the missing records a moment later. So a
+leader keeps its log until all its readers are past a snapshot, for a bounded time; followers follow their leader's log
+start. The policy is pure: times, positions and sizes are arguments, and the caller carries the decision out.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from kraftbase.errors import ConfigurationError
 from raft.core.types import Offset, OffsetAndEpoch
 
 SNAPSHOTS_KEPT_MAX: Final = 4
-"""Of those at the log start and above. At least 2, as one is at the log start and one above it (SN-53)."""
+"""The most snapshots at and above the log start. At least 2: one at the log start and one above it (SN-53)."""
 
 
 class LogStartPolicy(StrEnum):
-    """Whom a node asks before it moves its log start."""
+    """The readers that a node waits for before it advances its log start."""
 
     REPLICATED = "replicated"
     """A leader waits for its live replicas and listeners, a follower for its leader and its listeners (KAFKA-14932)."""
     EAGER = "eager"
-    """Nobody is waited for, on any node: what Kafka does today (SN-40 to SN-42)."""
+    """No node waits for any reader, as in Kafka today (SN-40 to SN-42)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStartConfig:
-    """What can be set about the log start. Raises ConfigurationError when a value is out of range."""
+    """The settings of the log start. Raises ConfigurationError when a value is out of range."""
 
     policy: LogStartPolicy = LogStartPolicy.REPLICATED
     retention_bytes: int = 104_857_600
-    """Log and snapshots may have this much before the oldest go; `metadata.max.retention.bytes` in Kafka (SN-41)."""
+    """How many bytes log and snapshots may have before the oldest are deleted; `metadata.max.retention.bytes` in Kafka
+    (SN-41)."""
     retention_ms: int = 604_800_000
-    """So old may the oldest snapshot's last record be before it goes; `metadata.max.retention.ms` in Kafka (SN-41)."""
+    """How old the oldest snapshot's last record may be before the snapshot is deleted; `metadata.max.retention.ms` in
+    Kafka (SN-41)."""
     lag_time_max_ms: int = 604_800_000
-    """So long a leader waits for replicas and listeners, and a follower for its listeners;
+    """How long a leader waits for replicas and listeners, and a follower for its listeners;
     `metadata.start.offset.lag.time.max.ms` in KIP-630 (SN-51)."""
     replica_session_timeout_ms: int = 9_000
-    """A new leader moves nothing before its replicas had so long to come."""
+    """How long a new leader gives its replicas to fetch before it advances the log start."""
     replica_restart_grace_ms: int = 60_000
-    """A replica may be silent for so long, to restart, and is waited for all the same; if it is less than the session
-    timeout, that counts."""
+    """How long the log start waits for a silent replica, which may be restarting; the session timeout if that is
+    longer."""
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -66,18 +68,18 @@ class StoredSnapshot:
     snapshot_id: OffsetAndEpoch
     size_bytes: int
     timestamp_ms: int
-    """When the last record that it contains was appended, as its header says, in milliseconds since 1970."""
+    """When the last record that it contains was appended, by its header, in milliseconds since 1970."""
     eligible_since_ms: int | None
-    """Since when a newer one is here, in monotonic milliseconds; it may be before the process. None for the newest."""
+    """When a newer one was stored, in monotonic milliseconds; may be before the process start. None for the newest."""
 
 
 class ReaderKind(StrEnum):
-    """Who reads the log."""
+    """The kind of a reader of the log."""
 
     REPLICA = "replica"
     """A voter or observer that fetches from this leader."""
     LISTENER = "listener"
-    """Of this node, such as its state machine."""
+    """A listener of this node, such as its state machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +89,23 @@ class ReaderPosition:
     kind: ReaderKind
     name: str
     next_offset: Offset
-    """What it will read next: everything below it, it has. -1 if that is not known."""
+    """The next offset that it will read; it has everything below. -1 if unknown."""
     last_seen_ms: int | None
-    """A replica's last contact in this leader's epoch, in monotonic milliseconds; None: none yet. Not of listeners."""
+    """A replica's last contact in this leader's epoch, in monotonic milliseconds; None: none yet, or a listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStartView:
-    """What a node knows when it decides."""
+    """The state of a node that the decision depends on."""
 
     now_ms: int
     """Monotonic milliseconds."""
     wall_clock_ms: int
     """Milliseconds since 1970."""
     start: OffsetAndEpoch
-    """Of the log: 0, or the end of a snapshot (SN-43)."""
+    """The log's start: 0, or the end of a snapshot (SN-43)."""
     log_size_bytes: int
-    """Of the whole log, without snapshots."""
+    """The size of the whole log, without snapshots."""
     high_watermark: Offset
     """-1 if it is not known."""
     snapshots: tuple[StoredSnapshot, ...]
@@ -111,9 +113,9 @@ class LogStartView:
     leading_since_ms: int | None
     """In monotonic milliseconds; None if this node does not lead."""
     leader_log_start_offset: Offset
-    """For a follower, its leader's as last heard; -1 if it is not known."""
+    """A follower's leader's log start, by its last answer; -1 if unknown."""
     readers: tuple[ReaderPosition, ...]
-    """This node's listeners, and if it leads, all replicas that it knows but itself."""
+    """This node's listeners, and if it leads, all other replicas that it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +129,24 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class LogStartDecision:
-    """What follows from a view."""
+    """The decision for a view."""
 
     start: OffsetAndEpoch | None
-    """Where the log start goes: a stored snapshot's end above it, at or below the high watermark. None: it stays."""
+    """The new log start: the end of a stored snapshot above it, at or below the high watermark. None: it stays."""
     holders: tuple[Holder, ...]
-    """Who keeps it from where it would go, in the order of the readers. Empty if it goes, or has nowhere to go."""
+    """The readers that hold it back, in the order of the view. Empty if it advances, or has no next step."""
 
 
 _STAY: Final = LogStartDecision(None, ())
 
 
 def decide(config: LogStartConfig, view: LogStartView) -> LogStartDecision:
-    """The next step of the log start. Do it and ask again, with the sizes of then, until the log start stays.
+    """The next step of the log start. Take it and decide again, with the new sizes, until the log start stays.
 
-    Each step goes up to a stored snapshot. Under `REPLICATED` that is never the newest, so that there is one above the
-    log start, too (SN-53); under `EAGER` it may be.
+    Each step advances to a stored snapshot. Under `REPLICATED` that is never the newest, so that there is one above
+    the log start, too (SN-53); under `EAGER` it may be.
     """
-    # What is below the start is none of the log's, though its file may still be there.
+    # Snapshots below the start do not belong to the log, though their files may still exist.
     stored = tuple(found for found in view.snapshots if found.snapshot_id.offset >= view.start.offset)
     if config.policy is LogStartPolicy.EAGER:
         return _decide_eagerly(config, view, stored)
@@ -154,21 +156,21 @@ def decide(config: LogStartConfig, view: LogStartView) -> LogStartDecision:
 
 
 def surplus(ids: Sequence[OffsetAndEpoch], start_offset: Offset) -> tuple[OffsetAndEpoch, ...]:
-    """The snapshots to delete, of all that there are, the oldest first.
+    """The snapshots to delete, out of all `ids`, the oldest first.
 
-    Those below the log start go (SN-42). Of the others `SNAPSHOTS_KEPT_MAX` stay: the two oldest, because a slow reader
-    may get past them first and the log start may then go there, and the two newest, so that there is another one if the
-    newest is damaged, and a replica that is fetching the one before goes on.
+    Those below the log start are deleted (SN-42). Of the others `SNAPSHOTS_KEPT_MAX` stay: the two oldest, because slow
+    readers pass them first and the log start may then advance there, and the two newest, so that there is another one
+    if the newest is damaged, and a replica that is fetching the one before it can finish.
     """
     below = tuple(found for found in ids if found.offset < start_offset)
-    # With a log start at 2000 and snapshots at 1000, 2000, 2500, 3000, 3500, 4000 and 4500: 1000 goes, as do 3000 and
-    # 3500; 2000 and 2500, 4000 and 4500 stay.
+    # With a log start at 2000 and snapshots at 1000, 2000, 2500, 3000, 3500, 4000 and 4500: 1000, 3000 and 3500 are
+    # deleted; 2000, 2500, 4000 and 4500 stay.
     others = [found for found in ids if found.offset >= start_offset]
     return below + tuple(others[SNAPSHOTS_KEPT_MAX - 2 : -2])
 
 
 def _decide_eagerly(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartDecision:
-    """The oldest goes, and the log start to the next one (SN-42)."""
+    """Delete the oldest snapshot, and advance the log start to the next one (SN-42)."""
     if not _retention_wants(config, view, stored):
         return _STAY
     following = stored[1]
@@ -178,17 +180,17 @@ def _decide_eagerly(config: LogStartConfig, view: LogStartView, stored: tuple[St
 def _lead(
     config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...], leading_since_ms: int
 ) -> LogStartDecision:
-    """To the oldest snapshot above that is not the newest, when all who are live are past it, or in time (SN-51)."""
-    # Consider a leader whose log goes from 0 to 3200, with snapshots at 1000, 2000 and 3000, and more than retention
-    # wants. Follower 2 is at 3200, follower 3 at 900, and the leader's own listener at 3100.
+    """Advance to the oldest snapshot above except the newest, when live readers are past it or out of time (SN-51)."""
+    # Consider a leader whose log goes from 0 to 3200, with snapshots at 1000, 2000 and 3000, and larger than retention
+    # allows. Follower 2 is at 3200, follower 3 at 900, and the leader's own listener at 3100.
     #
-    # The next step is 1000. 3 holds it: from a log that starts at 1000, a replica that ends at 900 would have to fetch
-    # the snapshot at 3000 for the want of a hundred records that it would have had a moment later (SN-50). Soon it is
-    # at 1200, and the log start goes to 1000; the next step is 2000, which 3 holds until it is there.
+    # The next step is 1000. 3 holds it back: from a log that starts at 1000, a replica that ends at 900 would have to
+    # fetch the snapshot at 3000 because of a hundred records that it would have had a moment later (SN-50). Soon it is
+    # at 1200, and the log start advances to 1000; the next step is 2000, which 3 holds back until it is there.
     #
-    # At 2000 it ends, though all are past 3000: with the log start at 3000 there would be one snapshot, and a replica
-    # at 2990 would need it. With two, the one at the start and a newer one, a replica behind the newest still goes on
-    # from the log, and if the newest turns out damaged the one at the start and the log have all (SN-53).
+    # It stops at 2000, though all are past 3000: with the log start at 3000 there would be one snapshot, and a replica
+    # at 2990 would need it. With two, the one at the start and a newer one, a replica behind the newest can still
+    # continue from the log, and if the newest is damaged the one at the start and the log have everything (SN-53).
     candidate = next((found for found in stored[:-1] if _is_a_step(view, found)), None)
     if candidate is None or not _retention_wants(config, view, stored):
         return _STAY
@@ -196,33 +198,33 @@ def _lead(
     live_ms = max(config.replica_session_timeout_ms, config.replica_restart_grace_ms)
 
     def is_live(reader: ReaderPosition) -> bool:
-        # One that was not heard of may have been seen by the leader before: it gets as long as one seen last then.
+        # A replica without contact may have fetched from the previous leader: its grace starts with this leadership.
         seen_ms = leading_since_ms if reader.last_seen_ms is None else reader.last_seen_ms
         return reader.kind is ReaderKind.LISTENER or view.now_ms - seen_ms < live_ms
 
-    # Consider follower 3 at 900 that was last heard of ten minutes ago. It is not waited for: when it comes back it
-    # fetches a snapshot, which is what snapshots are for. One that restarts is back within the minute of its grace.
+    # Consider follower 3 at 900 with its last contact ten minutes ago. The log start does not wait for it: when it is
+    # back it fetches a snapshot. A replica that only restarts is back within the minute of its grace.
     holders = _behind(candidate, [reader for reader in view.readers if is_live(reader)])
-    # A new leader knows of no fetch yet. Before they had time to come, an observer at 900 that the leader before it
+    # A new leader has had no fetches yet. Until they had time to arrive, an observer at 900 that the previous leader
     # waited for would not even be among its readers.
     if is_new and any(reader.kind is ReaderKind.REPLICA for reader in view.readers):
-        return LogStartDecision(None, holders)  # a replica that it does not know of may come yet
+        return LogStartDecision(None, holders)  # a replica that it does not know may still fetch
     if holders and not _is_overdue(config, view, candidate):
         return LogStartDecision(None, holders)
     return _step(candidate)
 
 
 def _follow(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> LogStartDecision:
-    """As far as the leader has gone, if a snapshot is beyond that, when all listeners are past, or in time (SN-52).
+    """Advance as far as the leader has, if there is a newer snapshot, when listeners are past or out of time (SN-52).
 
-    SN-52 knows no limit for a follower. Consider a listener that never closes a reader: without one the follower's log
-    would grow until its disk is full.
+    SN-52 has no time limit for a follower. Consider a listener that never closes a reader: without a limit the
+    follower's log would grow until its disk is full.
     """
     # Consider a leader whose log starts at 2000, and a follower with snapshots at 1000, 1900 and 2500, since it takes
-    # its own. It goes to 1900, the last that is not ahead of its leader. At 2500 it would have to send a snapshot to a
-    # replica at 2200 if it were elected, though that one goes on from the present leader's log. Without the snapshot at
-    # 2500 it would stay at 0, because only one snapshot would be left, the one at its start. With a listener at 1500 it
-    # goes to 1000, and 1900 waits for that listener.
+    # its own. It advances to 1900, the last that is not ahead of its leader. At 2500 it would have to send a snapshot
+    # to a replica at 2200 if it were elected, though that one can continue from the present leader's log. Without the
+    # snapshot at 2500 it would stay at 0, because only one snapshot would be left, the one at its start. With a
+    # listener at 1500 it advances to 1000, and 1900 waits for that listener.
     reached = [
         found
         for found in stored
@@ -236,7 +238,7 @@ def _follow(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnap
 
 
 def _retention_wants(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnapshot, ...]) -> bool:
-    """Whether there is too much, or too old, and a snapshot that stays when the oldest goes (SN-41)."""
+    """Whether the data is too large or too old, and a snapshot is left when the oldest is deleted (SN-41)."""
     if len(stored) < 2:
         return False
     size_bytes = view.log_size_bytes + sum(found.size_bytes for found in stored)
@@ -245,7 +247,7 @@ def _retention_wants(config: LogStartConfig, view: LogStartView, stored: tuple[S
 
 
 def _is_overdue(config: LogStartConfig, view: LogStartView, snapshot: StoredSnapshot) -> bool:
-    """Whether readers had their time to get past it (SN-51)."""
+    """Whether readers have had enough time to pass it (SN-51)."""
     since_ms = snapshot.eligible_since_ms
     return since_ms is not None and view.now_ms - since_ms >= config.lag_time_max_ms
 

@@ -1,7 +1,7 @@
-"""What snapshots are called: their ids, and their files' names (rule SN-02).
+"""The names of snapshots: their ids, and their files' names (rule SN-02).
 
-A snapshot's id is the point in the log that it reaches: its end offset (exclusive), and the epoch of the last record
-below it. The file is called `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`.
+A snapshot's id is the point in the log where it ends: its end offset (exclusive), and the epoch of the last record
+below it. The file's name is `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from raft.core.types import Epoch, Offset, OffsetAndEpoch
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".part"
-"""After the name of a snapshot that is being written, which has a random part, too: two writers never share a file, and
-what a crash has left means nothing."""
+"""The suffix of a snapshot that is being written. Its name has a random part, too: two writers never share a file. What
+a crash leaves under such a name is ignored."""
 DELETED_SUFFIX: Final = ".deleted"
-"""After the name of a snapshot that is no longer one, and whose bytes go when nobody can be reading them."""
+"""The suffix of a deleted snapshot, whose bytes are removed when no reader can be using them."""
 
 BOOTSTRAP_ID: Final = LOG_BEGINNING
 BOOTSTRAP_NAME: Final = "00000000000000000000-0000000000.checkpoint"
-"""The bootstrap checkpoint: named like a snapshot of nothing, it holds who votes, and is never given out (RF-84)."""
+"""The bootstrap checkpoint: named like an empty snapshot, it holds the voters, and is never served (RF-84)."""
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _UNFINISHED_NAME: Final = re.compile(r"[0-9]{20}-[0-9]{10}(-[0-9a-f]+\.checkpoint\.part|\.checkpoint\.deleted)")
@@ -42,7 +42,7 @@ def part_name(snapshot_id: OffsetAndEpoch, token: str) -> str:
 
 
 def is_leftover(name: str) -> bool:
-    """Whether it is the name of a snapshot that was not finished, or was deleted."""
+    """Whether it is the name of an unfinished or deleted snapshot."""
     return _UNFINISHED_NAME.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Reads one snapshot and refuses what is not whole (rules SN-04 to SN-06)."""
+"""Reads one snapshot and refuses one that is not whole (rules SN-04 to SN-06)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from snapshot.names import id_of
 
 
 class SnapshotSummary(NamedTuple):
-    """What a whole snapshot holds."""
+    """The summary of a whole snapshot."""
 
     snapshot_id: OffsetAndEpoch
     header: SnapshotHeader
@@ -47,14 +47,14 @@ class SnapshotReader:
             raise
 
     def batches(self) -> Iterator[Batch]:
-        """The data batches in order. Raises CorruptSnapshot where something is wrong, at the end if something lacks.
+        """The data batches in order. Raises CorruptSnapshot where one is damaged, at the end if something is missing.
 
-        What came before an error must not be believed: use `verify` first, or keep nothing until the last batch.
+        Batches before an error must not be trusted: use `verify` first, or keep nothing until the last batch.
         """
         yield from self._walk(self._checks())
 
     def verify(self) -> SnapshotSummary:
-        """Read all of it and tell what it holds. Raises CorruptSnapshot saying what is wrong and where."""
+        """Read all of it and return a summary. Raises CorruptSnapshot with the error and its position."""
         batch_count = record_count = 0
         checks = self._checks()
         for batch in self._walk(checks):
@@ -64,18 +64,18 @@ class SnapshotReader:
         return SnapshotSummary(self.snapshot_id, self.header, self.size_bytes, batch_count, record_count, digest)
 
     def voters(self) -> VoterSet | None:
-        """Who votes, by their directory ids; None if it does not say. Reads its beginning only."""
+        """The voters, with their directory ids; None if it has none. Reads only the first batches."""
         checks = self._checks()
         self._next(checks)
         self._next(checks)
         return checks.voters
 
     def read_at(self, position: int, byte_count: int) -> bytes:
-        """Bytes as they are, for whoever copies the file (SN-10)."""
+        """Raw bytes of the file, for a transfer (SN-10)."""
         return self._file.read_at(position, byte_count)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class SnapshotReader:
         self.close()
 
     def _walk(self, checks: SnapshotChecks) -> Iterator[Batch]:
-        """The data batches; it comes to its end only if the snapshot is whole."""
+        """The data batches; the iterator ends without an error only if the snapshot is whole."""
         self._next(checks)
         while checks.digest is None:
             batch = self._next(checks)

@@ -1,7 +1,7 @@
-"""The snapshots of one node: a directory of files, and nothing remembered beside it (SN-01).
+"""The snapshots of one node: a directory of files, and no other state (SN-01).
 
-Whoever has a snapshot open may go on reading it when it is deleted: it is given another name first, and its bytes go
-later (SN-42).
+A reader can still read an open snapshot after its deletion: the file is renamed first, and its bytes are removed later
+(SN-42).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from snapshot.writer import SnapshotWriter
 
 
 class SnapshotStore:
-    """The snapshots in a directory. Any number of processes may look; one at a time may change them."""
+    """The snapshots in a directory. Any number of processes may read them; one at a time may change them."""
 
     def __init__(self, files: FileSystem, directory: str, *, token: Callable[[], str] = lambda: token_hex(8)) -> None:
-        """The directory is made if it is missing. `token` gives random lower-case hexadecimal digits."""
+        """The directory is made if it is missing. `token` returns random lower-case hexadecimal digits."""
         self._files = files
         self._token = token
         self.directory = directory
@@ -42,13 +42,13 @@ class SnapshotStore:
         return join(self.directory, snapshot_name(snapshot_id))
 
     def create(self, snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> SnapshotWriter | None:
-        """Begin the snapshot with that id; None if it is there already. Raises OutOfSpace or StorageError."""
+        """Begin the snapshot with that id; None if it exists already. Raises OutOfSpace or StorageError."""
         if self._files.exists(self.path_of(snapshot_id)):
             return None
         return SnapshotWriter(self._files, self.directory, snapshot_id, header, self._token())
 
     def receive(self, snapshot_id: OffsetAndEpoch, cluster_id: str) -> IncomingSnapshot | None:
-        """Begin the download of the snapshot with that id (SN-12); None if it is there already.
+        """Begin the download of the snapshot with that id (SN-12); None if it exists already.
 
         It must be of the cluster `cluster_id`. Raises OutOfSpace or StorageError.
         """
@@ -57,13 +57,13 @@ class SnapshotStore:
         return IncomingSnapshot(self._files, self.directory, snapshot_id, cluster_id, self._token())
 
     def open(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
-        """Read a snapshot. Raises StorageError if there is none, CorruptSnapshot if it has no header."""
+        """Open a snapshot. Raises StorageError if there is none, CorruptSnapshot if it has no header."""
         return SnapshotReader(self._files, self.path_of(snapshot_id))
 
     def open_whole(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
-        """Read a snapshot through, then give it out, to be closed by the caller.
+        """Open and verify a snapshot, for the caller to close.
 
-        Raises StorageError if there is none, CorruptSnapshot if anything in it is damaged or lacks.
+        Raises StorageError if there is none, CorruptSnapshot if anything in it is damaged or missing.
         """
         reader = self.open(snapshot_id)
         try:
@@ -74,22 +74,22 @@ class SnapshotStore:
         return reader
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Make it none, durably. Its bytes stay until `remove_deleted`. Raises StorageError if there is none."""
+        """Delete a snapshot, durably. Its bytes stay until `remove_deleted`. Raises StorageError if there is none."""
         path = self.path_of(snapshot_id)
         self._files.rename(path, path + DELETED_SUFFIX)
         self._files.fsync_directory(self.directory)
 
     def delete_all(self) -> None:
-        """Delete every snapshot: they were made of a state that must not be believed."""
+        """Delete every snapshot: they were made from a state that cannot be trusted."""
         for snapshot_id in self.ids():
             self.delete(snapshot_id)
 
     def remove_deleted(self) -> None:
-        """Remove the bytes of deleted snapshots, which nobody may need any more."""
+        """Remove the bytes of deleted snapshots; no reader may be using them."""
         self._remove(lambda name: name.endswith(DELETED_SUFFIX))
 
     def clean_up(self) -> None:
-        """Remove what is no snapshot: half-written and deleted ones. For a start, when nobody is at work (SN-44)."""
+        """Remove unfinished and deleted snapshots. For the start, before anything reads or writes them (SN-44)."""
         self._remove(lambda _: True)
 
     def _remove(self, wanted: Callable[[str], bool]) -> None:

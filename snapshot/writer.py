@@ -25,22 +25,23 @@ from snapshot.format import (
 from snapshot.names import part_name, snapshot_name
 
 FLUSH_BYTES: Final = 4 * 1024 * 1024
-"""So much is written between two syncs: one at the end of a large file would hold up the log's on the same disk."""
+"""How many bytes are written between two syncs: a single one at the end of a large file would delay the log's syncs on
+the same disk."""
 
 
 class UnfinishedSnapshot:
-    """The file of a snapshot on the way to its name, for those who make one or have one sent (SN-05).
+    """The file of a snapshot that has no name yet: one that is being made, or is being received (SN-05).
 
-    Written from its beginning to its end. What comes of it is there for others from the freeze on, whole and durable.
+    Written from its beginning to its end. From the freeze on it is a whole and durable snapshot of the store.
     """
 
     def __init__(self, files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, token: str) -> None:
-        """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it."""
+        """Begin the file; `token` distinguishes it from other attempts. Raises StorageError; then no file is left."""
         self.snapshot_id = snapshot_id
         self._files = files
         self._directory = directory
         self.path = join(directory, snapshot_name(snapshot_id))
-        """Where the snapshot is once it is frozen."""
+        """The path of the snapshot once it is frozen."""
         self._part_path = join(directory, part_name(snapshot_id, token))
         self._size_bytes = 0
         self._flushed_bytes = 0
@@ -48,11 +49,11 @@ class UnfinishedSnapshot:
         self._file = files.open(self._part_path, create=True)
         self._is_open = True
         self._takes_more = True
-        """Not after a freeze, `close`, or a write that failed and may have left a part."""
+        """False after a freeze, `close`, or a failed write that may have left a part."""
 
     @property
     def size_bytes(self) -> int:
-        """How much is written, in bytes."""
+        """How many bytes are written."""
         return self._size_bytes
 
     @property
@@ -61,7 +62,7 @@ class UnfinishedSnapshot:
         return self._is_frozen
 
     def close(self) -> None:
-        """Let go of the file. What was not frozen is deleted (SN-05); closing twice changes nothing."""
+        """Close the file, and delete it if it was not frozen (SN-05); closing twice changes nothing."""
         if not self._is_open:
             return
         self._is_open = self._takes_more = False
@@ -79,7 +80,7 @@ class UnfinishedSnapshot:
         self.close()
 
     def _begin_change(self) -> None:
-        """Whoever begins a change takes more only when it is done."""
+        """Begin a change: until it is done no other one may begin."""
         check(self._takes_more, "a snapshot takes more until it is frozen, closed or failed", path=self.path)
         self._takes_more = False
 
@@ -102,7 +103,7 @@ class UnfinishedSnapshot:
 
 
 class SnapshotWriter(UnfinishedSnapshot):
-    """A snapshot that is being made. It is there for others, whole and durable, from `freeze` on."""
+    """A snapshot that is being made. From `freeze` on it is a whole and durable snapshot of the store."""
 
     def __init__(
         self,
@@ -113,9 +114,9 @@ class SnapshotWriter(UnfinishedSnapshot):
         token: str,
         voters: VoterSet | None = None,
     ) -> None:
-        """Begin the file; `token` tells it from other attempts. Raises StorageError, and then nothing is left of it.
+        """Begin the file; `token` distinguishes it from other attempts. Raises StorageError; then no file is left.
 
-        It says who votes if that is known by directory ids: `voters`.
+        It contains `voters`, with their directory ids, if they are given.
         """
         super().__init__(files, directory, snapshot_id, token)
         self._header = header

@@ -1,1 +1,1 @@
-"""Files as the project writes them: a port, the real ones, and some in memory that crash as disks do."""
+"""File systems: the port, the real one, and one in memory that loses unsynced data in a crash, as disks do."""

@@ -1,11 +1,11 @@
-"""What storage asks of a file system, and no more: the FileSystem and File protocols.
+"""The file system that storage needs, and no more: the FileSystem and File protocols.
 
-The promises are weak on purpose, so that code written against them is right on any disk:
+The promises are weak on purpose, so that code written against them is correct on any disk:
 
-- What is written to a file is there for readers at once, and survives a crash only after a `fdatasync` or `fsync` that
-  was called after the write has returned. Until then a crash may keep any part of it. In place of the rest is what was
-  there before, or zeros where nothing was: writing the same bytes once more puts nothing at risk.
-- A name made by `open`, changed by `rename` or taken away by `remove` survives a crash only after `fsync_directory`.
+- Written bytes are visible to readers at once, and survive a crash only after a `fdatasync` or `fsync` that was called
+  after the write has returned. Until then a crash may keep any part of them. The rest reads as before the write, or as
+  zeros where nothing was: writing the same bytes again puts nothing at risk.
+- A name made by `open`, changed by `rename` or removed by `remove` survives a crash only after `fsync_directory`.
 - Bytes that were never written read as zeros, whatever else a crash lost.
 
 Paths are text, their parts separated by slashes. Errors: OutOfSpace when there is no room, FlushFailed when an fsync
@@ -17,22 +17,22 @@ from __future__ import annotations
 from typing import Protocol
 
 SECTOR_BYTES = 512
-"""The smallest piece that a disk writes whole or not at all."""
+"""The smallest unit that a disk writes whole or not at all."""
 
 TEMPORARY_SUFFIX = ".tmp"
-"""At the end of the name of a file that is being made. Left behind by a crash, it means nothing."""
+"""The suffix of a file that is being made. After a crash such a file is ignored."""
 
 
 class File(Protocol):
-    """An open file, read and written at positions. Not for more than one thread, except as `fdatasync` says."""
+    """An open file, read and written at positions. Not for more than one thread, except for `fdatasync`."""
 
     @property
     def path(self) -> str:
-        """The path that it was opened under."""
+        """The path under which it was opened."""
         ...
 
     def size(self) -> int:
-        """How long the file is, in bytes."""
+        """The size of the file, in bytes."""
         ...
 
     def read_at(self, position: int, byte_count: int) -> bytes:
@@ -54,13 +54,13 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Make the file exactly `size` bytes long. Bytes cut off are zeros if it grows again."""
+        """Make the file exactly `size` bytes long. Truncated bytes are zeros if it grows again."""
         ...
 
     def fdatasync(self) -> None:
-        """Make the content durable, and the size as far as reading the content needs it. Raises FlushFailed.
+        """Make the content durable, and the size as far as reading the content requires. Raises FlushFailed.
 
-        May run in another thread while this one goes on reading and writing; it covers what was written before it.
+        May run in another thread while this one reads and writes; it covers everything written before the call.
         """
         ...
 
@@ -69,11 +69,11 @@ class File(Protocol):
         ...
 
     def make_read_only(self) -> None:
-        """Let the file be opened for reading only from now on; who has it open may go on writing."""
+        """Make the file read-only for later opens; through files that are open already it can still be written."""
         ...
 
     def close(self) -> None:
-        """Let go of the file. Makes nothing durable."""
+        """Close the file. Makes nothing durable."""
         ...
 
 
@@ -93,7 +93,7 @@ class FileSystem(Protocol):
         ...
 
     def open_to_read(self, path: str) -> File:
-        """Open a file, which must exist, for reading; what would change it raises StorageError."""
+        """Open a file, which must exist, for reading; a change through it raises StorageError."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -105,15 +105,15 @@ class FileSystem(Protocol):
         ...
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and those above it that are missing. Their names are durable when it returns."""
+        """Make the directory and its missing parents. Their names are durable when it returns."""
         ...
 
     def rename(self, old_path: str, new_path: str) -> None:
-        """Give a file another name in the same directory, in the place of whatever has it, at once for readers."""
+        """Rename a file within its directory; it replaces any file of the new name, atomically for readers."""
         ...
 
     def remove(self, path: str) -> None:
-        """Take a file's name away. Whoever has it open may go on."""
+        """Remove a file's name. Open files stay usable."""
         ...
 
     def fsync_directory(self, path: str) -> None:
@@ -121,7 +121,7 @@ class FileSystem(Protocol):
         ...
 
     def try_lock(self, path: str) -> Lock | None:
-        """Hold the lock of that name, exclusively over all processes; None if another holds it. Makes the file."""
+        """Take the lock of that name, exclusively over all processes; None if another holds it. Makes the file."""
         ...
 
 
@@ -135,7 +135,7 @@ def read_whole(files: FileSystem, path: str) -> bytes:
 
 
 def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
-    """Make the file with this content appear at once and durably, in the place of any that is there.
+    """Make the file with this content, atomically and durably; it replaces an existing one.
 
     Writes to a temporary name, syncs, renames, syncs the directory: a crash leaves the old file or the new one.
     """
@@ -145,7 +145,7 @@ def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def write_temporary(files: FileSystem, path: str, data: bytes) -> None:
-    """Make a file with this content, durably, under the temporary name of `path`, in the place of what a crash left."""
+    """Make a file with this content, durably, under the temporary name of `path`; it replaces one that a crash left."""
     temporary_path = path + TEMPORARY_SUFFIX
     if files.exists(temporary_path):
         files.remove(temporary_path)

@@ -1,12 +1,12 @@
-"""A file system in memory that forgets what was not synced, for tests and the simulator.
+"""A file system in memory that loses unsynced data in a crash, for tests and the simulator.
 
 The model: a file is its durable content and the changes made since its last sync, in order. A directory is its durable
-names and the changes to them since its last sync, in order. `crash` keeps the durable part and, if told so, some of
-the rest; everything that was open before is dead after it.
+names and the changes to them since its last sync, in order. `crash` keeps the durable part and, if asked to, some of
+the rest; everything that was open before is unusable after it.
 
-Faults: `space_limit` makes writes fail for want of room, `failing_syncs` makes syncs of those paths fail,
-`failing_reads` makes reads of those paths fail, `damage` rots bytes, and `before_operation` is called before every
-operation that changes something, and may raise to stop the story there.
+Faults: `space_limit` makes writes fail for lack of space, `failing_syncs` makes syncs of those paths fail,
+`failing_reads` makes reads of those paths fail, `damage` changes bytes, and `before_operation` is called before every
+operation that changes something, and may raise to stop there.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class _Resize:
 
 @dataclass(slots=True, eq=False)
 class _Content:
-    """What an inode is: `durable` plus `changes` gives `current`."""
+    """The content of a file: `durable` plus `changes` gives `current`."""
 
     current: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     changes: list[_Write | _Resize] = field(default_factory=list)
     is_read_only: bool = False
-    """Whether it may be opened for reading only. A crash leaves that as it is."""
+    """Whether it may be opened for reading only. A crash does not change that."""
     durable_changed_from: int = 0
-    """The durable bytes below this are as they were when somebody last looked."""
+    """The durable bytes below this have not changed since the last `take_changed_from`."""
 
     def change(self, change: _Write | _Resize) -> None:
         self.changes.append(change)
@@ -57,7 +57,7 @@ class _Content:
         self.durable_changed_from = min(self.durable_changed_from, start, len(self.durable))
 
     def crash(self, kept_bytes: int, random: Random | None, sector_bytes: int) -> int:
-        """Lose changes: keep a prefix of `kept_bytes` written bytes, or sectors by chance. Returns the rest of it."""
+        """Lose changes: keep `kept_bytes` written bytes, or random sectors. Returns the unused `kept_bytes`."""
         survivor = self.durable
         for change in self.changes:
             self._note_change(change)
@@ -102,7 +102,7 @@ def _apply_some_sectors(content: bytearray, change: _Write | _Resize, random: Ra
 
 @dataclass(slots=True, eq=False)
 class _Directory:
-    """Names to files: `durable` plus `changes` gives `current`. A change sets a name (None: takes it away)."""
+    """Names to files: `durable` plus `changes` gives `current`. A change sets a name (None: removes it)."""
 
     current: dict[str, _Content] = field(default_factory=dict)
     durable: dict[str, _Content] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class _Directory:
         self.changes.clear()
 
     def crash(self, random: Random | None) -> None:
-        """Lose the changes, or keep the first few of them by chance: a journal keeps their order."""
+        """Lose the changes, or keep a random number of the first: a journal keeps their order."""
         kept = self.changes[: random.randint(0, len(self.changes))] if random is not None else []
         self.current = dict(self.durable)
         for names in kept:
@@ -133,7 +133,7 @@ class _Directory:
 
 
 class DurableFile:
-    """The durable bytes of a file, to be looked at, and from where on they changed since that was last asked."""
+    """The durable bytes of a file, for reading only, and where they have changed since the last question."""
 
     __slots__ = ("_content",)
 
@@ -150,7 +150,7 @@ class DurableFile:
         return self._content is other._content
 
     def take_changed_from(self) -> int:
-        """The position from which on bytes may differ from those at the last call."""
+        """The position from which bytes may differ from those at the last call."""
         changed_from, self._content.durable_changed_from = self._content.durable_changed_from, len(self.data)
         return changed_from
 
@@ -160,9 +160,9 @@ class MemoryFileSystem:
 
     def __init__(self) -> None:
         self.space_limit: int | None = None
-        """How many bytes all files together may have; None: any number."""
+        """The most bytes that all files together may have; None: no limit."""
         self.failing_syncs: set[str] = set()
-        """Paths of files and directories whose syncs raise FlushFailed, and keep nothing."""
+        """Paths of files and directories whose syncs raise FlushFailed, and make nothing durable."""
         self.failing_reads: set[str] = set()
         """Paths of files whose reads raise StorageError, as for a bad sector."""
         self.before_operation: Callable[[str, str], None] | None = None
@@ -176,10 +176,10 @@ class MemoryFileSystem:
     def crash(
         self, *, kept_unsynced_bytes: int = 0, random: Random | None = None, sector_bytes: int = SECTOR_BYTES
     ) -> None:
-        """Lose what was not synced, and everything that is open.
+        """Lose unsynced data, and invalidate everything that is open.
 
-        `kept_unsynced_bytes` of what was written to files stay, in the order of writing within each file. With
-        `random` each unsynced sector and resize stays or goes by chance, and of the changes to a directory a prefix.
+        `kept_unsynced_bytes` of the bytes written to files stay, in the order of writing within each file. With
+        `random`, each unsynced sector and resize is kept or lost at random; of a directory's changes a prefix is kept.
         """
         self.durable_version += 1
         self._life += 1
@@ -190,12 +190,12 @@ class MemoryFileSystem:
                 kept_unsynced_bytes = content.crash(kept_unsynced_bytes, random, sector_bytes)
 
     def end_process(self) -> None:
-        """Whoever has files open is gone; nothing is lost, and nothing more is durable than before."""
+        """End the process that has files open; nothing is lost, and nothing more is durable than before."""
         self._life += 1
         self._locks.clear()
 
     def damage(self, path: str, position: int, data: bytes) -> None:
-        """Bytes of a file rot, on the disk and for whoever reads it; `data` lies within what is durable."""
+        """Change bytes of a file, on the disk and for readers; `data` lies within the durable bytes."""
         directory, name = self._locate(path)
         content = directory.current[name]
         self.durable_version += 1
@@ -204,7 +204,7 @@ class MemoryFileSystem:
             image[position : position + len(data)] = data
 
     def durable_files(self, path: str) -> dict[str, DurableFile]:
-        """What would be left of a directory's files if everything that is not synced were lost."""
+        """The files of a directory as a crash would leave them that loses all unsynced data."""
         return {name: DurableFile(content) for name, content in self._directories[path].durable.items()}
 
     def used_bytes(self) -> int:
@@ -252,7 +252,7 @@ class MemoryFileSystem:
         return sorted([*self._directories[path].current, *(name for name in inner if name)])
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and those above it that are missing, durably."""
+        """Make the directory and its missing parents, durably."""
         if path in self._directories:
             return
         if self.exists(path):
@@ -262,7 +262,7 @@ class MemoryFileSystem:
         self._directories[path] = _Directory()
 
     def rename(self, old_path: str, new_path: str) -> None:
-        """Give a file another name in its directory, in the place of whatever has it."""
+        """Rename a file within its directory; it replaces any file of the new name."""
         directory, old_name = self._locate(old_path)
         if parent_directory(new_path) != parent_directory(old_path) or old_name not in directory.current:
             raise StorageError(
@@ -272,7 +272,7 @@ class MemoryFileSystem:
         directory.change({_name(new_path): directory.current[old_name], old_name: None})
 
     def remove(self, path: str) -> None:
-        """Take a file's name away."""
+        """Remove a file's name."""
         directory, name = self._locate(path)
         if name not in directory.current:
             raise StorageError(f"cannot remove {path}: there is no such file")
@@ -288,7 +288,7 @@ class MemoryFileSystem:
         self._directories[path].sync()
 
     def try_lock(self, path: str) -> MemoryLock | None:
-        """Hold the lock of that name; None if another holds it."""
+        """Take the lock of that name; None if another holds it."""
         if path in self._locks:
             return None
         directory, name = self._locate(path)
@@ -318,7 +318,7 @@ class MemoryFileSystem:
 
 
 class MemoryFile:
-    """An open file of a MemoryFileSystem; dead after its crash."""
+    """An open file of a MemoryFileSystem; unusable after its crash."""
 
     def __init__(
         self, files: MemoryFileSystem, path: str, content: _Content, life: int, *, is_writable: bool = True
@@ -331,11 +331,11 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        """The path that it was opened under."""
+        """The path under which it was opened."""
         return self._path
 
     def size(self) -> int:
-        """How long the file is, in bytes."""
+        """The size of the file, in bytes."""
         return len(self._alive().current)
 
     def read_at(self, position: int, byte_count: int) -> bytes:
@@ -345,7 +345,7 @@ class MemoryFile:
         return bytes(self._alive().current[position : position + byte_count])
 
     def write_at(self, position: int, data: bytes) -> None:
-        """Write all of `data` at `position`. Raises OutOfSpace, then the part that had room is written."""
+        """Write all of `data` at `position`. Raises OutOfSpace; then the part that had room is written."""
         content = self._begin("write_at")
         room = self._files._room()
         fitting = len(data) if room is None else max(0, min(len(data), len(content.current) + room - position))
@@ -377,11 +377,11 @@ class MemoryFile:
         self._sync("fsync")
 
     def make_read_only(self) -> None:
-        """Let the file be opened for reading only from now on."""
+        """Make the file read-only for later opens."""
         self._begin("make_read_only").is_read_only = True
 
     def close(self) -> None:
-        """Let go of the file; once is enough."""
+        """Close the file; closing twice changes nothing."""
         self._life = -1
 
     def _sync(self, operation: str) -> None:

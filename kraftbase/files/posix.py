@@ -1,7 +1,7 @@
-"""The real file system. Files are for their owner only (0600, read-only ones 0400), directories too (0700).
+"""The real file system. Files are accessible to their owner only (0600, read-only ones 0400), directories too (0700).
 
-A failed fsync is FlushFailed, never retried: the kernel may have dropped the pages that it could not write and would
-call the next attempt a success.
+A failed fsync is FlushFailed, never retried: the kernel may have dropped the pages that it could not write, and would
+report success for the next attempt.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class PosixFile:
 
     @property
     def path(self) -> str:
-        """The path that it was opened under."""
+        """The path under which it was opened."""
         return self._path
 
     def size(self) -> int:
-        """How long the file is, in bytes."""
+        """The size of the file, in bytes."""
         with _errors_of(self._path, "look at"):
             return os.fstat(self._descriptor).st_size
 
@@ -67,7 +67,7 @@ class PosixFile:
             return data
 
     def write_at(self, position: int, data: bytes) -> None:
-        """Write all of `data` at `position`. Raises OutOfSpace, then a part may have been written."""
+        """Write all of `data` at `position`. Raises OutOfSpace; then a part may have been written."""
         try:
             written = os.pwrite(self._descriptor, data, position)
             while written < len(data):
@@ -76,7 +76,7 @@ class PosixFile:
             raise _translated(error, self._path, "write to") from error
 
     def reserve(self, size: int) -> None:
-        """Allocate the file up to `size`, so that a write below it needs no room and its fdatasync little work."""
+        """Allocate the file up to `size`: a write below it then needs no room, and its fdatasync has little work."""
         current = self.size()
         if size <= current:
             return
@@ -106,12 +106,12 @@ class PosixFile:
             raise FlushFailed(f"fsync of {self._path} failed: {error.strerror}") from error
 
     def make_read_only(self) -> None:
-        """Let the file be opened for reading only from now on; the system's administrator may still write to it."""
+        """Make the file read-only for later opens; root may still write to it."""
         with _errors_of(self._path, "make read-only"):
             os.fchmod(self._descriptor, READ_ONLY_MODE)
 
     def close(self) -> None:
-        """Close the descriptor; once is enough."""
+        """Close the descriptor; closing twice changes nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
@@ -142,7 +142,7 @@ class PosixFileSystem:
             return sorted(entry.name for entry in Path(path).iterdir())
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and those above it that are missing, durably."""
+        """Make the directory and its missing parents, durably."""
         if self.exists(path):
             return
         self.make_directories(parent_directory(path))
@@ -151,12 +151,12 @@ class PosixFileSystem:
         self.fsync_directory(parent_directory(path))
 
     def rename(self, old_path: str, new_path: str) -> None:
-        """Give a file another name, in the place of whatever has it."""
+        """Rename a file; it replaces any file of the new name."""
         with _errors_of(old_path, "rename"):
             Path(old_path).replace(new_path)
 
     def remove(self, path: str) -> None:
-        """Take a file's name away."""
+        """Remove a file's name."""
         with _errors_of(path, "remove"):
             Path(path).unlink()
 
@@ -172,7 +172,7 @@ class PosixFileSystem:
             os.close(descriptor)
 
     def try_lock(self, path: str) -> PosixFile | None:
-        """Take the exclusive flock of a file, which is made if missing; None if another holds it.
+        """Take the exclusive flock of a file, which is made if it is missing; None if another process holds it.
 
         The kernel releases it when the process ends, however it ends.
         """

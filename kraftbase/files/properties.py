@@ -10,7 +10,7 @@ _CRC_KEY: Final = b"crc32c="
 
 
 def encode_properties(lines: str) -> bytes:
-    """The content of the file with these lines, each ended by a newline."""
+    """The content of a file with these lines, each ended by a newline."""
     data = lines.encode("utf-8", "backslashreplace")
     return data + _CRC_KEY + f"{crc32c(data):08x}\n".encode("ascii")
 

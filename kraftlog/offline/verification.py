@@ -78,7 +78,7 @@ def verify_directory(directory: Path, progress: Progress = lambda done, total: N
 def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:
     if not path.exists():
         return FileReport(
-            META_NAME, FileStatus.DAMAGED, "missing", "it cannot be told whose data this is", DOES_NOT_START
+            META_NAME, FileStatus.DAMAGED, "missing", "it is unknown whose data this is", DOES_NOT_START
         ), None
     try:
         identity = decode_meta(path.read_bytes(), str(path))

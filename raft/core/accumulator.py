@@ -25,7 +25,7 @@ class Append:
 
 
 class _Drained(NamedTuple):
-    """An append that was written: its body is the log's now."""
+    """An append that was written: its body is in the log."""
 
     append_id: int
     size: int

@@ -1,14 +1,14 @@
-"""What a replica orders. Actions are carried out strictly in the order in which they were given, but for answers to
-fetches that nothing waits for (`raft.shell.deferred_replies`).
+"""The actions that a replica orders. They are carried out strictly in the order given, except for answers to fetches
+on which no commit depends (`raft.shell.deferred_replies`).
 
-Durability is that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it takes
-effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are durable
-(RF-11). FlushLog is no barrier: what follows it goes on, and the core waits for LogFlushed where it must (a
-follower's next Fetch, the leader's own part in the high watermark).
+Durability follows from that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it
+takes effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are
+durable (RF-11). FlushLog is no barrier: the actions after it do not wait, and the core waits for LogFlushed where it
+must (a follower's next Fetch, the leader's own part in the high watermark).
 
-AppendRecords and AppendBatches do not fail for want of room: the shell reserves it before it hands the core a client's
-append or a response with batches, and refuses or drops those when there is none. Any other failure to write
-ends the process.
+AppendRecords and AppendBatches do not fail for lack of space: the shell reserves it before it gives the core a client's
+append or a response with batches, and refuses or drops those when there is none. Any other failure to write ends the
+process.
 """
 
 from __future__ import annotations
@@ -51,37 +51,37 @@ class AppendLeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class AppendBatches:
-    """A follower's append: contiguous from its log end offset, written as they came."""
+    """A follower's append: contiguous from its log end offset, written as received."""
 
     batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FlushLog:
-    """Make the log durable up to `end_offset`, then say LogFlushed(end_offset). At most one is under way."""
+    """Make the log durable up to `end_offset`, then report LogFlushed(end_offset). At most one is under way."""
 
     end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateLog:
-    """Cut the log so that `end_offset` is its end, durably, before anything that follows."""
+    """Truncate the log durably to `end_offset`, before anything that follows."""
 
     end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateFullyAndStartAt:
-    """Put an empty log that starts where this snapshot ends in the place of the log, durably, before what follows."""
+    """Replace the log durably by an empty one that starts where this snapshot ends, before anything that follows."""
 
     snapshot_id: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class AppendSnapshot:
-    """Write the next bytes of a snapshot that is being fetched, then say SnapshotAppended or SnapshotRefused.
+    """Write the next bytes of a snapshot that is being fetched, then report SnapshotAppended or SnapshotRefused.
 
-    One order of this kind is under way at most. The first one of a `fetch_id` begins the snapshot.
+    At most one is under way. The first one of a `fetch_id` begins the snapshot.
     """
 
     fetch_id: int
@@ -91,7 +91,7 @@ class AppendSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FreezeSnapshot:
-    """All of it is written: make it a snapshot, durably, then say SnapshotReceived or SnapshotRefused."""
+    """All of it is written: make it a durable snapshot, then report SnapshotReceived or SnapshotRefused."""
 
     fetch_id: int
     snapshot_id: OffsetAndEpoch
@@ -99,24 +99,24 @@ class FreezeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DropSnapshot:
-    """Forget what was fetched of a snapshot; nothing is to be said of it any more."""
+    """Forget what was fetched of a snapshot; report nothing more about it."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndRecovering:
-    """Everything that damage had taken from the log is there again, and durable: forget that it was not."""
+    """The log has everything again that damage had taken, durably: remove the mark of recovery."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndFounding:
-    """There is a quorum already: from now on, durably, this replica in a new directory may only join it."""
+    """There is a quorum already: note durably that this replica in a new directory may only join it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send `request`; say ResponseReceived or RequestFailed with this correlation id, at most once."""
+    """Send `request`; report ResponseReceived or RequestFailed with this correlation id, at most once."""
 
     correlation_id: int
     destination: Endpoint
@@ -140,7 +140,7 @@ class CompleteAppend:
 
 @dataclass(frozen=True, slots=True)
 class FailAppend:
-    """The append was refused, or leadership was lost before it committed (it may still be committed by the next)."""
+    """The append was refused, or leadership was lost before it committed (the next leader may still commit it)."""
 
     append_id: int
     error: ErrorCode
@@ -158,7 +158,7 @@ class AdvanceHighWatermark:
 class AnnounceLeader:
     """The leader or the epoch changed.
 
-    `epoch_start_offset` is set iff this replica leads: its own listeners hear of it only when they have read past
+    `epoch_start_offset` is set iff this replica leads: its own listeners are notified only when they have read past
     that offset (LI-05).
     """
 
@@ -168,7 +168,7 @@ class AnnounceLeader:
 
 @dataclass(frozen=True, slots=True)
 class FenceStateMachine:
-    """The local state machine came to `own` where the quorum's came to `expected`: it must stop. Ordered once."""
+    """The local state machine's digest is `own`, the quorum's is `expected`: it must stop. Ordered once."""
 
     expected: StateDigest
     own: StateDigest
@@ -176,21 +176,21 @@ class FenceStateMachine:
 
 @dataclass(frozen=True, slots=True)
 class ReportRejectedClaim:
-    """A peer said what cannot be, and it was refused: tell people. It changed nothing."""
+    """A peer made an impossible claim, which was refused: log it for operators. It changed nothing."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRefusedLeader:
-    """The epoch's leader lacks what is committed and is not followed: the node is not ready. None: that is over."""
+    """The epoch's leader lacks committed records and is not followed: the node is not ready. None: that has ended."""
 
     refused: RefusedLeader | None
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildStateMachine:
-    """The local state machine is fenced, and may be rebuilt now: no other voter's is, as far as is known."""
+    """The fenced local state machine may be rebuilt now: as far as is known no other voter is rebuilding its own."""
 
 
 # Why PersistElectionState is a barrier, and FlushLog is not. Consider voter 2, which grants its vote in epoch 5 to

@@ -1,24 +1,24 @@
-"""What is known as committed is never cut, whoever says so: a leader that lacks it is refused (RF-111).
+"""Records known as committed are never truncated: a leader that lacks them is refused (RF-111).
 
-A correct leader holds everything that is committed, so none of this happens to one. It happens when disks forget.
+A correct leader holds all committed records, so it is never refused. A gap appears only when a disk loses data.
 Consider voters A, B and C with record 9 committed on A and B, and applied by them. A's directory is replaced by a copy
 from last week; A and C elect A, whose log ends at 5, and it writes another record 6. Kafka's B would cut record 9 and
-go on, with a state machine that holds what no log has. Our B keeps its log and refuses A: it cuts nothing, does not
-follow, votes for nobody who lacks record 9, and says so (LEADER_LACKS_COMMITTED). How it goes on:
+continue, with a state machine that holds what no log has. Our B keeps its log and refuses A: it cuts nothing, does not
+follow, votes for no candidate that lacks record 9, and reports LEADER_LACKS_COMMITTED. What happens next:
 
-- It stays Unattached, so its election timer runs. Once A is silent its pre-votes are judged by logs alone, and if its
-  own is good enough it leads, with record 9.
-- In the next epoch it follows whoever does not lack record 9.
-- It keeps asking A. A leader's log only grows, so an answer that shows no gap proves that the first was a mistake, and
-  A is followed again.
+- B stays Unattached, so its election timer runs. Once A is silent B's pre-votes are judged by logs alone, and if its
+  log is good enough it leads, with record 9.
+- In the next epoch it follows any leader that does not lack record 9.
+- It keeps fetching from A. A leader's log only grows, so an answer without a gap proves that the first one was wrong,
+  and B follows A again.
 
-There are two deviations from RF-14, which asks only for a log that is up to date.
+There are two deviations from RF-14, which requires only a log that is up to date.
 
-- A voter refuses a candidate whose log ends below what it knows as committed. A candidate that must be able to win
-  holds what is committed, so this refuses none of those, and elections end as they would without it.
-- It refuses a candidate whose log ends with a record of a leader that has shown a gap twice: such a log holds that
-  leader's log, gap and all. If no other voter has the missing record the cluster stands still, rather than lose it. A
-  single answer does not count here: one that was damaged or made up takes nobody's vote away.
+- A voter refuses a candidate whose log ends below what the voter knows as committed. Every candidate that must be able
+  to win holds all committed records, so none of those is refused, and elections end as they would without this rule.
+- It refuses a candidate whose log ends with a record of a leader that has shown a gap twice: such a log is that
+  leader's log, with the gap. If no other voter has the missing record the cluster stops, rather than lose it. One
+  answer is not enough: a damaged or forged one must not cost a candidate its vote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from raft.core.types import CommittedGap, LeaderAndEpoch, Offset, OffsetAndEpoch
 
 
 def find_gap(context: Context, response: FetchResponse) -> CommittedGap | None:
-    """What a leader's answer to a fetch from the log's end shows that it lacks; None if it shows nothing."""
+    """The gap that a leader's answer to a fetch from the log's end shows; None if it shows none."""
     agreed_offset = _agreed_offset(context, response)
     return None if agreed_offset is None else CommittedGap(agreed_offset, context.committed_offset)
 
@@ -52,7 +52,7 @@ def _agreed_offset(context: Context, response: FetchResponse) -> Offset | None:
 
 
 def _agreed_while_recovering(context: Context, response: FetchResponse) -> Offset | None:
-    """The leader's log goes on with this one, which lacks what was applied here: it must bring just that."""
+    """The leader's log continues this one, which lacks what was applied here: the leader must send exactly that."""
     log, applied = context.log, context.applied
     # Consider a replica that applied everything below 20, the last record of epoch 4, and whose log was replaced by a
     # copy that ends at 12. It fetches from 12. What the leader must bring is a batch that ends at 20 in epoch 4:
@@ -73,7 +73,7 @@ def _agreed_while_recovering(context: Context, response: FetchResponse) -> Offse
 
 
 def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
-    """Whether a snapshot of a leader's log may hold everything that is known here as committed."""
+    """Whether a snapshot of a leader's log may hold everything that this replica knows as committed."""
     kept_offset = context.kept_offset
     if kept_offset <= 0:
         return True
@@ -87,7 +87,7 @@ def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
 
 
 def candidate_lacks_committed(context: Context, request: VoteRequest) -> bool:
-    """Whether the log of who asks for a vote certainly lacks what is known here as committed."""
+    """Whether the candidate's log certainly lacks records known here as committed."""
     # Consider voters 1, 2 and 3, and leader 1 in epoch 5 whose log lacks record 9, which 2 has applied. A candidate
     # whose log ends at 9 or below is refused by its length. If 3 has fetched from 1, its log may end at 12, with a
     # record of epoch 5 at the end: such a log is that of 1, gap and all, and 2 refuses it, too, once 1 has shown the
@@ -98,12 +98,12 @@ def candidate_lacks_committed(context: Context, request: VoteRequest) -> bool:
 
 
 def is_refused(context: Context, leader: LeaderAndEpoch) -> bool:
-    """Whether that leader of that epoch has shown a gap."""
+    """Whether the leader of that epoch has shown a gap."""
     return context.refused_leader is not None and context.refused_leader.leader == leader
 
 
 def note_gap(context: Context, gap: CommittedGap) -> None:
-    """The leader of this epoch has shown a gap."""
+    """Note that the leader of this epoch has shown a gap."""
     refused = context.refused_leader
     if refused is not None and refused.leader == context.leader:
         context.refused_leader = refused._replace(answers=refused.answers + 1)
@@ -113,7 +113,7 @@ def note_gap(context: Context, gap: CommittedGap) -> None:
 
 
 def note_no_gap(context: Context) -> None:
-    """A leader's log goes on with this one, or this replica leads."""
+    """Note that a leader's log continues this one, or that this replica leads."""
     if context.refused_leader is not None:
         context.refused_leader = None
         context.order(ReportRefusedLeader(None))

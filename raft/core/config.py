@@ -1,4 +1,4 @@
-"""What can be set about a quorum."""
+"""The settings of a quorum."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from kraftbase.errors import ConfigurationError
 
 FETCH_VERSIONS: Final = (17, 18)
-"""The versions of Fetch that there are. From 18 on it has the replica's high watermark (KIP-1166, PK-05). A leader
-counts both in the same way (RF-74)."""
+"""The supported versions of Fetch. From 18 on it has the replica's high watermark (KIP-1166, PK-05). A leader counts
+both in the same way (RF-74)."""
 
 FETCH_VERSION_LATEST: Final = max(FETCH_VERSIONS)
 
@@ -22,15 +22,15 @@ class QuorumConfig:
     """
 
     election_timeout_ms: int = 1000
-    """How long a replica without a leader waits before it starts an election; each wait adds up to as much again."""
+    """How long a replica without a leader waits before it starts an election; each wait is random, up to twice this."""
     fetch_timeout_ms: int = 2000
-    """How long a follower goes on without a successful fetch before it starts an election."""
+    """How long a follower waits for a successful fetch before it starts an election."""
     election_backoff_max_ms: int = 1000
     """Bounds the order of elections after a leader's resignation (RF-36)."""
     request_timeout_ms: int = 2000
-    """After this a request without an answer counts as failed."""
+    """How long a request may go without an answer before it counts as failed."""
     retry_backoff_ms: int = 20
-    """How long a failed connection is left alone."""
+    """How long no request is sent over a failed connection."""
     fetch_max_wait_ms: int = 500
     """How long a leader may park this replica's fetches (RF-38)."""
     fetch_max_bytes: int = 1024 * 1024
@@ -38,13 +38,13 @@ class QuorumConfig:
     fetch_snapshot_max_bytes: int = 2 * 1024 * 1024
     """How many bytes of a snapshot this replica asks for at a time."""
     fetch_version: int = FETCH_VERSION_LATEST
-    """The highest to use. 17 leaves the high watermark out of the request: what Kafka did before KIP-1166 (PK-03)."""
+    """The highest version to use. 17 sends no high watermark, as Kafka did before KIP-1166 (PK-03)."""
     batch_bytes_max: int = 8 * 1024 * 1024
     """An append whose batch would be larger is refused (LI-21)."""
     pending_append_bytes_max: int = 64 * 1024 * 1024
-    """Appends that are not committed may hold this much; then more are refused (LI-21)."""
+    """Uncommitted appends may hold at most this many bytes; then more are refused (LI-21)."""
     parked_fetches_max: int = 10_000
-    """A leader parks at most this many fetches; then further ones are answered at once."""
+    """A leader parks at most this many fetches; further ones are answered at once."""
     observer_expiration_ms: int = 300_000
     """A leader forgets an observer that has not fetched for this long (RF-38)."""
 
@@ -65,12 +65,12 @@ class QuorumConfig:
 
     @property
     def check_quorum_timeout_ms(self) -> int:
-        """A leader that a majority has not fetched from for this long resigns (RF-32)."""
+        """A leader resigns when no majority has fetched from it for this long (RF-32)."""
         # Half a fetch timeout more than a follower waits: a fetch that is a little late, behind a slow flush or on a
         # slow network, must not depose a leader that its followers have not given up.
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_quorum_interval_ms(self) -> int:
-        """How often a leader tells voters that do not fetch that it leads (RF-33)."""
+        """How often a leader notifies voters that do not fetch from it (RF-33)."""
         return max(1, self.fetch_timeout_ms // 2)

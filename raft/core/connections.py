@@ -1,6 +1,6 @@
-"""What goes on with each peer: one request at a time, a back-off after a failure (RF-63).
+"""The connection to each peer: one request at a time, a back-off after a failure (RF-63).
 
-Kept by endpoint, because a replica that looks for the leader does not know who listens where.
+Kept by endpoint, because a replica that looks for the leader does not know which node listens where.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from raft.core.messages import FetchRequest, FetchSnapshotRequest, Request
 from raft.core.types import Epoch
 
 CONNECTIONS_MAX: Final = 256
-"""Idle connections are forgotten beyond this: addresses come from peers too."""
+"""Above this number idle connections are forgotten: peers name addresses, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request that was sent: where to, and in which epoch."""
+    """A request that was sent: its destination, and its epoch."""
 
     correlation_id: int
     endpoint: Endpoint
@@ -28,7 +28,7 @@ class Pending:
 
 
 class Connections:
-    """Requests under way and peers that are left alone for a while. Unexpected correlation ids are nobody's."""
+    """Requests under way, and peers in back-off. Answers with an unknown correlation id are dropped."""
 
     __slots__ = (
         "_backing_off",
@@ -49,7 +49,7 @@ class Connections:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next connection becomes ready again by itself."""
+        """When the next connection becomes ready again."""
         if not self._by_endpoint and not self._backing_off:
             return None
         deadlines = [pending.deadline_ms for pending in self._by_endpoint.values()]
@@ -58,7 +58,7 @@ class Connections:
 
     @property
     def has_fetch_under_way(self) -> bool:
-        """Whether a fetch is unanswered, of records or a snapshot: there is one at a time in all (RF-63, SN-12)."""
+        """Whether a fetch of records or of a snapshot is unanswered: there is one at a time in all (RF-63, SN-12)."""
         # Two fetches from the same log end would bring the same records twice, and an answer that is late could be
         # taken for that of a later fetch, from another end. So there is one, whichever peer it went to.
         return any(
@@ -82,21 +82,21 @@ class Connections:
         return pending.correlation_id
 
     def take(self, correlation_id: int) -> Pending | None:
-        """The request with that id, which is under way no more; None if it never was or is given up."""
+        """Remove and return the request with that id; None if it was never sent or was given up."""
         pending = self._by_correlation.pop(correlation_id, None)
         if pending is not None:
             del self._by_endpoint[pending.endpoint]
         return pending
 
     def back_off(self, endpoint: Endpoint, now_ms: int) -> None:
-        """Leave `endpoint` alone for the retry back-off."""
+        """Send nothing to `endpoint` for the retry back-off."""
         # Dropping one only means that this peer may be asked a little earlier.
         if len(self._backing_off) >= CONNECTIONS_MAX:
             del self._backing_off[next(iter(self._backing_off))]
         self._backing_off[endpoint] = now_ms + self._retry_backoff_ms
 
     def expire(self, now_ms: int) -> list[Pending]:
-        """Make ready whose back-off is over; give up and return the requests that took too long."""
+        """Make connections ready whose back-off has expired; give up and return the requests that timed out."""
         if self._backing_off:
             self._backing_off = {peer: until for peer, until in self._backing_off.items() if until > now_ms}
         if not self._by_endpoint:
@@ -107,7 +107,7 @@ class Connections:
         return timed_out
 
     def reset(self) -> None:
-        """Make every connection ready and give up what is under way, as a new state begins (RF-12)."""
+        """Make every connection ready and give up all requests under way, as a new state begins (RF-12)."""
         self._by_endpoint.clear()
         self._by_correlation.clear()
         self._backing_off.clear()

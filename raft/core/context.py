@@ -1,6 +1,6 @@
-"""What the handlers of one replica share: its configuration, its state, and the actions it has ordered so far.
+"""The data that the handlers of one replica share: its configuration, its state, and the actions ordered so far.
 
-Only `raft.core.transitions` sets `state`; everything else in here is changed where its owner says.
+Only `raft.core.transitions` sets `state`; everything else in here is changed by its owner.
 """
 
 from __future__ import annotations
@@ -56,31 +56,31 @@ class Context:
     """The last election state that was ordered to be made durable."""
     announced: LeaderAndEpoch
     fetch_version_allowed: int
-    """The highest version of Fetch that the cluster has agreed on (PK-05); the configuration may ask for less."""
+    """The highest version of Fetch that the cluster has finalized (PK-05); the configuration may limit it further."""
     snapshot_fetch: SnapshotFetch | None = None
-    """The snapshot that is being fetched. It outlives the leader that offered it: every node's has the same bytes."""
+    """The snapshot that is being fetched. It outlives the leader that offered it: every node has the same bytes."""
     snapshot_fetches: int = 0
     recovering: RecoveringLog | None = None
     """Set while the log lacks what it once had, or may have had: the replica neither votes nor counts."""
     heard: set[NodeId] = field(default_factory=set)
-    """Of the other voters, those that a replica in a new directory has had an answer of."""
+    """The other voters that have answered a replica in a new directory."""
     applied: OffsetAndEpoch = LOG_BEGINNING
-    """What the state machine had applied at the start, so it was committed. Later it applies what the high watermark
-    says. The log holds it, unless the replica recovers."""
+    """What the state machine had applied at the start, so it was committed. Later it applies up to the high watermark.
+    The log holds it, unless the replica recovers."""
     refused_leader: RefusedLeader | None = None
-    """The last leader that lacks what is committed, until another one is followed (`raft.core.committed`)."""
+    """The last leader that lacks committed records, until another one is followed (`raft.core.committed`)."""
     state_digests: StateDigests = field(default_factory=StateDigests)
     """The last checkpoints of this replica's own state machine."""
     is_fenced: bool = False
     """Whether its state machine differs from the quorum's: it fetches and votes, but is not elected."""
     rebuild_deadline_ms: int | None = None
-    """Set while it is fenced and waits to be let rebuild its state machine: when it does so unasked."""
+    """Set while it is fenced and waits for the leader's permission to rebuild: when it rebuilds without it."""
     actions: list[Action] = field(default_factory=list)
     is_flushing: bool = False
     """Whether a FlushLog was ordered and has not finished."""
     is_shutting_down: bool = False
     is_handing_over: bool = False
-    """Whether it resigned to shut down: the next epoch, whoever opens it, ends its part."""
+    """Whether it resigned to shut down: the next epoch, whichever voter opens it, completes the shutdown."""
     is_shutdown_complete: bool = False
 
     @property
@@ -105,14 +105,14 @@ class Context:
 
     @property
     def kept_offset(self) -> Offset:
-        """What is below in the log is known as committed and is never cut.
+        """Everything below in the log is known as committed and is never truncated.
 
-        A replica that recovers has lost some of what it applied. What is in its place may be an older tail that was
-        never committed, so only the high watermark counts.
+        A replica that recovers has lost some of what it applied. Its log may have an older tail there that was never
+        committed, so only the high watermark counts.
         """
         # Consider a log that ended at 20, all of it applied. Its disk is replaced by a copy from yesterday, which ends
         # at 12; its records 10 and 11 are of a leader that was deposed before they were committed, and were cut since.
-        # What was applied, 20, would forbid to cut them, and no leader's log could ever go on with this one.
+        # What was applied, 20, would forbid their truncation, and no leader's log could ever continue this one.
         return self.committed_offset if self.recovering is None else self.high_watermark
 
     @property
@@ -122,17 +122,17 @@ class Context:
 
     @property
     def may_found(self) -> bool:
-        """Whether, though its directory is new, it may take part in an election of those who have nothing."""
+        """Whether, in a new directory, it may take part in an election among voters with empty logs."""
         return self.recovering is not None and self.recovering.may_found and self.log.end_offset == 0
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether it is the only one (RF-04)."""
+        """Whether it is the sole voter (RF-04)."""
         return self.key is not None and self.voters.is_only_voter(self.key)
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader to name in answers. A resigned leader names nobody, least of all itself (RF-13)."""
+        """The leader to name in answers. A resigned leader names none, not even itself (RF-13)."""
         match self.state:
             case Leader() | Follower() | Unattached() | Prospective():
                 return LeaderAndEpoch(self.state.leader_id, self.state.epoch)
@@ -141,9 +141,9 @@ class Context:
 
     @property
     def leader_of_epoch(self) -> NodeId | None:
-        """Who leads the epoch, or led it: unlike `leader` it is this replica itself when it has resigned."""
+        """The replica that leads the epoch, or led it: unlike `leader`, it is this replica when it has resigned."""
         # Consider a leader of epoch 5 that has resigned and is asked to follow voter 2 as the leader of epoch 5. It
-        # names nobody in its answers, but it knows better: nobody but itself has led that epoch.
+        # names no leader in its answers, but it knows that only itself has led that epoch.
         return self.own_id if isinstance(self.state, Resigned) else self.leader.leader_id
 
     @property
@@ -163,7 +163,7 @@ class Context:
         return min(self.config.fetch_version, self.fetch_version_allowed)
 
     def other_voters(self) -> list[NodeId]:
-        """The ids of the voters but this replica."""
+        """The ids of all voters except this replica."""
         return [key.node_id for key in self.voters.replica_keys() if key.node_id != self.own_id]
 
     def endpoint_of(self, node_id: NodeId) -> Endpoint | None:
@@ -172,7 +172,7 @@ class Context:
         return None if voter is None else voter.endpoint
 
     def election_timeout_ms(self) -> int:
-        """A fresh election timeout: T and up to as much again (RF-09)."""
+        """A new election timeout: random, from T up to twice T (RF-09)."""
         timeout_ms = self.config.election_timeout_ms
         return timeout_ms + self.random.randrange(timeout_ms)
 

@@ -1,4 +1,4 @@
-"""What a replica must remember of elections across a crash."""
+"""The election state that must survive a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Votes and pre-votes: who asks, who grants (RF-14 to RF-24), and where the answers lead."""
+"""Votes and pre-votes: candidacy, granting (RF-14 to RF-24), and the effect of the answers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def become_unattached(
     if context.may_be_elected and not context.is_shutting_down:
         deadline_ms = context.now_ms + context.election_timeout_ms()
         # Consider voter 3 of five, which knows no leader, and 1 and 2, which open one epoch after the other and win
-        # none, each time before the timer of 3 is over. With a new timer for each epoch 3 would never ask, though it
-        # may be the one that can win. With what is left of its timer it does. A vote that is granted is another matter:
-        # the candidate that got it needs time to win.
+        # none, each time before the timer of 3 expires. With a new timer for each epoch 3 would never become a
+        # candidate, though it may be the one that can win. With the rest of its timer it does. When 3 grants a vote,
+        # the timer is new: the candidate needs time to win.
         if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
             deadline_ms = state.election_deadline_ms or deadline_ms
-            if deadline_ms <= context.now_ms:  # it is over: the next wait is a new one
+            if deadline_ms <= context.now_ms:  # it has expired: start a new one
                 deadline_ms = context.now_ms + context.election_timeout_ms()
     if epoch == state.epoch:
         voted_key = voted_key or state.voted_key
@@ -43,7 +43,7 @@ def become_unattached(
 
 
 def become_follower(context: Context, epoch: Epoch, leader_id: NodeId, leader_endpoint: Endpoint) -> None:
-    """Enter Follower of a leader whose endpoint is known."""
+    """Enter Follower, of a leader whose endpoint is known."""
     newcomers.end_founding(context)
     transition(
         context,
@@ -58,13 +58,13 @@ def become_follower(context: Context, epoch: Epoch, leader_id: NodeId, leader_en
 
 
 def become_prospective(context: Context) -> None:
-    """Ask for pre-votes in the present epoch; a sole voter needs to ask nobody (RF-04)."""
+    """Ask for pre-votes in the present epoch; a sole voter has nobody to ask (RF-04)."""
     state = context.state
     leader_id = state.leader_id if isinstance(state, Follower | Unattached) else None
-    # The pre-vote is there for a voter that has lost touch. Consider voters 1, 2 and 3 in epoch 5, and 3 is cut off
+    # The pre-vote is for a voter that has lost contact. Consider voters 1, 2 and 3 in epoch 5, and 3 is cut off
     # from the leader, 1, but not from 2. Without a pre-vote it would open epoch 6, 7, 8 and so on, and each of them
-    # would depose 1 by way of 2. Now it asks in epoch 5 whether it would win: 2 has fetched from 1 and refuses, and
-    # nothing has happened.
+    # would depose 1 by way of 2. Instead it asks in epoch 5 whether it would win: 2 has fetched from 1 and refuses,
+    # and nothing changes.
     votes = _new_tally(context, allows_change=True)
     transition(
         context,
@@ -99,9 +99,9 @@ def become_candidate(context: Context) -> None:
 
 
 def candidate_again(context: Context) -> Candidate:
-    """The state of a replica that stopped while it was a candidate: the same epoch, its own vote, no others' yet."""
+    """The state of a replica that stopped while it was a candidate: the same epoch, only its own vote."""
     # It has not led this epoch: a leader's id is durable before its first record (RF-11), and none was found. So
-    # nothing was written in this epoch, it may go on to ask for votes in it, and a voter that has granted its vote
+    # nothing was written in this epoch, and it may ask for votes in it again. A voter that has granted its vote
     # grants it again.
     newcomers.end(context)
     return Candidate(
@@ -113,10 +113,10 @@ def candidate_again(context: Context) -> Candidate:
 
 
 def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
-    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then it is judged in that (RF-15, RF-105).
+    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then its request is judged (RF-15, RF-105).
 
-    The epoch of whoever cannot be a voter is not entered, and it gets no vote: see `may_be_voter`. A vote that is not
-    granted is no error; a request of an older epoch is answered with one (RF-22).
+    The epoch of a sender that cannot be a voter is not entered, and it gets no vote: see `may_be_voter`. A vote that is
+    not granted is no error; a request of an older epoch is answered with one (RF-22).
     """
     # A pre-vote does not open an epoch, so its sender's log may end in the epoch that it is in (RF-20).
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
@@ -131,9 +131,9 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
             ReportRejectedClaim(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter")
         )
     elif error is ErrorCode.NONE:
-        # Consider a follower of 1 in epoch 5 that is asked by 2 in epoch 6, because 1 is gone. In epoch 5 it has a
-        # leader, and perhaps a vote given, and would refuse. In epoch 6 it has neither: its log alone decides. So it is
-        # with a leader that shuts down (RF-19).
+        # Consider a follower of 1 in epoch 5 that gets a vote request of 2 in epoch 6, because 1 is down. In epoch 5 it
+        # has a leader, perhaps has voted, and would refuse. In epoch 6 it has neither: its log alone decides. The same
+        # holds for a leader that shuts down (RF-19).
         if request.replica_epoch > context.epoch:
             become_unattached(context, request.replica_epoch)
         if request.pre_vote:
@@ -152,12 +152,12 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
 
 
 def on_vote_response(context: Context, request: VoteRequest, response: VoteResponse) -> bool:
-    """Count an answer to a vote that is still being asked for (RF-24). False: leave that peer alone for a while."""
+    """Count an answer to a vote request of the present candidacy (RF-24). False: back off from that peer."""
     state = context.state
     if not isinstance(state, Prospective if request.pre_vote else Candidate) or request.replica_epoch != state.epoch:
         return True
     if response.error is ErrorCode.UNSUPPORTED_VERSION and isinstance(state, Prospective):
-        become_candidate(context)  # a peer that knows no pre-vote must be asked for a real one
+        become_candidate(context)  # a peer without pre-vote must be asked for a real vote
         return True
     if not isinstance(state, Prospective | Candidate) or request.voter_key is None:
         return True
@@ -166,7 +166,7 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
         return True
     if response.error is not ErrorCode.NONE:
         return False
-    # A voter that did not enter this epoch does not take this replica for a voter: that is a no.
+    # A voter that did not enter this epoch does not take this replica for a voter: that is a rejection.
     granted = response.vote_granted and response.leader.epoch == state.epoch
     state.votes.record(request.voter_key.node_id, granted)
     if isinstance(state, Prospective):
@@ -180,7 +180,7 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
 
 
 def poll(context: Context) -> None:
-    """Do what is due in Unattached, Prospective, Candidate and Resigned but fetches and resignations."""
+    """Do what is due in Unattached, Prospective, Candidate and Resigned, except fetches and resignations."""
     state, now_ms = context.state, context.now_ms
     match state:
         case Unattached(election_deadline_ms=int(deadline_ms)) if deadline_ms <= now_ms:
@@ -188,7 +188,7 @@ def poll(context: Context) -> None:
         case Prospective() if state.election_deadline_ms <= now_ms:
             _leave_prospective(context, state)
         case Candidate() if state.election_deadline_ms <= now_ms:
-            become_prospective(context)  # RF-31: also when it has long been refused by a majority
+            become_prospective(context)  # RF-31: also when a majority has refused it long ago
         case Prospective() | Candidate():
             _ask_for_votes(context, state)
         case Resigned() if state.election_deadline_ms <= now_ms:
@@ -217,10 +217,10 @@ def _ask_for_votes(context: Context, state: Prospective | Candidate) -> None:
 
 
 def _leave_prospective(context: Context, state: Prospective) -> None:
-    """Nobody would vote for it, or not in time: back to the leader it had, if that one is known."""
+    """It lost the pre-vote, or ran out of time: return to the leader that it had, if that one is known."""
     # Consider voter 3, which alone has lost its leader for a while: 1 and 2 refuse its pre-vote, it follows again, and
-    # fetches. If the leader is gone, it has a fetch timeout to wait before it asks once more; so have the others, and
-    # the first of them that asks is granted.
+    # fetches. If the leader is down, it waits for a fetch timeout before it asks again; so do the others, and the first
+    # of them that asks is granted.
     if state.leader_id is not None and state.leader_endpoint is not None:
         become_follower(context, state.epoch, state.leader_id, state.leader_endpoint)
     else:
@@ -228,7 +228,7 @@ def _leave_prospective(context: Context, state: Prospective) -> None:
 
 
 def _is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
-    """RF-14: the nominee's log ends no earlier than this one. Nor may it lack what is committed."""
+    """RF-14: the nominee's log ends no earlier than this one. Nor may it lack committed records."""
     if candidate_lacks_committed(context, request):
         return False
     return OffsetAndEpoch(epoch=request.last_epoch, offset=request.last_offset) >= context.log.end
@@ -241,21 +241,21 @@ def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
         case Leader():
             return False
         # A voter that may not be elected, since it is fenced or recovers, stays a follower when its leader falls
-        # silent: it has no other state to go to. Consider voters 1, 2 and 3: 1 led and is down, 2 is fenced. If 2
-        # refused 3 for the sake of a leader that it once fetched from, 3 would never win.
+        # silent: it has no other state to enter. Consider voters 1, 2 and 3: 1 led and is down, 2 is fenced. If 2
+        # refused 3 because it once fetched from 1, 3 would never win.
         case Follower(has_fetched=True, fetch_deadline_ms=deadline_ms) if deadline_ms > context.now_ms:
-            return False  # its leader is there; one that is not elected stays with a leader that is silent
+            return False  # its leader is up; a voter that may not be elected follows a silent one, too
         case _:
             return _is_log_up_to_date(context, request)
 
 
 def _grants_vote(context: Context, request: VoteRequest) -> bool:
     state = context.state
-    # Also a vote that was granted before asks for the log again: the candidate may have crashed and lost its end.
+    # The log is compared again even if the vote was granted before: the candidate may have crashed and lost records.
     # Consider voter 1 with records up to 19, of which 15 to 19 are not flushed. It opens epoch 5 with a log that ends
     # at 20, and 2, whose log ends at 18, votes for it. 1 crashes, comes back with a log that ends at 15, and asks again
-    # in epoch 5. The vote was for a log that is gone: to repeat it could elect a leader without records 15 to 17, which
-    # 2 and another voter may have committed.
+    # in epoch 5. The vote was for a log that no longer exists: repeating it could elect a leader without records 15 to
+    # 17, which 2 and another voter may have committed.
     if not isinstance(state, Unattached | Prospective) or not _is_log_up_to_date(context, request):
         return False
     if not newcomers.may_vote_for(context, request):
@@ -270,7 +270,7 @@ def _grants_vote(context: Context, request: VoteRequest) -> bool:
 
 
 def _add_vote(context: Context, key: ReplicaKey) -> None:
-    """Make the vote durable before it is answered; one that was given already stays as it is (RF-08)."""
+    """Make the vote durable before it is answered; an earlier vote in this epoch stays (RF-08)."""
     if context.state.voted_key is None:
         become_unattached(context, context.epoch, voted_key=key)
     newcomers.end(context)
@@ -289,7 +289,7 @@ def _own_key(context: Context) -> ReplicaKey:
 
 
 def elect_only_voter(context: Context) -> None:
-    """A sole voter waits for nobody: it leads, in the next epoch unless it was a candidate already (RF-04)."""
+    """A sole voter leads at once, in the next epoch unless it was a candidate already (RF-04)."""
     match context.state:
         case Candidate():
             become_leader(context)

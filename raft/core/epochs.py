@@ -10,34 +10,34 @@ from kraftbase.checks import check
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 
 LOG_BEGINNING: Final = OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))
-"""Where a log starts that has everything."""
+"""The start of a log that has everything."""
 
 
 class EpochCache:
     """Epochs and their start offsets, both strictly increasing, behind the log's start.
 
-    Derived from the log: it is rebuilt when the log is opened and kept in step by whatever changes the log.
+    Derived from the log: it is rebuilt when the log is opened, and updated with every change of the log.
     """
 
     # Consider a log with records 500 to 549 of epoch 3, 550 to 599 of epoch 5 and 600 of epoch 6, which starts at 500;
     # the record at 499 was of epoch 3, too. `start` is (epoch 3, offset 500), and the entries are (5, 550) and (6,
     # 600). Where epochs end in it, as `end_offset_for_epoch` has it:
     #
-    #     asked for 2 -> (0, 500)   before the start: nothing is known of it
+    #     asked for 2 -> (0, 500)   before the start: unknown
     #     asked for 3 -> (3, 550)
     #     asked for 4 -> (3, 550)   there is no epoch 4: the one below, and its end
     #     asked for 5 -> (5, 600)
     #     asked for 9 -> (6, 601)   the last one ends with the log
     #
-    # When the start moves to 600, the entry (5, 550) goes, and `start` is (5, 600): the epoch of record 599 must stay
+    # When the start moves to 600, the entry (5, 550) is removed, and `start` is (5, 600): the epoch of record 599 stays
     # known, to answer a replica that ends there.
     __slots__ = ("_epochs", "_start_offsets", "start")
 
     def __init__(self, entries: Iterable[tuple[Epoch, Offset]] = (), *, start: OffsetAndEpoch = LOG_BEGINNING) -> None:
         """Start with `entries`, pairs of an epoch and its start offset, in log order.
 
-        `start` is the log's start offset and the epoch of the record before it, 0 if there is none: an epoch that goes
-        on behind the start has no entry of its own.
+        `start` is the log's start offset and the epoch of the record before it, 0 if there is none. An epoch that
+        continues past the start has no entry of its own.
         """
         self.start = start
         self._epochs: list[Epoch] = []
@@ -55,7 +55,7 @@ class EpochCache:
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     def copy(self) -> EpochCache:
-        """A cache with the same entries that changes on its own."""
+        """An independent copy."""
         return EpochCache(self.entries(), start=self.start)
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:
@@ -79,7 +79,7 @@ class EpochCache:
         """The largest epoch known at or below `epoch`, and the offset where that epoch ends (SN-21).
 
         An epoch above every known one gives the last epoch and the log end offset. An epoch below that of the record
-        before the log's start gives epoch 0 and the log's start offset: what was there is not known any more.
+        before the log's start gives epoch 0 and the log's start offset: epochs below the start are no longer known.
         """
         if epoch < self.start.epoch:
             return OffsetAndEpoch(epoch=Epoch(0), offset=self.start.offset)
@@ -99,19 +99,19 @@ class EpochCache:
         `point.epoch` is that of the last of them; logs that agree on one record agree on all before it.
         """
         if point.offset <= self.start.offset:
-            # The record is gone, so it cannot be looked at. It is one of this log's if its epoch may have been there,
-            # below the start; with a higher epoch than the record before the start it was not.
+            # The record was deleted, so it cannot be compared. It was in this log if its epoch may have been there,
+            # below the start; an epoch above that of the record before the start was not.
             return point.epoch <= self.start.epoch
         return point.offset <= log_end_offset and self.epoch_before(point.offset) == point.epoch
 
     def truncate(self, end_offset: Offset) -> None:
-        """Forget epochs that start at or after `end_offset`, as the log is cut there."""
+        """Forget epochs that start at or after `end_offset`, where the log is truncated."""
         while self._start_offsets and self._start_offsets[-1] >= end_offset:
             self._start_offsets.pop()
             self._epochs.pop()
 
     def advance_start(self, start: OffsetAndEpoch) -> None:
-        """The log starts at `start` now, further on or where it did; epochs that end there are forgotten."""
+        """Note that the log starts at `start` now, further on or where it did; epochs that end there are forgotten."""
         check(start.offset >= self.start.offset, "a log's start does not go back", start=start, known=self.start)
         kept = bisect_right(self._epochs, start.epoch)
         del self._epochs[:kept], self._start_offsets[:kept]

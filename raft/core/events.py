@@ -1,4 +1,4 @@
-"""What may happen to a replica. Events are facts, in the past tense; `Replica.step` takes one and the time."""
+"""The inputs of a replica. Events are facts, in the past tense; `Replica.step` takes one and the time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raft.core.types import Epoch, Offset, OffsetAndEpoch, StateDigest
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A peer asks. `request_id` is the shell's name for whoever waits; exactly one Reply answers it."""
+    """A peer sent a request. `request_id` is the shell's name for the call; exactly one Reply answers it."""
 
     request_id: int
     request: Request
@@ -19,7 +19,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestCancelled:
-    """Whoever waited for the answer to `request_id` is gone: a parked fetch is forgotten, no Reply is needed."""
+    """The call with `request_id` was cancelled: a parked fetch is forgotten, no Reply is needed."""
 
     request_id: int
 
@@ -41,7 +41,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Nothing happened but time; `next_deadline_ms` was reached."""
+    """Only time has passed; `next_deadline_ms` was reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +73,26 @@ class AppendsScheduled:
 
 @dataclass(frozen=True, slots=True)
 class StateDigestReported:
-    """The local state machine reached an offset where digests are compared, and came to `digest`."""
+    """The local state machine reached an offset where digests are compared; its digest there is `digest`."""
 
     digest: StateDigest
 
 
 @dataclass(frozen=True, slots=True)
 class StateMachineFenced:
-    """The local state machine found that what it stores is not what was applied: it has stopped."""
+    """The local state machine has stopped: it found that its data is not what it applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchVersionAllowed:
-    """The cluster has agreed on versions of Fetch up to `version`, which may be lower than it was (PK-05)."""
+    """The cluster has finalized versions of Fetch up to `version`, which may be lower than before (PK-05)."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAppended:
-    """The AppendSnapshot of that fetch was carried out: `position` bytes of the snapshot are there now."""
+    """The AppendSnapshot of that fetch was carried out: the replica has `position` bytes of the snapshot now."""
 
     fetch_id: int
     position: int
@@ -100,42 +100,42 @@ class SnapshotAppended:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReceived:
-    """The FreezeSnapshot of that fetch was carried out: the snapshot is whole, durable, and this replica's."""
+    """The FreezeSnapshot of that fetch was carried out: the replica has the snapshot, whole and durable."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """What was fetched is damaged, or there is no room for it: nothing of it is left."""
+    """The fetched snapshot is damaged, or there is no room for it: all of it was removed."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotsChanged:
-    """This replica's newest snapshot is another one now: one was taken, or was found damaged and deleted."""
+    """This replica's newest snapshot has changed: one was taken, or was found damaged and deleted."""
 
     latest: OffsetAndEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
 class LogStartAdvanced:
-    """The log starts here now; nobody needs what was below."""
+    """The log starts here now; no reader needs what was below."""
 
     start: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class ResignRequested:
-    """The local client wants this replica to stop leading `epoch` (RF-102, checked by the shell's client)."""
+    """The local client asks this replica to stop leading `epoch` (RF-102, checked by the shell's client)."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The process wants to end: a leader resigns first (RF-100). `Replica.is_shutdown_complete` tells when."""
+    """The process is shutting down: a leader resigns first (RF-100). `Replica.is_shutdown_complete` shows the end."""
 
 
 Event: TypeAlias = (

@@ -1,4 +1,4 @@
-"""What a replica does that does not lead: learn who leads, fetch, append, truncate (RF-30, RF-50 to RF-64)."""
+"""A replica that does not lead: it finds the leader, fetches, appends, truncates (RF-30, RF-50 to RF-64)."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from raft.core.types import (
 )
 from raft.core.validation import is_for_this_replica, is_plausible_epoch, refuse_voter_request
 
-# --- who leads ------------------------------------------------------------------------------------------------------
+# --- the leader -----------------------------------------------------------------------------------------------------
 
 
 def learn_of_leader(context: Context, leader: LeaderAndEpoch) -> bool:
-    """Take note of a credible leader in this epoch or a higher one. True if that told this replica something new.
+    """Note a credible leader in this epoch or a higher one. True if that was new to this replica.
 
-    It is followed at the voter set's endpoint of its id, never at one that a message names (RF-62). Kafka follows it to
-    where it says that it listens (RF-70, RF-91), so anybody could lead replicas to a host of its own. A voter that
-    moves is found again when the voter sets of the others have its new address.
+    It is followed at the endpoint that the voter set has for its id, never at one that a message names (RF-62). Kafka
+    uses the endpoint that the leader sends (RF-70, RF-91), so any peer could direct replicas to a host of its own. A
+    voter that moves is found again when the voter sets of the other nodes have its new address.
     """
     if leader.epoch < context.epoch:
         return False
     if leader.leader_id is None or leader.leader_id == context.own_id:
-        # Nobody tells this replica that it leads an epoch that it knows nothing of; that the epoch came is news.
+        # A message cannot make this replica the leader of an epoch that it does not know; the epoch itself is new.
         if leader.epoch > context.epoch:
             become_unattached(context, leader.epoch)
             return True
@@ -62,9 +62,9 @@ def learn_of_leader(context: Context, leader: LeaderAndEpoch) -> bool:
     if leader.epoch == context.epoch:
         if isinstance(state, Leader | Resigned):
             return False
-        # A prospective replica has given this leader up, and hears its name again from one that still follows it. That
-        # is nothing new: it goes on to ask, and returns only when the pre-vote is lost, or when the leader announces
-        # itself (`on_begin_quorum_epoch`).
+        # A prospective replica has given this leader up, and learns of it again from a replica that still follows it.
+        # That is nothing new: it keeps asking for pre-votes, and returns only when the pre-vote is lost, or when the
+        # leader announces itself (`on_begin_quorum_epoch`).
         if isinstance(state, Follower | Prospective) and state.leader_endpoint == voter.endpoint:
             return False
     become_follower(context, leader.epoch, leader.leader_id, voter.endpoint)
@@ -84,13 +84,13 @@ def on_begin_quorum_epoch(context: Context, request: BeginQuorumEpochRequest) ->
         voter = voter_named(context, request.leader_id)
         is_followed = context.leader == announced and not committed.is_refused(context, announced)
         if isinstance(context.state, Prospective) and is_followed and voter is not None:
-            # The leader is there after all.
+            # The leader is up after all.
             become_follower(context, context.epoch, request.leader_id, voter.endpoint)
     return BeginQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
 
 
 def on_end_quorum_epoch(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
-    """The sender leads no more: start an election in the order that it prefers (RF-36, RF-37, RF-72)."""
+    """The sender no longer leads: start an election in the order that it prefers (RF-36, RF-37, RF-72)."""
     error = refuse_voter_request(context, request.cluster_id, request.leader_epoch, request.leader_key, None)
     if error is ErrorCode.NONE:
         error = _refuse_leader(context, request.leader_key, request.leader_epoch)
@@ -100,18 +100,18 @@ def on_end_quorum_epoch(context: Context, request: EndQuorumEpochRequest) -> End
         if isinstance(state, Follower) and state.leader_id == request.leader_id:
             wait_ms = _wait_for_election_ms(context, request.preferred_candidates)
             state.fetch_deadline_ms = context.now_ms + wait_ms
-            state.has_fetched = False  # it leads no more by its own word: a pre-vote disturbs nobody
+            state.has_fetched = False  # the leader itself resigned: a pre-vote does no harm
     return EndQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
 
 
 def _refuse_leader(context: Context, key: ReplicaKey, epoch: Epoch) -> ErrorCode:
-    """For who says of itself that it leads or led `epoch`, before that is entered.
+    """Check a sender that claims to lead or to have led `epoch`, before that is entered.
 
-    A leader of an older version does not say its directory id. Where the voter set has ids it is not believed, and is
-    found all the same: by a fetch that this replica sends to the voters' endpoints (RF-64).
+    A leader of an older version does not send its directory id. If the voter set has directory ids it is not believed.
+    This replica finds it anyway, by a fetch to the voters' endpoints (RF-64).
     """
     if not may_be_voter(context, key):
-        context.order(ReportRejectedClaim(f"{key} says that it is the leader of epoch {epoch}, and is no voter"))
+        context.order(ReportRejectedClaim(f"{key} claims to be the leader of epoch {epoch}, and is no voter"))
         return ErrorCode.INVALID_REQUEST
     if not is_credible_leader(context, LeaderAndEpoch(key.node_id, epoch)):
         return ErrorCode.INVALID_REQUEST
@@ -119,22 +119,22 @@ def _refuse_leader(context: Context, key: ReplicaKey, epoch: Epoch) -> ErrorCode
 
 
 def _wait_for_election_ms(context: Context, preferred: Sequence[ReplicaKey]) -> int:
-    """None for the first candidate, then twice as long for each, the maximum for who is not listed (RF-36)."""
+    """0 for the first candidate, then twice as long for each, the maximum for a voter that is not listed (RF-36)."""
     maximum = context.config.election_backoff_max_ms
     for position, key in enumerate(preferred):
         if is_for_this_replica(context, key):
             if position == 0:
                 return 0
             # Four candidates and a maximum of 1,000 ms wait 0, 125, 250 and 500 ms: each has asked for votes before the
-            # next one does, and a voter that is not listed, at 1,000, comes after them all.
+            # next one does, and a voter that is not listed comes last, at 1,000.
             return min(maximum, (maximum >> (len(preferred) - 1)) << (position - 1))
     return maximum
 
 
 def on_common_response(context: Context, response: Response) -> bool | None:
-    """What every answer says of the leader (RF-61).
+    """Take what every answer contains about the leader (RF-61).
 
-    True: it is dealt with. False: leave that peer alone for a while. None: it goes on to what was asked.
+    True: the answer is handled. False: back off from that peer. None: the handler of its request must take it.
     """
     error = response.error
     if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
@@ -144,10 +144,10 @@ def on_common_response(context: Context, response: Response) -> bool | None:
     if isinstance(response, VoteResponse) and response.leader.epoch < context.epoch:
         # Consider a candidate in epoch 6 with another directory id than the voter set of 2 has of it: 2 stays in epoch
         # 5, and refuses there. If that were ignored, as other answers of an older epoch are, the candidate would ask 2
-        # again and again until its timer is over.
-        return None  # a no of who did not enter the epoch
+        # again and again until its timer expires.
+        return None  # a rejection by a voter that did not enter the epoch
     if response.leader.epoch < context.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-        # Ignored. But who looks for a leader ahead of the others would ask them as fast as they answer.
+        # Ignored. But a replica in a higher epoch that looks for a leader would ask the others as fast as they answer.
         return not isinstance(context.state, Unattached)
     if not is_credible_leader(context, response.leader):
         return False
@@ -176,10 +176,10 @@ def poll(context: Context) -> None:
     if not isinstance(state, Follower | Unattached) or context.connections.has_fetch_under_way:
         return
     # Consider voters 1, 2 and 3, and 1 leads. 2 appends records 10 to 14, and its fetch from 15 commits them on 1 and
-    # 2. If that fetch left before the flush, 2 lost its power then, and 1 were gone, 2 and 3 would go on without
-    # records that were acknowledged.
+    # 2. If that fetch left before the flush, 2 lost power then, and 1 crashed, 2 and 3 would continue without
+    # acknowledged records.
     if context.is_voter and context.log.flushed_end_offset < context.log.end_offset:
-        return  # the fetch says what this voter has for good, so the flush comes first (RF-54)
+        return  # the fetch acknowledges what this voter has on disk, so the flush comes first (RF-54)
     if context.snapshot_fetch is not None and context.snapshot_fetch.is_writing:
         return
     destination = _whom_to_ask(context, state)
@@ -191,12 +191,13 @@ def poll(context: Context) -> None:
 
 
 def _check_recovered(context: Context) -> None:
-    """Take part again once everything is back that this replica may have acknowledged (RF-110).
+    """End recovery once the log has everything again that this replica may have acknowledged (RF-110).
 
-    That is so when the log reaches as far as it once did; or as far as a leader's own, which holds whatever this
-    replica had from it or may have helped to commit before; or as far as anything is committed by a leader of a later
-    epoch than the damage was found in. In the same epoch the leader may still count a fetch from before the damage.
-    A replica in a new directory knows no epoch: it goes by the leader's log, and must hear of others first (newcomers).
+    That is when the log reaches as far as it once did; or as far as a leader's own, which holds whatever this replica
+    had from it or may have helped to commit before; or up to the high watermark of a leader of a later epoch than the
+    one in which the damage was found. In the same epoch the leader may still count a fetch from before the damage. A
+    replica in a new directory knows no epoch: it must reach the leader's log end, after other voters have answered
+    (`raft.core.newcomers`).
     """
     recovering, state, flushed = context.recovering, context.state, context.log.flushed_end_offset
     if recovering is None:
@@ -204,10 +205,10 @@ def _check_recovered(context: Context) -> None:
     if recovering.has_forgotten and not newcomers.has_heard_enough(context):
         return
     if flushed < context.applied.offset or not context.log.holds(context.applied):
-        return  # it has not even what it applied
+        return  # it lacks records that it applied
     # Consider voters 1, 2 and 3. Voter 1 had records up to 8, and damage leaves it those up to 4: it recovers until 9,
     # and the damage was found in epoch 4. While it recovers it grants no vote and counts for no commit. It may take
-    # part again when its vote can elect no leader that lacks what its acknowledgments have committed, or may yet
+    # part again when its vote can elect no leader that lacks what its acknowledgments have committed, or may still
     # commit. What it fetches meanwhile comes from leaders of epoch 4 or later, since it follows no lower one.
     #
     # It has 9 again: enough. It never acknowledged more, and all of it that was committed is in the logs of those
@@ -215,7 +216,7 @@ def _check_recovered(context: Context) -> None:
     #
     # It is level with a leader's log: enough. Say the leader of epoch 4 had no record for it when it fetched from 7. A
     # leader's log only grows, so whatever 1 acknowledged to this leader is below 7. If it once had 7 and 8 it had them
-    # of an older leader, and as this one lacks them they were not committed. (An answer that is empty because this
+    # from an older leader, and as this one lacks them they were not committed. (An answer that is empty because this
     # replica has no room for its records, `is_without_room`, does not show the leader's end.)
     #
     # It has all that a leader of epoch 5 or later knows as committed: enough. Such a leader knows that from its own
@@ -239,7 +240,7 @@ def _check_recovered(context: Context) -> None:
 
 
 def _whom_to_ask(context: Context, state: Follower | Unattached) -> Endpoint | None:
-    """The leader, if it is known and not silent; else any of the servers to start from (RF-64, RF-91)."""
+    """The leader, if it is known and not silent; else any of the bootstrap servers (RF-64, RF-91)."""
     if isinstance(state, Follower) and state.fetch_deadline_ms > context.now_ms:
         if context.connections.is_ready(state.leader_endpoint):
             return state.leader_endpoint
@@ -275,7 +276,7 @@ def _gap_to_report(context: Context) -> CommittedGap | None:
 
 
 def _leader_endpoint(context: Context, state: Follower | Unattached) -> Endpoint | None:
-    """Where the leader listens that this replica follows, or that it knows and refuses."""
+    """The endpoint of the leader that this replica follows, or that it knows and refuses."""
     if isinstance(state, Follower):
         return state.leader_endpoint
     voter = None if state.leader_id is None else voter_named(context, state.leader_id)
@@ -283,10 +284,10 @@ def _leader_endpoint(context: Context, state: Follower | Unattached) -> Endpoint
 
 
 def on_fetch_response(context: Context, request: FetchRequest, response: FetchResponse, source: Endpoint) -> bool:
-    """Take what the leader sent. False: leave that peer alone for a while, nothing was changed.
+    """Take the leader's answer. False: back off from that peer, nothing was changed.
 
-    Records, a snapshot or a digest count only from the leader's own endpoint: any other server that was asked for the
-    leader (RF-64) can do no more than name it.
+    Records, a snapshot or a digest count only from the leader's own endpoint: a bootstrap server that was asked for
+    the leader (RF-64) can only name it.
     """
     state = context.state
     if not isinstance(state, Follower | Unattached) or request.current_leader_epoch != state.epoch:
@@ -296,7 +297,7 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
     if response.error is not ErrorCode.NONE or source != _leader_endpoint(context, state):
         return False
     if response.leader.leader_id != state.leader_id:
-        return False  # it does not even say that it leads
+        return False  # it does not claim to lead
     if request.fetch_offset != context.log.end_offset:
         return True
     gap = committed.find_gap(context, response)
@@ -314,7 +315,7 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
             return False
         _note_leader_contact(context, state, response)
         return True
-    snapshot_fetch.abandon(context)  # this leader's log goes on where this one ends
+    snapshot_fetch.abandon(context)  # this leader's log continues this one
     if response.diverging_epoch is not None:
         if not _truncate(context, response.diverging_epoch):
             return False
@@ -324,25 +325,25 @@ def on_fetch_response(context: Context, request: FetchRequest, response: FetchRe
             return False
         context.log.append_batches(batches)
         context.order(AppendBatches(batches))
-        # An observer flushes after it has fetched on, so that both go on at once; but first when it has all that is
-        # committed, for which its listeners wait.
+        # An observer sends its next fetch before it flushes, so that both run at once. If it has all that is
+        # committed it flushes first, because its listeners wait for that.
         if context.is_voter or response.high_watermark <= context.log.end_offset:
             order_flush(context)
     elif not response.is_without_room:
-        # No records, and not for want of room: the leader's log ended where this one does.
+        # No records, and not for lack of space: the leader's log ended where this one does.
         state.leader_end_offset = request.fetch_offset
     _note_leader_contact(context, state, response)
     # Consider the second example of `LogState.truncation_point`, with a leader that knows 30 as committed. The follower
-    # has just cut its log at 10, where records 5 to 9 are not the leader's yet. If it took min(30, 10) for committed,
-    # it would hand those records to its listeners.
-    if response.diverging_epoch is None:  # else what is left of the log may diverge still, below the high watermark too
+    # has just truncated its log to 10, and its records 5 to 9 still differ from the leader's. If it took min(30, 10) as
+    # committed, it would give those records to its listeners.
+    if response.diverging_epoch is None:  # else the rest of the log may still diverge, even below the high watermark
         committed.note_no_gap(context)
         _take_high_watermark(context, response.high_watermark)
     return True
 
 
 def _refuse(context: Context, gap: CommittedGap) -> None:
-    """The leader lacks what is committed: nothing is cut, and it is not followed (`raft.core.committed`)."""
+    """The leader lacks committed records: truncate nothing, and do not follow it (`raft.core.committed`)."""
     committed.note_gap(context, gap)
     if isinstance(context.state, Follower):
         snapshot_fetch.abandon(context)
@@ -350,7 +351,7 @@ def _refuse(context: Context, gap: CommittedGap) -> None:
 
 
 def _follow_again(context: Context) -> None:
-    """The leader that was refused has answered, and lacks nothing."""
+    """The refused leader has answered without a gap: follow it."""
     leader_id = context.leader.leader_id
     committed.note_no_gap(context)
     voter = None if leader_id is None else voter_named(context, leader_id)
@@ -359,7 +360,7 @@ def _follow_again(context: Context) -> None:
 
 
 def _note_leader_contact(context: Context, state: Follower, response: FetchResponse) -> None:
-    """The leader answered, and said how far it is."""
+    """Note the leader's answer, with its high watermark and log start."""
     state.has_fetched = True
     state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
     state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
@@ -367,9 +368,9 @@ def _note_leader_contact(context: Context, state: Follower, response: FetchRespo
 
 
 def _truncate(context: Context, diverging: OffsetAndEpoch) -> bool:
-    """Cut the log where it diverges from the leader's. A point that cuts nothing helps nobody: False.
+    """Truncate the log where it diverges from the leader's. False if that would remove nothing.
 
-    The caller has refused a leader whose log diverges below what is committed.
+    The caller has refused a leader whose log diverges below the committed end.
     """
     if diverging.epoch < 0 or diverging.offset < 0:
         return False
@@ -382,7 +383,7 @@ def _truncate(context: Context, diverging: OffsetAndEpoch) -> bool:
 
 
 def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tuple[Batch, ...]:
-    """The batches up to the first of a higher epoch than this one; none if any does not go on where the log ends."""
+    """The batches before the first of a higher epoch than this one; none if one is not contiguous with the log."""
     if isinstance(records, LogRange):
         return ()
     end_offset, epoch = context.log.end_offset, max(context.log.last_epoch, Epoch(1))
@@ -390,7 +391,7 @@ def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tupl
     for batch in records:
         # With a log that ends at 100 in epoch 4, in epoch 5: batches at 100 of epoch 4 and at 105 of epoch 5 are taken,
         # one at 110 of epoch 6 is left out, since no leader of epoch 5 has it. With the first one at 101, or of epoch
-        # 3, none is taken: the log would have a hole, or epochs that fall.
+        # 3, none is taken: the log would have a hole, or epochs that decrease.
         if batch.base_offset != end_offset or batch.last_offset < batch.base_offset or batch.epoch < epoch:
             return ()
         if batch.epoch > context.epoch:
@@ -401,14 +402,15 @@ def _acceptable(context: Context, records: LogRange | tuple[Batch, ...]) -> tupl
 
 
 def _take_high_watermark(context: Context, high_watermark: Offset) -> None:
-    """A follower knows as committed what the leader does, as far as its own log goes (RF-46).
+    """Take the leader's high watermark, up to the end of this log (RF-46).
 
-    A new leader knows less than its followers until a record of its epoch is committed: that takes nothing back. While
-    the log lacks what was applied, the leader has not shown that its own holds it, and is not believed.
+    A new leader's high watermark is below its followers' until a record of its epoch is committed: a lower one changes
+    nothing. While this log lacks what was applied, the leader has not shown that its own log holds it, and its high
+    watermark is ignored.
     """
     # Consider a replica that has applied everything below 20, whose log is damaged from 10 on, and a leader whose log
-    # is another one from 10 to 19. Its answers look as good as any until 19 comes, so until then its high watermark
-    # moves nothing.
+    # is another one from 10 to 19. Its answers look correct until 19 arrives, so until then its high watermark is
+    # ignored.
     if context.recovering is not None and not context.log.holds(context.applied):
         return
     known = Offset(min(high_watermark, context.log.end_offset))

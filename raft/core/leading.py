@@ -1,4 +1,4 @@
-"""What a leader does: appends, the high watermark, check quorum, resignation (RF-32 to RF-48)."""
+"""The leader's part: appends, the high watermark, check quorum, resignation (RF-32 to RF-48)."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ def become_leader(context: Context) -> None:
     )
     transition(context, leader)
     # In this order: first the epoch and its leader are ordered to disk, by the transition, and only then a record of
-    # it. A crash between the two finds itself as the leader of the epoch, and so resigned (`initial_state`).
-    committed.note_no_gap(context)  # what is known here as committed is in this log
+    # the epoch. After a crash between the two the replica finds itself as the leader, and starts as Resigned
+    # (`initial_state`).
+    committed.note_no_gap(context)  # everything known here as committed is in this log
     snapshot_fetch.abandon(context)
     _append_leader_change(context, leader)
 
@@ -81,7 +82,7 @@ def _append_leader_change(context: Context, leader: Leader) -> None:
 
 
 def refuse_append(context: Context, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
-    """Why an append of `body_bytes` in `epoch` cannot be taken; None if it can (LI-21)."""
+    """Why an append of `body_bytes` in `epoch` is refused; None if it is not (LI-21)."""
     leader, config = context.state, context.config
     if not isinstance(leader, Leader) or epoch != leader.epoch:
         message = f"this replica does not lead epoch {epoch}; the leader is {context.leader.leader_id}"
@@ -105,18 +106,18 @@ def on_append_prepared(context: Context, event: AppendPrepared) -> None:
 
 
 def on_appends_scheduled(context: Context) -> None:
-    """Let what is prepared be written, as soon as no flush is under way."""
+    """Release all prepared appends: they are written as soon as no flush is under way."""
     if isinstance(context.state, Leader):
         context.state.accumulator.schedule()
 
 
 def drain_appends(context: Context) -> bool:
-    """Write what is scheduled, if no flush is under way: it gathers meanwhile. True if something was written."""
+    """Write all scheduled appends, unless a flush is under way: then they gather. True if any was written."""
     leader = context.state
     if not isinstance(leader, Leader) or context.is_flushing or not leader.accumulator.has_scheduled:
         return False
     # Consider appends of one record each, ten of which come while a flush takes 2 ms. Written one by one they would
-    # need ten flushes, 20 ms for the last. As they gather until the present flush is done they leave as one batch: one
+    # need ten flushes, 20 ms for the last. They gather until the present flush is done and leave as one batch: one
     # frame, one flush, and one round to the followers for all ten.
     for batch in leader.accumulator.drain(context.config.batch_bytes_max):
         base_offset = context.log.append(leader.epoch, batch.record_count)
@@ -125,7 +126,7 @@ def drain_appends(context: Context) -> bool:
 
 
 def order_flush(context: Context) -> None:
-    """Have the log flushed if it must be and no flush is under way."""
+    """Order a flush if the log has unflushed records and no flush is under way."""
     if not context.is_flushing and context.log.flushed_end_offset < context.log.end_offset:
         context.is_flushing = True
         context.order(FlushLog(context.log.end_offset))
@@ -135,10 +136,10 @@ def order_flush(context: Context) -> None:
 
 
 def advance_high_watermark(context: Context) -> bool:
-    """Move the high watermark to what a majority has, if that is past the epoch's start (RF-41 to RF-43).
+    """Advance the high watermark to what a majority has, if that is past the epoch's start (RF-41 to RF-43).
 
-    The leader's own part is what it has flushed, so nothing is committed that it could forget (RF-45). Observers have
-    no part (RF-44). Completes appends; parked fetches and listeners are the caller's (PK-08). True if it moved.
+    For itself the leader counts what it has flushed, so it cannot lose what it counts as committed (RF-45). Observers
+    do not count (RF-44). Completes appends; the caller releases parked fetches and listeners (PK-08). True if it moved.
     """
     leader = context.state
     if not isinstance(leader, Leader):
@@ -147,7 +148,7 @@ def advance_high_watermark(context: Context) -> bool:
         UNKNOWN_OFFSET if progress.is_recovering else progress.end_offset for progress in leader.voters.values()
     ]
     if context.is_voter:
-        # What is written and not flushed does not count, here as little as on a follower. Consider a leader with a log
+        # Written records that are not flushed do not count, on a leader or a follower. Consider a leader with a log
         # to 110, flushed to 100, and two followers that fetch from 110 and from 90: committed is 100, with the first
         # follower. When the second one reaches 110 the two of them commit it, and the leader's own flush may come
         # later.
@@ -169,7 +170,7 @@ def advance_high_watermark(context: Context) -> bool:
 
 
 def announce_high_watermark(context: Context) -> None:
-    """Tell listeners how far the log is committed."""
+    """Order that listeners are fed up to the high watermark."""
     context.order(AdvanceHighWatermark(context.high_watermark))
 
 
@@ -177,15 +178,15 @@ def announce_high_watermark(context: Context) -> None:
 
 
 def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
-    """A voter fetched: with enough others the leader may go on for another check-quorum timeout (RF-32)."""
+    """A voter fetched: when a majority has, the leader may lead for another check-quorum timeout (RF-32)."""
     if key.node_id not in leader.voters or not may_be_voter(context, key):
         return
     # Consider voters 1 to 5 with a fetch timeout of 2 s, and 1 leads. Every 3 s at the latest two of the others must
     # have fetched: with the leader they are a majority. Cut off with 2 alone, 1 resigns after 3 s at the latest, while
-    # 3, 4 and 5 elect another. Without that it would lead on for those who still reach it: observers, and clients whose
+    # 3, 4 and 5 elect another. Without that it would still lead those that reach it: observers, and clients whose
     # writes never commit.
     if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= context.now_ms:
-        return  # it is over, say after a pause: one late fetch must not add up to a majority with those before
+        return  # it has expired, say after a pause: a late fetch must not make a majority with earlier ones
     leader.fetched_since_check[key.node_id] = None
     needed = context.voters.majority - (1 if context.is_voter else 0)
     if len(leader.fetched_since_check) >= needed:
@@ -194,7 +195,7 @@ def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
 
 
 def poll(context: Context) -> None:
-    """Resign without a majority, fenced, or to shut down; tell voters that do not fetch it (RF-32, RF-33, RF-100)."""
+    """Resign without a majority, fenced, or to shut down; notify voters that do not fetch (RF-32, RF-33, RF-100)."""
     leader = context.state
     if not isinstance(leader, Leader):
         return
@@ -212,7 +213,7 @@ def _begin_quorum_epoch(context: Context, leader: Leader) -> None:
         last_fetch_ms = progress.last_fetch_ms
         # Consider voter 3, which was cut off while 1 was elected in epoch 6. Back again it fetches from the leader of
         # epoch 5, or asks for votes. Within a second, half a fetch timeout, it learns of epoch 6 from 1 itself, and
-        # need not come upon it by chance. A voter that fetches from 1 knows that it leads.
+        # does not depend on chance. A voter that fetches from 1 knows that 1 leads.
         fetches = last_fetch_ms is not None and context.now_ms - last_fetch_ms < context.config.begin_quorum_interval_ms
         if voter is None or fetches or not context.connections.is_ready(voter.endpoint):
             continue
@@ -256,7 +257,7 @@ def resign(context: Context) -> None:
 
 
 def poll_resigned(context: Context) -> None:
-    """Tell the voters that have not acknowledged it."""
+    """Notify the voters that have not acknowledged the resignation."""
     state = context.state
     if not isinstance(state, Resigned) or context.key is None:
         return
@@ -279,7 +280,7 @@ def poll_resigned(context: Context) -> None:
 
 
 def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Describe every replica that the leader knows of; itself as caught up now (RF-48)."""
+    """Describe every replica that the leader knows; the leader itself as caught up now (RF-48)."""
     leader = context.state
     error = refuse_cluster(context, request.cluster_id)
     if error is ErrorCode.NONE and not isinstance(leader, Leader):
@@ -307,7 +308,7 @@ def on_describe_quorum(context: Context, request: DescribeQuorumRequest) -> Desc
 
 
 def forget_observers(context: Context, leader: Leader) -> None:
-    """Drop observers that have not fetched for long (RF-38)."""
+    """Drop observers that have not fetched for a long time (RF-38)."""
     oldest_ms = context.now_ms - context.config.observer_expiration_ms
     leader.observers = {
         key: progress

@@ -1,4 +1,4 @@
-"""Whom a replica takes for a voter: whose epochs, votes, progress and digests count, and who may lead."""
+"""Which peers a replica takes for voters: only their epochs, votes, progress and digests count, and they may lead."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from raft.core.voters import Voter
 
 
 def may_be_voter(context: Context, key: ReplicaKey) -> bool:
-    """Whether what the replica with that key says may count as a voter's word.
+    """Whether messages of the replica with that key may count as a voter's.
 
-    The one place that decides it: all that trusts a peer asks here. The node id must be a voter's, and so must the
-    directory id where the voter set has one (RF-01). A peer that leaves its directory id out is no such voter.
+    Only this function decides that. The node id must be a voter's, and so must the directory id where the voter set has
+    one (RF-01). A peer that leaves its directory id out is no such voter.
 
-    Voters do not change yet, so this replica's own voter set is the whole answer. Once they do (KIP-853) it is not.
-    Consider voters A and B. The leader A appends a voter set that adds C, C fetches it, and A dies before B does. C
-    needs the vote of B, and B has never heard of C: if B refused, nobody would lead again. So Kafka grants votes to
-    whoever asks (RF-17), and enters the epoch of whoever asks (RF-15). With a fixed voter set nothing is lost by
-    asking more: no election needs a vote for a replica that is in nobody's voter set, and a stranger that could open
-    epochs could keep a cluster from electing for ever.
+    The voter set is fixed, so this replica's own voter set is sufficient. With voter changes (KIP-853) it would not be.
+    Consider voters A and B. The leader A appends a voter set that adds C, C fetches it, and A fails before B does. C
+    needs the vote of B, and B does not know C: if B refused, no leader could be elected again. So Kafka grants votes
+    to any candidate (RF-17), and enters the epoch of any candidate (RF-15). With a fixed voter set the stricter check
+    costs nothing: no election needs a vote for a replica that is in no voter set, and a stranger that could open epochs
+    could keep a cluster from electing for ever.
     """
     return context.voters.is_voter(key)
 
 
 def voter_named(context: Context, node_id: NodeId) -> Voter | None:
-    """The voter that a message means which says only a node id, such as an answer that names the leader."""
+    """The voter that a message means if it has only a node id, such as an answer that names the leader."""
     voter = context.voters.get(node_id)
     return voter if voter is not None and may_be_voter(context, voter.key) else None
 
 
 def is_credible_leader(context: Context, leader: LeaderAndEpoch) -> bool:
-    """Whether it can be that this is the leader, whoever brings the news. What cannot be is reported.
+    """Whether this can be the leader, whichever peer names it. A claim that cannot be true is reported.
 
-    A leader is a voter, and an epoch has one. Two leaders of one epoch end no process: the second is only what a peer
-    says. A replica that was told a wrong one first asks it in vain, and takes part in the next election: at the latest
-    when so many were told a wrong one that the right one lacks a majority, and resigns.
+    A leader is a voter, and an epoch has one. Two leaders of one epoch do not end the process: the second is only a
+    peer's claim. A replica that got a wrong leader first fetches from it in vain, and takes part in the next election:
+    at the latest when the real leader lacks a majority because of wrong claims, and resigns.
     """
     if leader.leader_id is None or leader.leader_id == context.own_id:
         return True

@@ -1,7 +1,7 @@
-"""What replicas say to each other: the quorum RPCs as values.
+"""The messages between replicas: the quorum RPCs as values.
 
-A request's fields may hold anything a peer can send that has the right type: ranges are checked by whoever handles
-it (`INVALID_REQUEST`). Types, lengths of ids and checksums were checked by `raft.rpc.codec` before the value was made.
+A request's fields may hold any value of the right type: its handler checks the ranges (`INVALID_REQUEST`).
+`raft.rpc.codec` checked types, lengths of ids and checksums before it made the value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from raft.core.types import (
 class LogRange:
     """Stands for the encoded batches from `start_offset`: whole batches, at least one, about `max_bytes` at most.
 
-    The core does not hold the log; whoever carries out the reply reads it.
+    The core does not hold the log; the shell reads it when it carries out the reply.
     """
 
     start_offset: Offset
@@ -39,9 +39,9 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRange:
-    """Stands for a snapshot's bytes from `position`, at most `max_bytes`; whoever carries out the reply reads them.
+    """Stands for a snapshot's bytes from `position`, at most `max_bytes`; the shell reads them.
 
-    The answer is SNAPSHOT_NOT_FOUND if the snapshot is not there, POSITION_OUT_OF_RANGE if it ends before (SN-10).
+    The answer is SNAPSHOT_NOT_FOUND if there is no such snapshot, POSITION_OUT_OF_RANGE if it ends before (SN-10).
     """
 
     position: int
@@ -54,7 +54,7 @@ class VoteRequest:
 
     cluster_id: str | None
     voter_key: ReplicaKey | None
-    """Whom the sender believes it asks; None if it did not say (RF-21)."""
+    """The voter that the sender addresses; None if it did not send it (RF-21)."""
     replica_key: ReplicaKey
     replica_epoch: Epoch
     last_epoch: Epoch
@@ -72,13 +72,13 @@ class BeginQuorumEpochRequest:
     leader_id: NodeId
     leader_epoch: Epoch
     leader_endpoint: Endpoint | None
-    """Where the leader says that it listens, for tools: a replica goes to the voter set's endpoint."""
+    """Where the leader listens, by its own message, for tools: a replica uses the voter set's endpoint."""
     leader_directory_id: DirectoryId | None = None
-    """None: it did not say, as older versions do not."""
+    """None: not sent, as in older versions."""
 
     @property
     def leader_key(self) -> ReplicaKey:
-        """Who the leader says that it is."""
+        """The leader, by its own message."""
         return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
@@ -92,11 +92,11 @@ class EndQuorumEpochRequest:
     preferred_candidates: tuple[ReplicaKey, ...]
     leader_endpoint: Endpoint | None
     leader_directory_id: DirectoryId | None = None
-    """None: it did not say, as older versions do not."""
+    """None: not sent, as in older versions."""
 
     @property
     def leader_key(self) -> ReplicaKey:
-        """Who the leader says that it is."""
+        """The leader, by its own message."""
         return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
@@ -115,15 +115,15 @@ class FetchRequest:
     high_watermark: Offset
     """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03), as tools do not (PK-06)."""
     recovering: bool = False
-    """The sender fetches again what its disk lost: it neither votes nor counts until it has it."""
+    """The sender fetches again what its disk lost: until it has that, it neither votes nor counts."""
     state_digest: StateDigest | None = None
-    """What the sender's state machine came to at the last offset where digests are compared."""
+    """The digest of the sender's state machine at its last checkpoint."""
     log_start_offset: Offset = UNKNOWN_OFFSET
-    """Where the sender's log starts, for operators; -1 if it did not say."""
+    """Where the sender's log starts, for operators; -1 if not sent."""
     leader_lacks: CommittedGap | None = None
-    """Set: the sender knows more as committed than this leader has, and does not follow it. It is never counted."""
+    """Set: the leader lacks records that the sender knows as committed. The sender does not follow or count."""
     wants_rebuild: bool = False
-    """The sender's state machine is fenced, and waits to be let start over."""
+    """The sender's state machine is fenced, and waits for permission to rebuild."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class DescribeQuorumRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Response:
-    """What every answer carries, errors included (RF-60)."""
+    """The fields of every answer, errors included (RF-60)."""
 
     error: ErrorCode = ErrorCode.NONE
     leader: LeaderAndEpoch
@@ -183,11 +183,11 @@ class FetchResponse(_Response):
     snapshot_id: OffsetAndEpoch | None = None
     records: LogRange | tuple[Batch, ...] = ()
     expected_state_digest: StateDigest | None = None
-    """Set: the quorum's state machines came to this, the receiver's to something else."""
+    """Set: the quorum's state digest; the receiver's differs."""
     may_rebuild: bool = False
-    """The receiver, whose state machine is fenced, may rebuild it now."""
+    """The receiver may rebuild its fenced state machine now."""
     is_without_room: bool = False
-    """Never sent. The receiver had no room for the records, and left them out."""
+    """Never sent. The receiver had no room for the records, and dropped them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +217,14 @@ class ReplicaDescription:
     is_recovering: bool = False
     """It fetches again what its disk lost, and does not count."""
     has_diverged: bool = False
-    """Its state machine came to something else than the quorum's: it is fenced."""
+    """Its state machine differs from the quorum's: it is fenced."""
     leader_lacks: CommittedGap | None = None
-    """It knows more as committed than the leader has, and does not follow it."""
+    """The leader lacks records that it knows as committed, so it does not follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStartHolder:
-    """A reader of the leader's log that needs what could be deleted else (KAFKA-14932)."""
+    """A reader of the leader's log that needs records which could otherwise be deleted (KAFKA-14932)."""
 
     replica_id: NodeId | None
     """Set for a replica."""
@@ -233,7 +233,7 @@ class LogStartHolder:
     next_offset: Offset
     """It has read everything below."""
     held_ms: int
-    """For how long it has held the log start back."""
+    """How long it has held the log start back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,11 +244,11 @@ class DescribeQuorumResponse(_Response):
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()
     log_start_holders: tuple[LogStartHolder, ...] = ()
-    """Who keeps the leader's log from starting further on."""
+    """The readers that hold the leader's log start back."""
     kraft_version: int = 0
     """1 if the leader knows the voters by their directory ids, too (RF-80)."""
     state_alarm_offset: Offset | None = None
-    """Set: there the voters' state machines came to different things, and no majority to the same."""
+    """Set: the end offset at which the voters' state digests differ, and no majority has the same."""
 
 
 Request: TypeAlias = (

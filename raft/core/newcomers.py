@@ -1,33 +1,34 @@
-"""A voter whose directory is new: it cannot know whether it voted and acknowledged in another one before (RF-112).
+"""A voter with a new directory: it cannot know whether it voted and acknowledged with an earlier one (RF-112).
 
 Consider six voters, known by node ids alone. Voters 1 to 4 hold a record that was acknowledged; 5 and 6 lag. Now the
 disks of 2, 3 and 4 are replaced by empty ones, and 1 is down. By Raft's rule 2, 3 and 4 may vote for 5, whose log is
-longer than theirs: 5 leads, and the record is gone. So a voter in a new directory takes no part until it holds what
+longer than theirs: 5 leads, and the record is lost. So a voter in a new directory takes no part until it holds what
 its node may have acknowledged before:
 
-- It grants votes only to candidates whose log is as empty as its own, and is elected only with an empty log. Its
-  fetches say that it recovers, so that it does not count for the high watermark. Above, 5 gets two votes of the four
-  that it needs, and 2 gets three: nobody leads until two of the old disks are back.
-- It founds: when it becomes a candidate, or votes for one, it is new no more. A candidate has won a pre-vote, so a
-  majority of the voters had nothing. Who has followed a leader once founds no more, so that a voter whose disk was lost
-  does not found a second quorum with one that has not caught up in the first. What is left: the records are on 1 and 2
-  of three voters, 2 loses its disk and is formatted as new while 1 is down, and 3 was never reached by a leader.
-  `format` asks the other voters, and then none tells of a record; `format --replace` is right, and founds nothing.
-- It joins: when it is level with the end of a leader's log, after it heard of the epochs of enough other voters.
-  Consider three voters. Voter 1 leads epoch 5, is cut off, and leads on for a while. Voters 2 and 3 elect 2 in epoch 6
-  and commit a record. Now 3 gets a new disk, 2 is cut off, and 1 is reached again: it is a leader, and to be level with
-  it is worth nothing. Every leader was elected by a majority. To meet each of those that this voter may have been part
-  of, leaving itself out, takes `count - majority + 1` of the others. Who voted in an epoch says that one or a higher,
-  and a higher one is entered. (One of them that has a new disk, too, may not know it any more.)
+- It grants votes only to candidates with an empty log, and is elected only with an empty log itself. Its fetches are
+  marked as recovering, so that it does not count for the high watermark. Above, 5 gets two votes of the four that it
+  needs, and 2 gets three: there is no leader until two of the old disks are back.
+- It founds: when it becomes a candidate, or votes for one, it is no longer new. A candidate has won a pre-vote, so a
+  majority of the voters had nothing. A voter that has once followed a leader may not found, so that one whose disk
+  was lost does not found a second quorum with one that has not caught up in the first. One case remains: the records
+  are on 1 and 2 of three voters, 2 loses its disk and is formatted as new while 1 is down, and 3 was never reached by
+  a leader. `format` asks the other voters, and then none reports a record; `format --replace` is right, and founds
+  nothing.
+- It joins: when it is level with the end of a leader's log, after enough other voters have sent their epochs.
+  Consider three voters. Voter 1 leads epoch 5, is cut off, and still leads for a while. Voters 2 and 3 elect 2 in
+  epoch 6 and commit a record. Now 3 gets a new disk, 2 is cut off, and 1 is reachable again: it is a leader, but being
+  level with it proves nothing. Every leader was elected by a majority. Of any `count - majority + 1` other voters, at
+  least one is in each majority that this voter may have been part of. A voter that voted in an epoch answers with that
+  epoch or a higher one, and a higher one is entered. (A voter that has a new disk, too, may have lost its epoch.)
 
-Why a new quorum elects: as long as no candidate was elected no log has a record, so everybody may vote for everybody.
-Whoever is elected had the votes of a majority, and they have founded: from then on they vote, are elected and count as
-in Raft, and among themselves they are a majority. The others join behind the leader. A load without a pause does not
-keep them from it for ever: one that cannot be committed without them stops.
+Why a new quorum elects: until a candidate is elected no log has a record, so any voter may vote for any other. The
+leader has the votes of a majority, and those voters have founded: from then on they vote, are elected and count as in
+Raft, and they are a majority. The others join behind the leader. A constant load does not keep them out for ever: a
+load that cannot be committed without them stops.
 
-Why nothing is lost: but for founding, the rule only withholds votes. It is stricter than RF-14 and RF-17, by which such
-a voter votes for anybody whose log is no shorter, and it costs this: while a voter is new, it cannot stand in for
-another one that is down. Nobody could tell that from the loss above.
+Why nothing is lost: except for founding, the rule only withholds votes. It is stricter than RF-14 and RF-17, by which
+such a voter votes for any candidate whose log is no shorter. The cost: while a voter is new, it cannot stand in for
+another one that is down. That case cannot be distinguished from the loss above.
 """
 
 from __future__ import annotations
@@ -40,26 +41,26 @@ from raft.core.states import Follower
 
 
 def may_vote_for(context: Context, request: VoteRequest) -> bool:
-    """Whether what this replica may have forgotten allows a vote for that nominee, if its log does."""
+    """Whether a replica that may have forgotten a vote may vote for that nominee; the logs are compared elsewhere."""
     return context.recovering is None or (context.may_found and request.last_offset == 0)
 
 
 def end(context: Context) -> None:
-    """From now on it takes part: it has what it lacked, or has helped to found a quorum that had nothing."""
+    """It takes part from now on: it has what it lacked, or has founded a new quorum."""
     if context.recovering is not None:
         context.recovering = None
         context.order(EndRecovering())
 
 
 def end_founding(context: Context) -> None:
-    """There is or was a leader, so a quorum was founded, and those who founded it need nobody else for a majority."""
+    """There is or was a leader, so a quorum was founded, and its founders are a majority without this replica."""
     if context.recovering is not None and context.recovering.may_found:
         context.recovering = context.recovering._replace(may_found=False)
         context.order(EndFounding())
 
 
 def note_answer(context: Context, pending: Pending, response: Response) -> None:
-    """A voter answered: its epoch is known, and entered if it was higher."""
+    """Note that a voter answered: its epoch is known, and entered if it was higher."""
     if context.recovering is None or not context.recovering.has_forgotten or response.leader.epoch > context.epoch:
         return
     for voter in context.voters.voters():
@@ -68,28 +69,27 @@ def note_answer(context: Context, pending: Pending, response: Response) -> None:
 
 
 def has_heard_enough(context: Context) -> bool:
-    """Whether among those who answered is one of every majority that this voter may have been part of."""
-    #     3 voters: a majority with this one has 1 of the 2 others; 2 were heard, so it is among them
-    #     4 voters: a majority with this one has 2 of the 3 others; 2 were heard, so one of it is among them
-    #     5 voters: a majority with this one has 2 of the 4 others; 3 were heard, so one of it is among them
+    """Whether the voters that answered include one of every majority that this voter may have been part of."""
+    #     3 voters: a majority with this one has 1 of the 2 others; 2 answered, so it is among them
+    #     4 voters: a majority with this one has 2 of the 3 others; 2 answered, so one of it is among them
+    #     5 voters: a majority with this one has 2 of the 4 others; 3 answered, so one of it is among them
     return len(context.heard) > len(context.voters) - context.voters.majority
 
 
 def ask_for_epochs(context: Context) -> None:
-    """Ask voters that have not answered yet, with a pre-vote, whose answer nobody counts: it leaves no trace."""
+    """Ask voters that have not answered yet, with a pre-vote, whose answer is not counted."""
     recovering, key = context.recovering, context.key
     if recovering is None or not recovering.has_forgotten or key is None or has_heard_enough(context):
         return
     if not isinstance(context.state, Follower):
-        return  # it asks them all the same, for a leader or for votes
+        return  # it asks them anyway, for a leader or for votes
     for voter in context.voters.voters():
         if voter.key.node_id in context.heard or voter.key.node_id == context.own_id:
             continue
         if voter.endpoint == context.state.leader_endpoint or not context.connections.is_ready(voter.endpoint):
             continue
-        # A pre-vote: every voter answers it in every state, with the epoch that it is in, and it leaves no trace but
-        # the epoch that it names (RF-15, RF-16). A real vote would open an epoch, and a fetch would be answered by its
-        # leader alone.
+        # A pre-vote: every voter answers it in every state, with its own epoch, and it has no effect but the epoch that
+        # it names (RF-15, RF-16). A real vote would open an epoch, and only the leader would answer a fetch.
         request = VoteRequest(
             cluster_id=context.cluster_id,
             voter_key=voter.key,

@@ -1,4 +1,4 @@
-"""Fetches that the leader has parked, until there is something new for them or their wait is over (PK-02, PK-12)."""
+"""Fetches that the leader has parked, until there is something new for them or their wait expires (PK-02, PK-12)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STALE_DEADLINES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ParkedFetch:
-    """A fetch, who waits for its answer, and for how long."""
+    """A fetch, the call that waits for its answer, and its deadline."""
 
     request_id: int
     request: FetchRequest
@@ -23,7 +23,7 @@ class ParkedFetch:
 
 
 class Purgatory:
-    """Parked fetches in the order in which they came, at most `capacity`."""
+    """Parked fetches in the order of their arrival, at most `capacity`."""
 
     __slots__ = ("_capacity", "_deadlines", "_parked")
 
@@ -42,7 +42,7 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next one's wait is over."""
+        """When the next wait expires."""
         # Fetches that were answered leave their deadlines behind, because a heap gives up only its first entry cheaply.
         while self._deadlines and self._deadlines[0][1] not in self._parked:
             heapq.heappop(self._deadlines)
@@ -53,30 +53,30 @@ class Purgatory:
         self._parked[fetch.request_id] = fetch
         heapq.heappush(self._deadlines, (fetch.deadline_ms, fetch.request_id))
         if len(self._deadlines) > 2 * len(self._parked) + STALE_DEADLINES_MAX:
-            # Deadlines of fetches that are gone go when their time comes; a peer may have named one far away.
+            # Deadlines of answered fetches are removed when they expire; a peer may have set one far in the future.
             self._deadlines = [(parked.deadline_ms, parked.request_id) for parked in self._parked.values()]
             heapq.heapify(self._deadlines)
 
     def forget(self, request_id: int) -> None:
-        """Drop the fetch of somebody who is gone; nothing happens if it is not parked."""
+        """Drop the fetch of a cancelled call; nothing happens if it is not parked."""
         self._parked.pop(request_id, None)
 
     def take_all(self) -> list[ParkedFetch]:
-        """Every parked fetch, which are parked no more."""
+        """Remove and return all parked fetches."""
         fetches = list(self._parked.values())
         self._parked.clear()
         self._deadlines.clear()
         return fetches
 
     def take_if(self, is_wanted: Callable[[FetchRequest], bool]) -> list[ParkedFetch]:
-        """The fetches whose requests are wanted."""
+        """Remove and return the fetches whose requests are wanted."""
         fetches = [fetch for fetch in self._parked.values() if is_wanted(fetch.request)]
         for fetch in fetches:
             del self._parked[fetch.request_id]
         return fetches
 
     def take_expired(self, now_ms: int) -> list[ParkedFetch]:
-        """The fetches whose wait is over."""
+        """Remove and return the fetches whose wait has expired."""
         expired = []
         deadline_ms = self.next_deadline_ms
         while deadline_ms is not None and deadline_ms <= now_ms:

@@ -20,7 +20,7 @@ def majority_end_offset(end_offsets: Iterable[Offset]) -> Offset:
 
 @dataclass(slots=True)
 class VoteTally:
-    """Who granted and who rejected a vote (RF-23). `allows_change`: in a pre-vote a voter may change its mind."""
+    """The voters that granted or rejected a vote (RF-23). `allows_change`: in a pre-vote an answer may change."""
 
     voter_ids: tuple[NodeId, ...]
     allows_change: bool
@@ -29,7 +29,7 @@ class VoteTally:
 
     @property
     def majority(self) -> int:
-        """How many grants win."""
+        """The number of grants that wins."""
         return len(self.voter_ids) // 2 + 1
 
     @property
@@ -39,7 +39,7 @@ class VoteTally:
 
     @property
     def is_lost(self) -> bool:
-        """Whether so many rejected it that it can no longer be won."""
+        """Whether too many voters rejected it for it to be won."""
         rejections = len(self._granted) - sum(self._granted.values())
         return len(self.voter_ids) - rejections < self.majority
 
@@ -51,10 +51,10 @@ class VoteTally:
         self._granted[voter_id] = granted
 
     def set_aside(self, voter_id: NodeId) -> None:
-        """Ask that voter no more: another replica listens in its place. That counts neither way (RF-21)."""
-        # Consider five voters, of which one listens where another replica does now. It is not asked again and again;
-        # but its vote is not a rejection, so three grants of the other four still win, and the election is not lost
-        # before three reject it.
+        """Do not ask that voter again: another replica listens at its address. That counts neither way (RF-21)."""
+        # Consider five voters, and another replica now listens at the address of one. It is not asked again and again;
+        # but that is no rejection, so three grants of the other four still win, and the election is not lost before
+        # three reject it.
         self._set_aside.add(voter_id)
 
     def unrecorded(self) -> list[NodeId]:

@@ -1,14 +1,15 @@
-"""Who rebuilds its state machine, and when: one voter at a time, by itself.
+"""When a replica rebuilds its state machine: without an operator, and one voter at a time.
 
-A state machine that is fenced is of no use until it is rebuilt from a snapshot and the log, which takes its node away
-for some seconds. So a fenced replica asks with each fetch, and the leader lets one voter at a time; an observer's is
-never held up, because nobody counts on it.
+A fenced state machine cannot serve until it is rebuilt from a snapshot and the log, which takes its node down for some
+seconds. So a fenced replica asks with each fetch, and the leader permits one voter at a time; an observer never waits,
+because it does not count.
 
-Nobody waits for ever. Consider three voters whose databases all rotted: none may be elected, so there is no leader who
-could let them. So a replica that was not let after REBUILD_WAIT_MS, and up to as much again by chance, goes ahead: it
-takes from nobody what he has, because its log stays as it is. So it is with a leader of a version that lets nobody, and
-a sole voter need not wait at all. One that was let and does not come back keeps the others waiting for
-REBUILD_LEASE_MS at most; a new leader knows of nobody and lets the first that asks, so that two may be at it then.
+No replica waits for ever. Consider three voters whose databases all rotted: none may be elected, so there is no leader
+to permit a rebuild. So a replica without permission starts after a random wait, from REBUILD_WAIT_MS up to twice that:
+no data can be lost by it, because its log stays as it is. The same holds under a leader of a version that permits
+nothing, and a sole voter does not wait at all. A permitted voter that does not come back keeps the others waiting for
+at most REBUILD_LEASE_MS. A new leader does not know of earlier permissions and permits the first that asks, so two may
+rebuild at once then.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ REBUILD_MIN_MS: Final = 1_000
 
 
 def fence(context: Context) -> None:
-    """Its own state machine must not be believed: it is not elected, resigns if it leads, and asks to rebuild it."""
+    """Fence its own state machine: the replica is not elected, resigns if it leads, and asks to rebuild it."""
     if context.is_fenced:
         return
     context.is_fenced = True
@@ -36,27 +37,27 @@ def fence(context: Context) -> None:
 
 
 def poll(context: Context) -> None:
-    """Go ahead if nobody said for too long that it may."""
+    """Rebuild without permission if there was none for too long."""
     if context.rebuild_deadline_ms is not None and context.rebuild_deadline_ms <= context.now_ms:
         on_allowed(context)
 
 
 def on_allowed(context: Context) -> None:
-    """It may rebuild its state machine now. Nothing happens if it is at it, or needs not."""
+    """The leader permits a rebuild. Nothing happens if one is under way, or none is needed."""
     if context.rebuild_deadline_ms is not None:
         context.rebuild_deadline_ms = None
         context.order(RebuildStateMachine())
 
 
 def wants(context: Context) -> bool:
-    """Whether its fetches ask."""
+    """Whether its fetches ask for permission."""
     return context.rebuild_deadline_ms is not None
 
 
 def note_fetch(context: Context, leader: Leader, progress: ReplicaProgress, request: FetchRequest) -> None:
-    """A replica fetched. The one that was let is back if its state machine came to something: the next one may then.
+    """A replica fetched. If the permitted one has a state digest it is back, and the next one may rebuild.
 
-    Its fetches from before it goes ask no more either, and are over within a second.
+    Its last fetches before the rebuild do not ask any more either; they end within a second.
     """
     progress.wants_rebuild = request.wants_rebuild
     is_back = not request.wants_rebuild and request.state_digest is not None
@@ -65,14 +66,14 @@ def note_fetch(context: Context, leader: Leader, progress: ReplicaProgress, requ
 
 
 def may_rebuild(context: Context, leader: Leader, request: FetchRequest) -> bool:
-    """Whether the answer to `request` lets its sender rebuild its state machine."""
+    """Whether the answer to `request` permits its sender to rebuild its state machine."""
     key = request.replica_key
     if key is None or not request.wants_rebuild:
         return False
     if not may_be_voter(context, key):
         return True
     # Consider voters 2 and 3 that are both fenced. 2 asks at 0 s and may begin; 3 asks with each of its fetches and may
-    # not, until 2 is back with a digest, say at 8 s. If 2 does not come back, 3 may begin at 60 s. With both away at
+    # not, until 2 is back with a digest, say at 8 s. If 2 does not come back, 3 may begin at 60 s. With both down at
     # once the leader, 1, would have no majority, and nothing would be committed until one of them is back.
     is_over = context.now_ms - leader.rebuilding_since_ms >= REBUILD_LEASE_MS
     if leader.rebuilding is not None and leader.rebuilding != key and not is_over:

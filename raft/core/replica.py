@@ -1,4 +1,4 @@
-"""One replica of the log: events in, actions out. The only public door of the core.
+"""One replica of the log: events in, actions out. The only public interface of the core.
 
     actions = replica.start(now_ms)
     actions = replica.step(event, now_ms)
@@ -22,8 +22,8 @@
       StateMachineFenced, FetchVersionAllowed
 
 The same events at the same times with the same `random` give the same actions. `now_ms` is monotonic and never goes
-back. How actions are to be carried out is said in `raft.core.actions`. The transcripts in tests/raft/core/transcripts
-show several replicas that step in turn.
+back. `raft.core.actions` defines how actions are carried out. The transcripts in tests/raft/core/transcripts show
+several replicas that step in turn.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
 
 # What a step does, from the event on the left to the actions on the right, and which module decides it:
 #
-#     TimePassed and every event        timers that are over, fetches and votes that are due      elections, following
+#     TimePassed and every event        timers that expired, fetches and votes that are due       elections, following
 #     RequestReceived: Vote             a vote is granted or not                                  elections
 #     RequestReceived: Fetch            the sender is counted, then answered or parked            serving, leading
 #     RequestReceived: Begin, End       the sender is followed, or an election is due             following
@@ -117,8 +117,8 @@ if TYPE_CHECKING:
 #     AppendPrepared, AppendsScheduled  appends gather                                            leading
 #     LogFlushed                        the leader's own part counts                              leading
 #
-# All of them go through `_poll` at the end, so that whatever an event made due is ordered in the same step. What is
-# due later has its deadline in `next_deadline_ms`.
+# All of them end in `_poll`, so that everything that an event made due is ordered in the same step. Later work has its
+# deadline in `next_deadline_ms`.
 class Replica:
     """A voter if its key is in the voter set, an observer if not (RF-01)."""
 
@@ -139,11 +139,11 @@ class Replica:
         random: Random,
         now_ms: int,
     ) -> None:
-        """`log` and `election_state` are what is on disk; `log` becomes the replica's own.
+        """`log` and `election_state` are what is on disk; the replica owns `log` from now on.
 
-        `applied` is what the state machine holds: a log that does not hold it is one that is `recovering`.
+        `applied` is what the state machine has applied: a log that does not hold it must be `recovering`.
 
-        Fetches have the version `fetch_version_allowed` at most, until FetchVersionAllowed says otherwise.
+        Fetches have at most the version `fetch_version_allowed`, until FetchVersionAllowed changes it.
 
         Raises ConfigurationError for a directory id of zero or a vote without a node id (RF-02).
         """
@@ -166,8 +166,8 @@ class Replica:
                 request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
             ),
             # A high watermark is not stored. Consider a log from 500 to 900 whose newest snapshot ends at 800: a
-            # snapshot holds only what is committed, so 800 is, and listeners may have that much before there is a
-            # leader.
+            # snapshot holds only committed records, so everything below 800 is committed, and listeners may have it
+            # before there is a leader.
             high_watermark=log.known_committed_offset or UNKNOWN_HIGH_WATERMARK,
             now_ms=now_ms,
             persisted=election_state,
@@ -177,9 +177,9 @@ class Replica:
             fetch_version_allowed=fetch_version_allowed,
         )
         if recovering is not None and recovering.has_forgotten and not self._context.is_voter:
-            self._context.recovering = None  # who does not vote has forgotten nothing
+            self._context.recovering = None  # an observer has no vote to forget
 
-    # --- what it is -------------------------------------------------------------------------------------------------
+    # --- its state --------------------------------------------------------------------------------------------------
 
     @property
     def role(self) -> Role:
@@ -203,12 +203,12 @@ class Replica:
 
     @property
     def may_found(self) -> bool:
-        """Whether it takes part in elections of those who have nothing, and in no others: its directory is new."""
+        """Whether its directory is new: it takes part only in elections among voters with empty logs."""
         return self._context.may_found
 
     @property
     def refused_leader(self) -> RefusedLeader | None:
-        """The leader that lacks what is committed, while it is not followed and no other is."""
+        """The leader that lacks committed records, while neither it nor another leader is followed."""
         return self._context.refused_leader
 
     @property
@@ -238,25 +238,25 @@ class Replica:
 
     @property
     def followers(self) -> list[ReplicaProgress]:
-        """What a leader knows of the other voters and the observers, to be looked at only; nothing if it follows."""
+        """A leader's view of the other voters and the observers, for reading only; empty if it does not lead."""
         state = self._context.state
         return [*state.voters.values(), *state.observers.values()] if isinstance(state, Leader) else []
 
     @property
     def leading_since_ms(self) -> int | None:
-        """Since when it leads, None if it does not."""
+        """When it was elected; None if it does not lead."""
         state = self._context.state
         return state.since_ms if isinstance(state, Leader) else None
 
     @property
     def leader_log_start_offset(self) -> Offset:
-        """Where the log of the leader that it follows starts, as last heard; -1 if that is not known."""
+        """The log start of the leader that it follows, by its last answer; -1 if unknown."""
         state = self._context.state
         return state.leader_log_start_offset if isinstance(state, Follower) else UNKNOWN_OFFSET
 
     @property
     def next_append_offset(self) -> Offset:
-        """The base offset of the next append, after those that are prepared; its log's end if it does not lead."""
+        """The base offset of the next append, after all prepared ones; its log's end if it does not lead."""
         state = self._context.state
         return state.accumulator.next_offset if isinstance(state, Leader) else self._context.log.end_offset
 
@@ -284,17 +284,17 @@ class Replica:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where the log would be cut after an answer that it diverges there (RF-51)."""
+        """Where the log would be truncated after an answer that it diverges there (RF-51)."""
         return self._context.log.truncation_point(diverging)
 
     def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
-        """Why AppendPrepared would be refused now, for who wants to know before; None if it would be taken."""
+        """Why AppendPrepared would be refused now; None if it would be taken."""
         return leading.refuse_append(self._context, epoch, body_bytes)
 
-    # --- what happens to it -------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Action]:
-        """Take up the role that the durable state gives it; once, before any step."""
+        """Enter the state that follows from what is on disk; once, before any step."""
         context = self._context
         context.now_ms = now_ms
         enter(context, initial_state(context, context.persisted))
@@ -304,9 +304,9 @@ class Replica:
         return self._take_actions()
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
-        """Let `event` happen at `now_ms`; what is to be done about it, in order.
+        """Take `event` at `now_ms`, and return the actions to carry out, in order.
 
-        Raises InvariantViolation when something is wrong that must end the process.
+        Raises InvariantViolation, which must end the process.
         """
         context = self._context
         context.now_ms = max(now_ms, context.now_ms)
@@ -346,7 +346,7 @@ class Replica:
                 context.log.advance_start(start)
             case ResignRequested(epoch):
                 # Consider a controller that asks to resign from epoch 5 while this replica is deposed, and elected
-                # again in epoch 7: what was wrong in epoch 5 is no reason to leave epoch 7 (RF-102).
+                # again in epoch 7: a problem in epoch 5 is no reason to resign in epoch 7 (RF-102).
                 if epoch == context.epoch:
                     leading.resign(context)
             case ShutdownRequested():
@@ -380,12 +380,12 @@ class Replica:
     def _on_response(self, correlation_id: int, response: Response) -> None:
         pending = self._context.connections.take(correlation_id)
         if pending is None:
-            return  # too late, or of a state that was left
+            return  # too late, or for a state that was left
         if not self._take_response(pending, response):
             self._on_failure(pending)
 
     def _take_response(self, pending: Pending, response: Response) -> bool:
-        """Whether that peer may be asked again at once."""
+        """Take the answer. False: back off from that peer."""
         context = self._context
         handled = following.on_common_response(context, response)
         newcomers.note_answer(context, pending, response)
@@ -422,9 +422,9 @@ class Replica:
         context.is_flushing = False
         context.log.flushed(end_offset)
         # The order of PK-08, here and in `serving.on_fetch_request`: appends are completed, parked fetches are
-        # answered, listeners hear of it. Consider a client that waits for record 100, a follower with a parked fetch,
-        # and a listener that takes a second to apply what it is given. The client and the follower, which commits what
-        # comes next, do not wait for the listener.
+        # answered, listeners are notified. Consider a client that waits for record 100, a follower with a parked fetch,
+        # and a listener that takes a second to apply a batch. The client and the follower, whose fetch commits the next
+        # record, do not wait for the listener.
         if leading.advance_high_watermark(context):
             serving.release_behind(context)
             leading.announce_high_watermark(context)
@@ -433,18 +433,18 @@ class Replica:
         context = self._context
         context.is_shutting_down = True
         if isinstance(context.state, Unattached):
-            context.state.election_deadline_ms = None  # who leaves waits for the others to elect (RF-101)
+            context.state.election_deadline_ms = None  # it waits for the others to elect (RF-101)
 
     # --- what is due ------------------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        """Do what is due, until the state stays the same."""
+        """Do what is due, until the state does not change."""
         context = self._context
         for pending in context.connections.expire(context.now_ms):
             self._on_failure(pending)
         state: State | None = None
-        # A follower whose fetch timeout is over becomes Prospective in `following.poll`. Its pre-votes leave in
-        # `elections.poll`, in the next round of this loop and in the same step.
+        # A follower whose fetch timeout has expired becomes Prospective in `following.poll`. Its pre-votes leave in
+        # `elections.poll`, in the next iteration of this loop and in the same step.
         while state is not context.state:
             state = context.state
             elections.poll(context)
@@ -457,9 +457,9 @@ class Replica:
         if has_new_data:
             # Consider flushes of 2 ms, and 1 ms each way to a follower. With the leader's flush first, the follower's
             # next fetch, which commits, is there after 2 + 1 + 2 + 1 = 6 ms. With the answers first both flush at the
-            # same time, and it is there after 4 ms.
-            # The shell hands answers to the network in this order: voters get the batch before the leader's own
-            # flush begins, others after it, so that they do not compete with the voters for the processor.
+            # same time, and it is there after 4 ms. The shell sends answers in this order: voters get the batch before
+            # the leader's own flush begins, other replicas after it, so that they do not compete with the voters for
+            # the processor.
             serving.release_voters(context)
         leading.order_flush(context)
         if has_new_data:
@@ -467,7 +467,7 @@ class Replica:
         self._check_shutdown()
 
     def _check_shutdown(self) -> None:
-        """A replica may go once somebody else leads or will, or nobody else could (RF-100, RF-101)."""
+        """Complete the shutdown once another voter leads or will, or none could (RF-100, RF-101)."""
         context = self._context
         if not context.is_shutting_down or context.is_shutdown_complete:
             return
@@ -476,10 +476,10 @@ class Replica:
                 context.is_handing_over = True
                 context.is_shutdown_complete = not context.state.unacknowledged
             case Unattached() | Prospective() | Candidate():
-                # Consider voters 1 and 2 of three, and 3 is gone. 1 led, resigns to shut down, and goes. 2 has no
-                # leader and is to shut down, too: it waits for an election, because 1 may be back at once and would
-                # need its vote. A leader that hands over does not wait for the election that follows: the next epoch,
-                # by whichever candidate it is opened, ends its part.
+                # Consider voters 1 and 2 of three, and 3 is down. 1 led, resigns to shut down, and stops. 2 has no
+                # leader and must shut down, too: it waits for an election, because 1 may be back at once and would
+                # need its vote. A leader that hands over does not wait for the election: the next epoch, whichever
+                # candidate opens it, completes its shutdown.
                 is_needed = context.is_voter and not context.is_only_voter and not context.is_handing_over
                 context.is_shutdown_complete = not is_needed
             case _:

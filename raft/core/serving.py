@@ -1,4 +1,4 @@
-"""How the leader answers fetches: at once, or parked until there is something to say (PK-01 to PK-11)."""
+"""How the leader answers fetches: at once, or after parking them until there is something new (PK-01 to PK-11)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, UNK
 from raft.core.validation import refuse_leader_request
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""No answer holds more than this and one batch, whatever is asked for."""
+"""No answer holds more than this and one batch, whatever the request allows."""
 
 SNAPSHOT_BYTES_MAX: Final = 8 * 1024 * 1024
 """No answer holds more of a snapshot than this."""
 
 OBSERVERS_MAX: Final = 1_000
-"""The leader keeps track of this many observers; the one that fetched longest ago is dropped for a new one."""
+"""The leader tracks at most this many observers; the one that fetched longest ago is dropped for a new one."""
 
 
 def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -> None:
-    """Note how far the replica is, which may move the high watermark, then answer or park (PK-01, PK-02)."""
+    """Note the replica's position, which may advance the high watermark, then answer or park (PK-01, PK-02)."""
     error = _refuse_fetch(context, request)
     leader = context.state
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -55,13 +55,13 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
     #     3 fetches from 101      only 3 has flushed it: nothing is committed, the fetch names 100 and is parked
     #     1 has flushed           two of three have: 101 is committed, and the fetch of 3 is released with that
     #     2 fetches from 101      it names 100, and is answered at once with 101
-    #     2 and 3 fetch on        they name 101 and are parked: there is nothing to say
+    #     2 and 3 fetch again     they name 101 and are parked: there is nothing new
     #
     # Each knows of the commit one round trip after it. Before KIP-1166 the fetch of 3 waited for the next record, or
     # for 500 ms (PK-11).
     #
-    # A fetch is counted before it is judged, because it may itself be what commits. Had 1 flushed before 3 came, the
-    # fetch of 3 would move the high watermark, and would be answered at once with what it moved.
+    # A fetch is counted before it is answered or parked, because it may itself commit. If 1 had flushed before 3
+    # fetched, the fetch of 3 would advance the high watermark, and would be answered at once with the new one.
     response = _response(context, leader, request)
     is_first_notification = state_mismatch.is_first_notification(leader, request)
     if is_first_notification or _is_answered_at_once(request, response) or leader.purgatory.is_full:
@@ -71,7 +71,7 @@ def on_fetch_request(context: Context, request_id: int, request: FetchRequest) -
 
 
 def release_voters(context: Context) -> None:
-    """The log end offset moved: answer the parked fetches of voters, whose next ones commit what is new."""
+    """The log end offset moved: answer the parked fetches of voters, whose next fetches commit the new records."""
     leader = context.state
     if isinstance(leader, Leader):
         voters = leader.voters
@@ -82,10 +82,10 @@ def release_voters(context: Context) -> None:
 
 
 def release_unaware(context: Context) -> None:
-    """The log end offset moved: answer the parked fetches that say no high watermark, as versions below 18 do.
+    """The log end offset moved: answer the parked fetches without a high watermark, as versions below 18 send.
 
-    An observer that says its own is answered when that moves, with what is committed by then. Nothing commits by it:
-    two answers for every append would only take the processor from those by whom it does.
+    An observer that sends one is answered when the high watermark moves, with what is committed by then. Its fetches
+    commit nothing: two answers for every append would only take processor time from the voters.
     """
     leader = context.state
     if isinstance(leader, Leader):
@@ -95,15 +95,15 @@ def release_unaware(context: Context) -> None:
         # high watermark of 101.
         #
         # No observer waits without end. If record 100 is never committed, the fetch is answered with it when its wait
-        # is over; and a fetch that comes after the append gets it at once (`_is_answered_at_once`).
+        # expires; and a fetch that comes after the append gets it at once (`_is_answered_at_once`).
         fetches = leader.purgatory.take_if(lambda request: request.high_watermark == HIGH_WATERMARK_NOT_SENT)
         _answer(context, leader, fetches)
 
 
 def release_behind(context: Context) -> None:
-    """The high watermark moved: answer every parked fetch whose replica does not know it (KIP-1166).
+    """The high watermark moved: answer every parked fetch with a lower one (KIP-1166).
 
-    One that sent no high watermark, as versions below 18 do, waits for data or its timeout, as ever.
+    A fetch without a high watermark, as versions below 18 send, waits for data or its timeout.
     """
     leader = context.state
     if isinstance(leader, Leader):
@@ -112,13 +112,13 @@ def release_behind(context: Context) -> None:
 
 
 def release_expired(context: Context) -> None:
-    """Answer the parked fetches whose wait is over."""
+    """Answer the parked fetches whose wait has expired."""
     if isinstance(context.state, Leader):
         _answer(context, context.state, context.state.purgatory.take_expired(context.now_ms))
 
 
 def on_fetch_snapshot_request(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """Answer FetchSnapshot, and note that the sender is there (SN-10, SN-11)."""
+    """Answer FetchSnapshot, and note the contact with its sender (SN-10, SN-11)."""
     snapshot_id = request.snapshot_id
     invalid = request.max_bytes < 1 or snapshot_id.epoch < 0 or snapshot_id.offset < 0
     error = refuse_leader_request(context, request.cluster_id, request.current_leader_epoch, invalid=invalid)
@@ -162,7 +162,7 @@ def _refuse_fetch(context: Context, request: FetchRequest) -> ErrorCode:
 
 
 def _is_prefix(context: Context, request: FetchRequest) -> bool:
-    """Whether the sender's log is a prefix of this one, and the rest of this one is there."""
+    """Whether the sender's log is a prefix of this one, and this one still has the rest."""
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     log = context.log
     needs_snapshot = log.snapshot_for(offset, epoch) is not None or log.is_before_start(offset, epoch)
@@ -184,10 +184,10 @@ def _note_fetch(context: Context, leader: Leader, key: ReplicaKey, request: Fetc
 
 
 def _progress(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgress | None:
-    """What the leader knows of a voter or an observer; None for itself."""
+    """The leader's view of a voter or an observer; None for itself."""
     # Consider a voter set with voter 2 in directory A, and a replica with id 2 in directory B: another disk, and
-    # another log. It is shown among the observers. Taken for voter 2 it would count for records that the disk A has
-    # never seen.
+    # another log. It is shown among the observers. If it counted as voter 2, it would count for records that the disk
+    # A has never had.
     progress = leader.voters.get(key.node_id) if may_be_voter(context, key) else None
     if progress is None:
         if key == context.key:
@@ -202,14 +202,14 @@ def _observer(context: Context, leader: Leader, key: ReplicaKey) -> ReplicaProgr
     if len(leader.observers) >= OBSERVERS_MAX:
         leading.forget_observers(context, leader)
     if len(leader.observers) >= OBSERVERS_MAX:
-        # The first of the dictionary fetched longest ago, because each that fetches is put at its end below.
+        # The first of the dictionary fetched longest ago, because every fetch moves its sender to the end below.
         del leader.observers[next(iter(leader.observers))]
     leader.observers[key] = progress  # the last to fetch comes last
     return progress
 
 
 def _response(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
-    """The answer as things are now. Uncommitted records are read, at least one batch (PK-09).
+    """The answer by the present state. Uncommitted records are read, at least one batch (PK-09).
 
     What it holds does not depend on the high watermark in the fetch (PK-04).
     """
@@ -245,13 +245,13 @@ def _is_answered_at_once(request: FetchRequest, response: FetchResponse) -> bool
         or response.error is not ErrorCode.NONE
         # A replica that knows no high watermark sends -1, and a leader that knows none answers -1. That is not below,
         # so a new leader parks the fetch, and its first commit releases it. A fetch of version 17 counts as 2^63-1,
-        # which is below nothing.
+        # which is never below.
         or request.high_watermark < response.high_watermark
     )
 
 
 def _answer(context: Context, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
-    """Evaluate parked fetches again and answer them whatever comes out: nothing is parked twice (PK-07)."""
+    """Evaluate parked fetches again and answer them, whatever the result: no fetch is parked twice (PK-07)."""
     for fetch in fetches:
         context.reply(fetch.request_id, _response(context, leader, fetch.request))
 

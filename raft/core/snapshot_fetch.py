@@ -1,7 +1,7 @@
 """How a replica fetches a snapshot from the leader when it is behind the leader's log (SN-10 to SN-14).
 
-While it does, it fetches no records. What breaks off goes on at the byte where it stopped, with another leader too if
-that offers the same snapshot.
+While it does, it fetches no records. An interrupted transfer resumes at the byte where it stopped, also with another
+leader that offers the same snapshot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from raft.core.types import OffsetAndEpoch
 
 
 def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
-    """The leader answers a fetch with a snapshot. False: it is none that this replica could use, nothing changed."""
+    """The leader answers a fetch with a snapshot. False: this replica cannot use it, nothing changed."""
     if snapshot_id.offset < 1 or not 0 <= snapshot_id.epoch <= context.epoch:
         return False
     if not holds_committed(context, snapshot_id) or not context.log.is_replaced_by(snapshot_id):
@@ -33,9 +33,9 @@ def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
         abandon(context)
         _take(context, snapshot_id)
         return True
-    # Consider a snapshot of 40 MB, of which 30 are here when the leader dies. Its successor takes its own snapshots;
-    # those with one id are the same bytes on every node. If it offers this one, the transfer goes on at byte
-    # 30,000,000.
+    # Consider a snapshot of 40 MB, of which 30 have arrived when the leader crashes. Its successor takes its own
+    # snapshots; those with the same id are the same bytes on every node. If it offers this one, the transfer resumes
+    # at byte 30,000,000.
     if context.snapshot_fetch is not None and context.snapshot_fetch.snapshot_id == snapshot_id:
         context.snapshot_fetch.offered_in = context.epoch
         return True
@@ -46,7 +46,7 @@ def on_offer(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
 
 
 def next_request(context: Context) -> FetchSnapshotRequest | None:
-    """What to ask the leader for, None if no snapshot of its is being fetched."""
+    """The next request to the leader; None if none of its snapshots is being fetched."""
     fetch = context.snapshot_fetch
     # A new leader is asked for records first: its log may start further back, and have all that this replica lacks.
     # Then it answers with records, and the transfer is abandoned. Else it offers a snapshot, this one or a newer one.
@@ -65,7 +65,7 @@ def next_request(context: Context) -> FetchSnapshotRequest | None:
 def on_fetch_snapshot_response(
     context: Context, request: FetchSnapshotRequest, response: FetchSnapshotResponse
 ) -> bool:
-    """Take the next bytes. False: leave that peer alone for a while (SN-13)."""
+    """Take the next bytes. False: back off from that peer (SN-13)."""
     state, fetch = context.state, context.snapshot_fetch
     if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
         return True
@@ -88,9 +88,9 @@ def on_fetch_snapshot_response(
 
 
 def _follows(fetch: SnapshotFetch, response: FetchSnapshotResponse) -> bool:
-    """Whether these are the next bytes of that snapshot, as long as it was said to be before."""
-    # Consider an answer with the bytes from 2,000,000 on to a request for those from 4,000,000 on. Written all the same
-    # they would make a file that is damaged in the middle, and only its digest would show that, at the end. A size that
+    """Whether these are the next bytes of that snapshot, and its size has not changed."""
+    # Consider an answer with the bytes from 2,000,000 on to a request for those from 4,000,000 on. If they were
+    # written, the file would be damaged in the middle, and only its digest would show that, at the end. A size that
     # changes within a transfer is another file under the same name, which no correct leader has.
     return (
         response.snapshot_id == fetch.snapshot_id
@@ -101,7 +101,7 @@ def _follows(fetch: SnapshotFetch, response: FetchSnapshotResponse) -> bool:
 
 
 def on_appended(context: Context, fetch_id: int, position: int) -> None:
-    """Some bytes are written. After the last ones it is made a snapshot."""
+    """Note that some bytes are written. After the last ones, order the freeze."""
     fetch = context.snapshot_fetch
     if fetch is None or fetch.fetch_id != fetch_id:
         return
@@ -113,7 +113,7 @@ def on_appended(context: Context, fetch_id: int, position: int) -> None:
 
 
 def on_received(context: Context, fetch_id: int) -> None:
-    """All of it is here, whole and durable: if it is past the log, it takes the log's place (SN-14)."""
+    """The snapshot is whole and durable: if it is past the log, it replaces the log (SN-14)."""
     fetch = context.snapshot_fetch
     if fetch is None or fetch.fetch_id != fetch_id:
         return
@@ -126,13 +126,13 @@ def on_received(context: Context, fetch_id: int) -> None:
 
 
 def on_refused(context: Context, fetch_id: int) -> None:
-    """It was damaged, or there was no room: fetch records again, and see what the leader says then."""
+    """It was damaged, or there was no room: fetch records again, and take the leader's next answer."""
     if context.snapshot_fetch is not None and context.snapshot_fetch.fetch_id == fetch_id:
         context.snapshot_fetch = None
 
 
 def abandon(context: Context) -> None:
-    """Fetch it no more."""
+    """Give up the transfer."""
     if context.snapshot_fetch is not None:
         context.order(DropSnapshot(context.snapshot_fetch.fetch_id))
         context.snapshot_fetch = None
@@ -145,5 +145,5 @@ def _take(context: Context, snapshot_id: OffsetAndEpoch) -> None:
     # in the snapshot, if it was committed.
     context.log.truncate_fully_and_start_at(snapshot_id)
     context.order(TruncateFullyAndStartAt(snapshot_id))
-    context.high_watermark = snapshot_id.offset  # it was below: a snapshot that ends there takes no log's place
+    context.high_watermark = snapshot_id.offset  # it was below: otherwise the snapshot would not replace the log
     context.order(AdvanceHighWatermark(snapshot_id.offset))

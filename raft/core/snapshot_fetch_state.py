@@ -9,15 +9,15 @@ from raft.core.types import Epoch, OffsetAndEpoch
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """A snapshot that is being fetched. `fetch_id` tells it from others of the same snapshot."""
+    """A snapshot that is being fetched. `fetch_id` distinguishes it from other fetches of the same snapshot."""
 
     fetch_id: int
     snapshot_id: OffsetAndEpoch
     offered_in: Epoch
-    """The epoch whose leader offered it last: in a later one that leader is asked for records first."""
+    """The epoch whose leader offered it last: a later leader is asked for records first."""
     position: int = 0
-    """How many of its bytes are here."""
+    """How many of its bytes have arrived."""
     size: int | None = None
-    """How many it has; None until the first answer."""
+    """Its size in bytes; None until the first answer."""
     is_writing: bool = False
     """Whether an AppendSnapshot or FreezeSnapshot is under way."""

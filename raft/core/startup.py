@@ -1,4 +1,4 @@
-"""In which state a replica starts, by what it finds on disk."""
+"""The state in which a replica starts, from what is on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raft.core.states import Follower, Resigned, State, Unattached
 def initial_state(context: Context, found: ElectionState | None) -> State:
     """The first state (RF-104); `context.epoch` is the larger of the epoch found and the last one in the log.
 
-    A leader starts as Resigned in its epoch, never as its leader: it might use offsets again that it has used.
+    A leader starts as Resigned in its epoch, never as its leader: it might use offsets twice.
     """
     if found is None or found.epoch < context.epoch:
         return _unattached(context, None)
@@ -20,10 +20,10 @@ def initial_state(context: Context, found: ElectionState | None) -> State:
         if found.leader_id == own_id:
             others = context.other_voters()
             # Consider voter 1, which led epoch 5, wrote records 100 to 104, and crashed when they were flushed up to
-            # 102. Voter 2 had fetched all five. If 1 went on as the leader of epoch 5, it would write another record
+            # 102. Voter 2 had fetched all five. If 1 continued as the leader of epoch 5, it would write another record
             # 102 of epoch 5. Then two records have the same epoch and the same offset, which no comparison of logs can
-            # tell apart (`LogState.divergence`), and 2 would keep the old one for good. In epoch 6 or later, under
-            # whatever leader, the logs are compared as ever.
+            # distinguish (`LogState.divergence`), and 2 would keep the old one for good. In epoch 6 or later, under any
+            # leader, the logs are compared as usual.
             #
             # It may still send EndQuorumEpoch, so that the others need not wait for their fetch timeouts.
             return Resigned(

@@ -1,4 +1,4 @@
-"""Which state digest is the right one: what a replica remembers of them, and the rule that compares them.
+"""Which state digest is right: the digests that a replica remembers, and the rule that compares them.
 
 Digests chain: each covers everything before its offset. So two state machines that agree at an offset have agreed at
 every offset before it, and one that differs at an offset differs at every offset after it.
@@ -14,7 +14,7 @@ from typing import Final
 from raft.core.types import Offset, StateDigest
 
 STATE_DIGESTS_MAX: Final = 8
-"""How many checkpoints back a replica is remembered, so that one that applies more slowly can be compared."""
+"""How many checkpoints of a replica are remembered, so that one that applies more slowly can be compared."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class StateDigests:
         return next(reversed(self), None)
 
     def note(self, digest: StateDigest) -> None:
-        """Remember a checkpoint. One that is not past the last: the state machine was rebuilt, from there on."""
+        """Remember a checkpoint. If it is not past the last, the state machine was rebuilt, from there on."""
         for known in list(reversed(self)):
             if known.end_offset < digest.end_offset:
                 break
@@ -43,7 +43,7 @@ class StateDigests:
             del self._digests[next(iter(self._digests))]
 
     def at(self, end_offset: Offset) -> bytes | None:
-        """The digest of the checkpoint at that end offset; None if there was none, or it is forgotten."""
+        """The digest of the checkpoint at that end offset; None if there was none, or it was forgotten."""
         known = self._digests.get(end_offset)
         return None if known is None else known.digest
 
@@ -65,14 +65,14 @@ class StateDigests:
 # At 2000 two of three voters have b. That is a majority, so b is right and voter 3 is fenced. At 3000 c and y have one
 # voter each, so nothing is decided there until voter 2 has applied as far.
 #
-# The leader's digest has no more weight than another's. Had voter 1 the x and voters 2 and 3 the b, voter 1 would fence
-# itself. With two voters, one with b and one with x, there is no majority: nobody is fenced, as nothing tells which of
+# The leader's digest has no more weight than another's. If voter 1 had x and voters 2 and 3 had b, voter 1 would fence
+# itself. With two voters, one with b and one with x, there is no majority: neither is fenced, as nothing shows which of
 # the two is wrong. `is_undecided` is true then, and `quorum describe` shows an alarm.
 def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bytes | None:
-    """What a state machine comes to at `end_offset`, by the leader's checkpoints and those of the other voters.
+    """The right digest at `end_offset`, by the checkpoints of the leader and of the other voters.
 
-    That is what a majority of the voters came to. None while it cannot be told: without a majority nobody is fenced,
-    the leader least of all believed (see `is_undecided`). A sole voter is a majority.
+    That is the digest of a majority of the voters. None while there is no majority: then no replica is fenced, and the
+    leader's digest does not decide either (see `is_undecided`). A sole voter is a majority.
     """
     known = Counter(digest for digest in _reported(leader, others, end_offset) if digest is not None)
     for digest, count in known.most_common(1):
@@ -82,7 +82,7 @@ def right_digest(leader: StateDigests, others: Sequence[StateDigests], end_offse
 
 
 def is_undecided(leader: StateDigests, others: Sequence[StateDigests], end_offset: Offset) -> bool | None:
-    """Whether no majority came to the same at `end_offset`; None while not every voter has said."""
+    """Whether no majority has the same digest at `end_offset`; None while not every voter has reported its own."""
     if None in _reported(leader, others, end_offset):
         return None
     return right_digest(leader, others, end_offset) is None

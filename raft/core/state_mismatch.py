@@ -1,8 +1,8 @@
-"""State machines that came to something else than the quorum's: who finds it, who is told, who is fenced (RF-113).
+"""State machines that differ from the quorum's: how a replica is found, notified and fenced (RF-113).
 
-A state machine takes a digest every so many offsets (KAFKA-14275 is a case of what it finds). Each fetch carries the
-last one; the leader compares those of the same end offset. A replica whose state machine differs is fenced: its log is
-as good as any, so it fetches, votes and counts, but it is not elected, and its state machine stops.
+A state machine takes a digest at fixed intervals of offsets (KAFKA-14275 is a case that it finds). Each fetch carries
+the last one; the leader compares those of the same end offset. A replica whose state machine differs is fenced. Its
+log is correct, so it fetches, votes and counts, but it is not elected, and its state machine stops.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def on_state_digest_reported(context: Context, digest: StateDigest) -> None:
 
 
 def on_expected_digest(context: Context, expected: StateDigest | None) -> None:
-    """The leader says what the quorum came to. Only a checkpoint that this replica remembers can be compared."""
+    """The leader sent the quorum's digest. Only a checkpoint that this replica remembers can be compared."""
     if expected is not None:
         _fence_unless_equal(context, expected)
 
 
 def note_digest(context: Context, leader: Leader, progress: ReplicaProgress, digest: StateDigest | None) -> None:
-    """A replica fetched and said what it came to; most fetches say the same as the one before."""
+    """A replica fetched and sent its digest; most fetches send the same as the one before."""
     if digest is None or digest == progress.state_digests.latest:
         return
     progress.state_digests.note(digest)
@@ -45,19 +45,19 @@ def note_digest(context: Context, leader: Leader, progress: ReplicaProgress, dig
 
 
 def expected_digest(leader: Leader, key: ReplicaKey | None) -> StateDigest | None:
-    """What an answer tells that replica: None unless its state machine differs."""
+    """The digest to send to that replica: None unless its state machine differs."""
     progress = _progress(leader, key)
     return None if progress is None else progress.expected_state_digest
 
 
 def is_first_notification(leader: Leader, request: FetchRequest) -> bool:
-    """Whether the answer to `request` is the first that tells its sender: it goes at once, those after it wait."""
+    """Whether the answer to `request` is the first that notifies its sender: it is not parked, later ones are."""
     progress = _progress(leader, request.replica_key)
     if progress is None or not progress.has_diverged or progress.is_notified:
         return False
     # Consider a follower that is level with the log, and whose state machine was found to differ. Its next fetch is
-    # answered at once, with that, instead of being parked: it stops that much earlier. If those after it were answered
-    # at once, too, it would fetch as fast as it can for as long as it is fenced.
+    # answered at once, with the right digest, instead of being parked, so its state machine stops earlier. If later
+    # fetches were answered at once, too, it would fetch as fast as it can for as long as it is fenced.
     progress.is_notified = True
     return True
 
@@ -73,7 +73,7 @@ def _progress(leader: Leader, key: ReplicaKey | None) -> ReplicaProgress | None:
 
 
 def _right_digests(context: Context, leader: Leader) -> dict[Offset, bytes]:
-    """The right digest at every end offset where it can be told."""
+    """The right digest at every end offset where a majority has the same."""
     others = [progress.state_digests for progress in leader.voters.values()]
     right = {}
     for digests in (context.state_digests, *others):
@@ -84,9 +84,9 @@ def _right_digests(context: Context, leader: Leader) -> dict[Offset, bytes]:
 
 
 def _judge_all(context: Context, leader: Leader) -> None:
-    """A voter came to something, so what is right may be known further on. A leader that differs is fenced too."""
-    # All are judged again, since the report of one voter may complete a majority for offsets that others have reported
-    # long ago.
+    """Judge all replicas after a voter's report, which may complete a majority. A leader that differs is fenced too."""
+    # All are judged again, since the report of one voter may complete a majority for offsets that other replicas
+    # reported long ago.
     right = _right_digests(context, leader)
     leader.state_alarm_offset = _alarm_offset(context, leader)
     for progress in (*leader.voters.values(), *leader.observers.values()):
@@ -98,7 +98,7 @@ def _judge_all(context: Context, leader: Leader) -> None:
 
 
 def _alarm_offset(context: Context, leader: Leader) -> Offset | None:
-    """The last offset at which all voters have said what they came to, if no majority came to the same there."""
+    """The last offset at which all voters have reported a digest, if no majority has the same one there."""
     others = [progress.state_digests for progress in leader.voters.values()]
     for own in reversed(context.state_digests):
         undecided = is_undecided(context.state_digests, others, own.end_offset)
@@ -108,7 +108,7 @@ def _alarm_offset(context: Context, leader: Leader) -> Offset | None:
 
 
 def _judge(progress: ReplicaProgress, right: Mapping[Offset, bytes]) -> None:
-    """Compare the last checkpoint that can be. A mark goes when the replica is right there or further on."""
+    """Compare the last comparable checkpoint. A mark is removed when the replica is right there or further on."""
     marked = progress.expected_state_digest
     for digest in reversed(progress.state_digests):
         expected = right.get(digest.end_offset)

@@ -1,4 +1,4 @@
-"""What a replica is: one class per state, each with its own timers and counters.
+"""The states of a replica: one class per state, each with its own timers and counters.
 
 Leaving a state drops the object, so no timer of a state that was left can fire. Which state may follow which is data in
 `raft.core.transitions`. All times are monotonic milliseconds.
@@ -42,7 +42,7 @@ class Role(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Knows no leader that it could fetch from; may have voted. No election deadline: an observer, or shutting down."""
+    """Knows no leader to fetch from; may have voted. No election deadline: an observer, or shutting down."""
 
     epoch: Epoch
     leader_id: NodeId | None
@@ -52,7 +52,7 @@ class Unattached:
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
-    """Asks for pre-votes: whether it would win, without a new epoch and without a trace on disk (KIP-996)."""
+    """Asks for pre-votes: whether it would win, without a new epoch and without a write to disk (KIP-996)."""
 
     epoch: Epoch
     leader_id: NodeId | None
@@ -74,7 +74,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """What the leader knows of another replica's log (RF-47)."""
+    """The leader's view of another replica's log (RF-47)."""
 
     key: ReplicaKey
     end_offset: Offset = UNKNOWN_OFFSET
@@ -88,32 +88,32 @@ class ReplicaProgress:
     """The end of the snapshot that it is fetching."""
     leader_end_offset_at_last_fetch: Offset = UNKNOWN_OFFSET
     is_recovering: bool = False
-    """It fetches again what damage took from its disk: it does not count, whatever its end offset."""
+    """It fetches again what damage took from its disk, and does not count, whatever its end offset."""
     state_digests: StateDigests = field(default_factory=StateDigests)
-    """What its fetches said that its state machine came to."""
+    """The state digests that its fetches sent."""
     expected_state_digest: StateDigest | None = None
-    """Set while its state machine differs: what it should have come to."""
+    """Set while its state machine differs: the right digest."""
     wants_rebuild: bool = False
     """Its state machine is fenced and waits to be rebuilt."""
     is_notified: bool = False
-    """Whether an answer has told it so in this epoch."""
+    """Whether an answer in this epoch has notified it."""
     leader_lacks: CommittedGap | None = None
-    """What it says that this leader lacks; it does not follow this leader then."""
+    """The gap that it reports in this leader's log; it does not follow this leader then."""
     last_refused_ms: int | None = None
-    """When it last said so."""
+    """When it last reported that."""
 
     @property
     def has_diverged(self) -> bool:
-        """Whether its state machine came to something else than the quorum's, or has found so itself."""
+        """Whether its state machine differs from the quorum's, or has fenced itself."""
         return self.expected_state_digest is not None or self.wants_rebuild
 
     @property
     def next_offset(self) -> Offset:
-        """What it needs next of the leader's log; -1 if that is not known."""
+        """The next offset of the leader's log that it needs; -1 if unknown."""
         return max(self.end_offset, self.snapshot_offset)
 
     def fetched_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """Note that it is fetching that snapshot: it will go on behind it."""
+        """Note that it is fetching that snapshot: it will continue at its end."""
         self.snapshot_offset = snapshot_id.offset
         self.last_fetch_ms = now_ms
 
@@ -130,8 +130,8 @@ class ReplicaProgress:
         #     at 100 ms it fetches from 100, the leader's log ends at 110: it is at the end of 0 ms, caught up at 0
         #     at 200 ms it fetches from 110, the leader's log ends at 120: it is at the end of 100 ms, caught up at 100
         #
-        # It is never level with the leader's present end, and never more than one fetch behind. By the present end
-        # alone it would seem to fall further and further behind (KAFKA-4485).
+        # It is never level with the leader's present end, and never more than one fetch behind. Compared with the
+        # present end alone it would seem to fall further and further behind (KAFKA-4485).
         self.leader_lacks = None
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
@@ -157,19 +157,19 @@ class Leader:
     voters: dict[NodeId, ReplicaProgress]
     """The other voters."""
     check_quorum_deadline_ms: int | None
-    """When it resigns unless a majority fetches until then (RF-32); None for a sole voter."""
+    """When it resigns unless a majority fetches before (RF-32); None for a sole voter."""
     begin_quorum_deadline_ms: int
-    """When it next tells voters that do not fetch that it leads (RF-33)."""
+    """When it next notifies voters that do not fetch from it (RF-33)."""
     since_ms: int = 0
     """When it was elected."""
     high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
     """Unknown until a record of this epoch is on a majority (RF-42)."""
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     rebuilding: ReplicaKey | None = None
-    """The voter that was let rebuild its state machine last, until it is back."""
+    """The voter that was last permitted to rebuild its state machine, until it is back."""
     rebuilding_since_ms: int = 0
     state_alarm_offset: Offset | None = None
-    """Where the voters' state machines came to different things, and no majority to the same."""
+    """The end offset at which the voters' state digests differ, and no majority has the same."""
     fetched_since_check: dict[NodeId, None] = field(default_factory=dict)
     """Voters that fetched since the check-quorum deadline was last set."""
 
@@ -184,11 +184,11 @@ class Follower:
     voted_key: ReplicaKey | None
     fetch_deadline_ms: int
     has_fetched: bool = False
-    """Whether one fetch from this leader in this epoch succeeded: no pre-vote is granted then (KIP-996)."""
+    """Whether a fetch from this leader in this epoch has succeeded: then no pre-vote is granted (KIP-996)."""
     leader_high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
-    """The leader's own, as its last answer said: it may be above this replica's log."""
+    """The leader's high watermark, by its last answer: it may be above this replica's log end."""
     leader_log_start_offset: Offset = UNKNOWN_OFFSET
-    """Where the leader's log starts, as its last answer said."""
+    """Where the leader's log starts, by its last answer."""
     leader_end_offset: Offset = UNKNOWN_OFFSET
     """Where the leader's log ended when it last had no record for this replica."""
 
@@ -218,9 +218,9 @@ ROLES: dict[type, Role] = {
 
 
 def durable_state(state: State, own_id: NodeId | None) -> ElectionState:
-    """What of `state` must survive a crash (RF-08, RF-11).
+    """The part of `state` that must survive a crash (RF-08, RF-11).
 
-    A prospective replica keeps what was durable before it, and a resigned one what it was as the leader: neither
+    A prospective replica keeps what was durable before, and a resigned one what was durable as the leader: neither
     transition writes anything.
     """
     match state:

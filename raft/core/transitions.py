@@ -1,27 +1,26 @@
-"""The automaton: which state may follow which, and the one function that changes the state.
+"""The state machine of the protocol: which state may follow which, and the one function that changes the state.
 
 Two rules hold in this file: an edge that is not in the table raises, and what must survive a crash is ordered to disk
 before anything of the new state leaves (RF-11).
 
-**Epochs are the time of the protocol.** Replicas have no common clock. Each knows the highest epoch that it has heard
-of, which never goes back, and tells it with everything that it sends. A replica that hears of a higher one leaves what
-it did in its own: that is why every state has edges to Unattached and Follower in a higher epoch. A request of a lower
-epoch is answered with the higher one and its leader, so its sender finds out (RF-60). Votes, leaders and records belong
-to one epoch each.
+**Epochs are the time of the protocol.** Replicas have no common clock. Each knows the highest epoch that it has seen,
+which never goes back, and sends it with every message. A replica that sees a higher one leaves its state: that is why
+every state has edges to Unattached and Follower in a higher epoch. A request of a lower epoch is answered with the
+higher one and its leader, so its sender learns of both (RF-60). Votes, leaders and records belong to one epoch each.
 
-**The way through an election,** with voters 1, 2 and 3, of which 1 leads epoch 5 and is cut off:
+**An election,** with voters 1, 2 and 3, of which 1 leads epoch 5 and is cut off:
 
     2, a Follower in epoch 5, hears nothing from 1 for a fetch timeout     Follower -> Prospective, still epoch 5
-    3 has not heard from 1 either, and would vote for 2                    3 stays what it is: a pre-vote is no promise
+    3 has not heard from 1 either, and would vote for 2                    3 keeps its state: a pre-vote is no promise
     2 and 3 are a majority: 2 opens epoch 6 and votes for itself           Prospective -> Candidate, durable
     3 hears of epoch 6, forgets 1, and then grants 2 its vote              Follower -> Unattached, twice, durable
     2 has a majority, and writes the first record of epoch 6               Candidate -> Leader, durable
     3 hears of it, and fetches from 2                                      Unattached -> Follower, durable
     1 hears of no majority, and later of epoch 6                           Leader -> Resigned -> Follower
 
-Only the edge from Prospective to Candidate, and the timer of Resigned, open an epoch. So it is opened by a voter that a
-majority would have elected a moment ago, or by a former leader, once. A voter that is cut off from the majority stays
-in its epoch, as Prospective, Unattached or Follower, and deposes nobody when it is back (KIP-996).
+Only the edge from Prospective to Candidate, and the timer of Resigned, open an epoch. So an epoch is opened by a voter
+that a majority would have elected a moment ago, or by a former leader, once. A voter that is cut off from the majority
+stays in its epoch, as Prospective, Unattached or Follower, and deposes no leader when it is back (KIP-996).
 
 **What is on disk** (RF-95) is epoch, leader and vote. Prospective and Resigned write nothing: a crash in them is a
 crash in the state before. A crash after Candidate starts as Candidate again, a crash after Leader as Resigned
@@ -64,17 +63,17 @@ NEXT: Final = "the next epoch"
 #     Unattached   knows no leader to fetch from; may vote, and waits for its election timer
 #     Prospective  asks whether it would win, in the same epoch; may still vote for another
 #     Candidate    asks for votes in an epoch that it opened; has voted for itself
-#     Leader       has a majority of votes; appends, answers fetches, counts them
+#     Leader       has a majority of votes; appends, answers and counts fetches
 #     Follower     fetches from the leader of its epoch
-#     Resigned     led this epoch and does not any more; votes for nobody in it
+#     Resigned     led this epoch and no longer does; votes for no candidate in it
 #
-# Why an epoch has one leader at most: a leader needs the votes of a majority, two majorities have a voter in common,
-# and no voter votes twice in an epoch. The last is kept by three things: a vote is durable before it is answered, an
-# edge within an epoch keeps it, and what is found at a start is taken as it was.
+# Why an epoch has at most one leader: a leader needs the votes of a majority, two majorities have a voter in common,
+# and no voter votes twice in an epoch. Three things ensure the last: a vote is durable before it is answered, an edge
+# within an epoch keeps it, and a restart keeps what is on disk.
 #
-# Why few edges leave a state for another in the same epoch: what a replica has promised in an epoch holds until the
-# next one. So within its epoch a leader can only resign, and a candidate that lost follows the winner, or asks again by
-# way of Prospective in the next epoch.
+# Why few edges lead to another state in the same epoch: a replica's promise in an epoch holds until the next one. So
+# within its epoch a leader can only resign, and a candidate that lost follows the winner, or asks again by way of
+# Prospective in the next epoch.
 EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
     Role.UNATTACHED: {
         Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch without a leader; the same: a vote is added
@@ -108,13 +107,13 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
         Role.CANDIDATE: (NEXT,),  # only a sole voter that led when it stopped (RF-04)
     },
 }
-"""From, to: in which epoch the edge may be taken, seen from the state that is left."""
+"""From, to: the epochs in which the edge may be taken, relative to the old state's."""
 
 
 def transition(context: Context, state: State) -> None:
-    """Enter `state`: check the edge, order the durable part to disk, let go of what the old state held.
+    """Enter `state`: check the edge, order the durable part to disk, release what the old state held.
 
-    Raises InvariantViolation for an edge that is not in the table, or a state that must not be (RF-07).
+    Raises InvariantViolation for an edge that is not in the table, or a forbidden state (RF-07).
     """
     _check_edge(context, context.state, state)
     left = context.state
@@ -125,7 +124,7 @@ def transition(context: Context, state: State) -> None:
 
 
 def enter(context: Context, state: State) -> None:
-    """Enter the first state of all, or one whose edge was checked."""
+    """Enter the initial state, or one whose edge was checked."""
     context.state = state
     context.connections.reset()  # RF-12
     durable = durable_state(state, context.own_id)
@@ -136,7 +135,7 @@ def enter(context: Context, state: State) -> None:
 
 
 def announce_leader(context: Context) -> None:
-    """Tell listeners who leads, if that changed. A new leader does so itself, when its epoch has its first record."""
+    """Announce the leader if it has changed. A new leader announces itself, when its epoch has its first record."""
     if context.leader != context.announced:
         context.announced = context.leader
         epoch_start_offset = context.state.epoch_start_offset if isinstance(context.state, Leader) else None
@@ -156,13 +155,15 @@ def _check_edge(context: Context, old: State, new: State) -> None:
     check(not allowed.isdisjoint(EDGES[old_role].get(new_role, ())), "there is no such edge between states", **details)
     match new:
         case Follower() | Unattached():
-            check(isinstance(new, Unattached) or new.leader_id != context.own_id, "nobody follows itself", **details)
+            check(
+                isinstance(new, Unattached) or new.leader_id != context.own_id, "no replica follows itself", **details
+            )
         case Prospective() | Candidate() | Leader():
             check(context.is_voter, "only a voter takes part in elections", **details)
         case Resigned():
             pass
     # A voter with others goes from Resigned to Unattached in the next epoch, and from there by way of a pre-vote
-    # (RF-13). A sole voter has nobody to ask.
+    # (RF-13). A sole voter has no other voter to ask.
     if isinstance(new, Candidate) and isinstance(old, Resigned):
         check(context.is_only_voter, "only a sole voter skips the pre-vote after it resigned", **details)
     if isinstance(new, Leader) and isinstance(old, Candidate):
@@ -172,8 +173,8 @@ def _check_edge(context: Context, old: State, new: State) -> None:
 
 
 def _check_same_epoch(context: Context, old: State, new: State, details: Mapping[str, object]) -> None:
-    # Consider voter 1, which has granted 2 its vote in epoch 5, hears nothing of it, and asks for pre-votes. It stays
-    # in epoch 5, and keeps its vote for 2. Its own vote comes with epoch 6: in epoch 5 it would be its second one.
+    # Consider voter 1, which has granted 2 its vote in epoch 5, hears nothing from 2, and asks for pre-votes. It stays
+    # in epoch 5, and keeps its vote for 2. It votes for itself in epoch 6: in epoch 5 that would be its second vote.
     old_vote, new_vote = old.voted_key, new.voted_key
     check(old_vote is None or old_vote == new_vote, "a vote is kept for the whole epoch (RF-08)", **details)
     voted_for_itself = new_vote is not None and new_vote.node_id == context.own_id and old_vote is None
@@ -183,11 +184,11 @@ def _check_same_epoch(context: Context, old: State, new: State, details: Mapping
 
 
 def _release_waiting(context: Context, left: Leader) -> None:
-    """Fail what waited for the leader (LI-26) and send the parked fetches on their way."""
+    """Fail the appends that waited for the leader (LI-26), and answer the parked fetches."""
     message = f"leadership of epoch {left.epoch} was lost; the append may still be committed by the next leader"
-    # These appends are neither done nor undone. Consider records 100 to 104 of epoch 5, which one follower has and
-    # which are not committed: if it is elected, epoch 6 commits them; if another one is, they are cut. So the error
-    # does not claim that they are lost, and a client that tries again may do a thing twice.
+    # These appends may or may not take effect. Consider records 100 to 104 of epoch 5, which one follower has and
+    # which are not committed: if it is elected, epoch 6 commits them; if another one is, they are truncated. So the
+    # error does not claim that they are lost, and a client that retries may do something twice.
     for append_id in left.accumulator.take_all():
         context.order(FailAppend(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
     for fetch in left.purgatory.take_all():

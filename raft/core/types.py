@@ -1,4 +1,4 @@
-"""The words of the protocol: identifiers, offsets, epochs and the small values made of them.
+"""The basic values of the protocol: identifiers, offsets, epochs and small compounds of them.
 
 Offsets are end-exclusive everywhere: a log end offset is the offset that the next record will get, and a high
 watermark is the first offset that is not committed. A variable that holds an inclusive offset says so in its
@@ -17,10 +17,10 @@ Offset = NewType("Offset", int)
 DirectoryId = UUID
 
 NO_LEADER: Final = -1
-"""Of a quorum: its leader is not known. Of a partition: nobody leads it. (Kafka's convention.)"""
+"""Of a quorum: its leader is not known. Of a partition: it has no leader. (Kafka's convention.)"""
 
 UNKNOWN_HIGH_WATERMARK: Final = Offset(-1)
-"""A replica that does not know a high watermark yet says so with this (KIP-1166)."""
+"""The high watermark of a replica that does not know one yet (KIP-1166)."""
 
 UNKNOWN_OFFSET: Final = Offset(-1)
 """An offset that is not known."""
@@ -43,7 +43,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """Who a replica is: its node id and the id of the directory that holds its log (KIP-853).
+    """The identity of a replica: its node id and the id of the directory that holds its log (KIP-853).
 
     `directory_id` is None where it is not known: the entry of a static voter, or a peer that did not send it.
     """
@@ -63,7 +63,7 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class StateDigest(NamedTuple):
-    """What a state machine came to when it had applied everything below `end_offset`, all of it: digests chain."""
+    """The digest of a state machine that has applied everything below `end_offset`; each covers all before it."""
 
     end_offset: Offset
     digest: bytes
@@ -71,16 +71,16 @@ class StateDigest(NamedTuple):
 
 
 class CommittedGap(NamedTuple):
-    """What a leader's answer shows that its log lacks of what a replica knows as committed."""
+    """The committed records that a leader's log lacks, as its answer shows to a replica."""
 
     agreed_offset: Offset
-    """Up to here, at most, the leader's log is the replica's."""
+    """The two logs agree at most up to here."""
     committed_offset: Offset
-    """Everything below is committed, as the replica knows: by its high watermark, or because it has applied it."""
+    """The replica knows everything below as committed: by its high watermark, or because it has applied it."""
 
 
 class RefusedLeader(NamedTuple):
-    """A leader that lacks what is committed (LEADER_LACKS_COMMITTED): a replica that knows it does not follow it."""
+    """A leader that lacks committed records (LEADER_LACKS_COMMITTED), as known to a replica that does not follow it."""
 
     leader: LeaderAndEpoch
     gap: CommittedGap
@@ -89,7 +89,7 @@ class RefusedLeader(NamedTuple):
 
 
 UNKNOWN_UNTIL_OFFSET: Final = Offset(2**63 - 1)
-"""No log gets there: a replica that recovers until then is told by a leader that it has everything back."""
+"""Above every log end: a replica that recovers until here must become level with a leader's log."""
 
 
 class RecoveringLog(NamedTuple):
@@ -100,15 +100,15 @@ class RecoveringLog(NamedTuple):
     epoch: Epoch
     """The epoch that the replica was in when the damage was found."""
     reason: str
-    """What was found, for people."""
+    """What was found, for operators."""
     has_forgotten: bool = False
-    """The directory is new: nothing in it says in which epochs its node took part (`raft.core.newcomers`)."""
+    """The directory is new: it does not show in which epochs its node took part (`raft.core.newcomers`)."""
     may_found: bool = False
-    """With voters that have nothing, too, it may elect a leader that has nothing: it may be a new quorum."""
+    """It may help to found a quorum: voters with empty logs may elect one of themselves."""
 
     @property
     def known_until_offset(self) -> Offset | None:
-        """`until_offset`, for people: None if it is unknown."""
+        """`until_offset`, for operators: None if it is unknown."""
         return None if self.until_offset == UNKNOWN_UNTIL_OFFSET else self.until_offset
 
 
@@ -116,8 +116,8 @@ class RecoveringLog(NamedTuple):
 class Batch:
     """One encoded batch: the unit of replication, storage and delivery. The bytes are the same on every replica.
 
-    The fields repeat what the header in `data` says, so that nobody parses it twice. Whoever makes a Batch from
-    foreign bytes has checked length, CRC and header (`raft.storage.batch.decode_batches`).
+    The fields repeat the header in `data`, so that it is parsed once. A Batch from foreign bytes is made only after a
+    check of length, CRC and header (`raft.storage.batch.decode_batches`).
     """
 
     base_offset: Offset

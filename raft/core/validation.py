@@ -1,4 +1,4 @@
-"""Checks that several requests share (RF-106). Each gives the error to answer with, NONE if there is none."""
+"""Checks that several requests share (RF-106). Each returns the error to answer with, NONE if there is none."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from raft.core.states import Leader
 from raft.core.types import Epoch, ReplicaKey
 
 EPOCH_JUMP_MAX: Final = 1_000_000
-"""No cluster holds that many elections while a replica is away. An epoch further ahead is a lie or damage, and to enter
-it would use up the epochs: they end at 2^31-1. Epochs come from voters only, so what is left to this bound is a voter
-that is wrong itself. It is not lower, because a replica that was away for longer could never come back."""
+"""No cluster holds this many elections while a replica is down. An epoch further ahead is forged or damaged, and
+entering it would use up the epochs: they end at 2^31-1. Epochs are taken from voters only, so this bound is against a
+faulty voter. It is not lower, because a replica that was down for longer could never come back."""
 
 
 def is_plausible_epoch(context: Context, epoch: Epoch) -> bool:
-    """Whether a peer may be in `epoch`."""
+    """Whether a correct peer may be in `epoch`."""
     # Consider a voter with a damaged memory that asks for votes in epoch 2,147,483,646. Entered once, it would be on
     # every disk, and no epoch would be left for the elections that follow.
     return epoch - context.epoch <= EPOCH_JUMP_MAX and epoch < 2**31 - 1
 
 
 def refuse_cluster(context: Context, cluster_id: str | None) -> ErrorCode:
-    """A client's request may leave the cluster id out; one that it names must be this cluster's."""
+    """A client's request may leave the cluster id out; if it has one, it must be this cluster's."""
     if cluster_id is not None and cluster_id != context.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     return ErrorCode.NONE
 
 
 def refuse_foreign_peer(context: Context, cluster_id: str | None) -> ErrorCode:
-    """A replica says which cluster it is of.
+    """A replica must send its cluster id.
 
-    Kafka lets it leave that out. Every version of this program has said it, so who does not is no replica of ours.
+    In Kafka it may leave that out. Every version of this program sends it, so a sender without it is not one of ours.
     """
     return ErrorCode.NONE if cluster_id == context.cluster_id else ErrorCode.INCONSISTENT_CLUSTER_ID
 
@@ -46,17 +46,17 @@ def refuse_voter_request(
     *,
     invalid: bool = False,
 ) -> ErrorCode:
-    """For Vote, BeginQuorumEpoch and EndQuorumEpoch, before their epoch is entered.
+    """Check a Vote, BeginQuorumEpoch or EndQuorumEpoch, before its epoch is entered.
 
-    The cluster, fields that are `invalid`, the epoch, the sender's id, and whether `receiver` is this replica. Kafka
-    enters the epoch first and answers INVALID_VOTER_KEY then (RF-21). To be asked for another replica proves that the
-    sender knows a wrong directory id, or a wrong address, so nothing that it says counts. No election is lost: who is
-    not the voter that it is taken for has no vote to give, and learns the epoch when it fetches.
+    It checks the cluster, fields that are `invalid`, the epoch, the sender's id, and whether `receiver` is this
+    replica. Kafka enters the epoch first and then answers INVALID_VOTER_KEY (RF-21). A request for another replica
+    shows that the sender has a wrong directory id, or a wrong address, so nothing in it counts. No election is lost: a
+    replica that is not the addressed voter has no vote to give, and learns the epoch when it fetches.
     """
     error = refuse_foreign_peer(context, cluster_id)
     if error is not ErrorCode.NONE:
         return error
-    # Another process with this replica's id is a mistake; to vote for it would be to vote for itself (RF-07).
+    # Another process with this replica's id is a mistake; a vote for it would be a vote for itself (RF-07).
     if invalid or not is_plausible_epoch(context, epoch) or sender.node_id == context.own_id:
         return ErrorCode.INVALID_REQUEST
     if epoch < context.epoch:
@@ -69,7 +69,7 @@ def refuse_voter_request(
 
 
 def refuse_leader_request(context: Context, cluster_id: str | None, epoch: Epoch, *, invalid: bool) -> ErrorCode:
-    """For Fetch and FetchSnapshot: only the leader of exactly that epoch answers."""
+    """Check a Fetch or FetchSnapshot: only the leader of exactly that epoch serves it."""
     error = refuse_foreign_peer(context, cluster_id)
     if error is not ErrorCode.NONE:
         return error
@@ -87,7 +87,7 @@ def refuse_leader_request(context: Context, cluster_id: str | None, epoch: Epoch
 
 
 def is_for_this_replica(context: Context, voter_key: ReplicaKey | None) -> bool:
-    """Whether a request names this replica or nobody; a directory id that it leaves out matches any (RF-21)."""
+    """Whether a request names this replica or none; a directory id that it leaves out matches any (RF-21)."""
     if voter_key is None or context.key is None:
         return voter_key is None
     return voter_key.node_id == context.key.node_id and voter_key.directory_id in (None, context.key.directory_id)

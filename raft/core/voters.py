@@ -1,4 +1,4 @@
-"""The voter set: who votes, and where they listen (RF-01, RF-83)."""
+"""The voter set: the voters, and where they listen (RF-01, RF-83)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class VoterSet:
 
     @property
     def has_directory_ids(self) -> bool:
-        """Whether each voter is known by its directory, too: a voter whose disk was replaced is another replica."""
+        """Whether each voter is known by its directory id, too: a voter whose disk was replaced is another replica."""
         return all(voter.key.directory_id is not None for voter in self._voters.values())
 
     def voters(self) -> list[Voter]:

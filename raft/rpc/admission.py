@@ -1,11 +1,10 @@
-"""Who is served: every call of a node's server passes here, and has a place until it ends.
+"""Admission: every call of a node's server passes here, and has a place until it ends.
 
 Calls of replicas (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot) have places that clients cannot take.
-Whose call it is says the key in its first message; until that is there, the call is nobody's, and the oldest of too
-many such calls gives way. So 4,000 empty Fetch streams leave a voter's alone: it names itself with its first message,
-which comes at once. Without TLS a key is a claim; what a claim is worth is decided where votes and fetches are counted
-(raft.core). Of too many calls that claim to be one voter's the oldest gives way: the voter may have come back over
-another connection.
+The key in a call's first message shows its sender. Until that message the sender is unknown, and of too many such calls
+the oldest is ended. So 4,000 empty Fetch streams do not affect a voter's stream: the voter sends its key at once,
+in its first message. Without TLS a key is only a claim; its value is decided where votes and fetches are counted
+(raft.core). Of too many calls that claim to be one voter's the oldest is ended: the voter may have reconnected.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from raft.rpc.limits import ServiceLimits, over_limit, setting_of
 from raft.rpc.read_lane import BYTES_PER_SECOND, CALL_SECONDS, MESSAGE_SECONDS, ReadLane
 
 UNNAMED_CALLS_MAX: Final = 256
-"""Calls of replicas whose first message has not come yet."""
+"""The limit on calls of replicas whose first message has not arrived."""
 
 VOTER_CALLS_MAX: Final = 64
-"""Calls that name the same voter: it has one stream; those of connections that died are noticed within 15 s."""
+"""The limit on calls that name the same voter: it has one stream; dead connections are noticed within 15 s."""
 
 TELL_SECONDS: Final = 10.0
-"""Refusals are told in the log so often at most."""
+"""The shortest time between two log messages about refusals."""
 
 REPLICAS: Final = "replica_streams_max"
 OPERATIONS: Final = "operation_streams_max"
@@ -51,7 +50,7 @@ _LIMIT_OF_METHOD: Final = {
 """Every other method is a read."""
 
 _GAVE_WAY: Final = ApiError(
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many calls of replicas are open; the oldest gave way"
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many calls of replicas are open; the oldest was ended"
 )
 
 _ELSEWHERE: Final = ApiError(
@@ -77,11 +76,11 @@ class Admission(grpc.aio.ServerInterceptor):
         name = "replica_answer_bytes_max"
         self._replica_answers = AnswerBudget({name: getattr(limits, name)}, self._note)
         self._calls: Counter[tuple[str, str]] = Counter()
-        """By limit and connection; in all under an empty name."""
+        """By limit and connection; the totals are under an empty name."""
         self._unnamed: dict[Call, None] = {}
         """Calls of replicas without a message yet, the oldest first."""
         self._named: dict[int, dict[Call, None]] = {}
-        """Those that name a voter, by its id, the oldest first."""
+        """Calls that name a voter, by its id, the oldest first."""
         self.refused: Final[Counter[str]] = Counter()
         """How many calls were refused, by limit."""
         self._told_at = -TELL_SECONDS
@@ -91,7 +90,7 @@ class Admission(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """The method's own handler, behind what this module decides."""
+        """The method's own handler, behind admission."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -103,7 +102,7 @@ class Admission(grpc.aio.ServerInterceptor):
         return _handler(_Refused(refusal) if refusal is not None else _Served(self, call, handler), handler)
 
     def _enter(self, call: Call) -> ApiError | None:
-        """A call has come, of which only the method is known. Why it is refused, if it is."""
+        """Admit a call of which only the method is known. Returns the error if it is refused."""
         if call.task is not None:
             call.task.add_done_callback(lambda _: self._leave(call))
         if call.limit == REPLICAS:
@@ -115,7 +114,7 @@ class Admission(grpc.aio.ServerInterceptor):
         return self._refusal("calls_max") if self._calls["calls_max", ""] > self.limits.calls_max else None
 
     def _leave(self, call: Call) -> None:
-        """It has ended, however."""
+        """Note that the call has ended, for any reason."""
         self._forget(call)
         if call.limit != REPLICAS:
             self._calls["calls_max", ""] -= 1
@@ -134,7 +133,7 @@ class Admission(grpc.aio.ServerInterceptor):
         self._count(call, 1)
 
     def name(self, call: Call, key: ReplicaKey | None) -> None:
-        """The first message of a replica's call has come, from who `key` says. Raises ApiError."""
+        """The first message of a replica's call has arrived, with that key. Raises ApiError."""
         self._unnamed.pop(call, None)
         if key is None or self._voters is None or not _has_a_voters_place(self._voters, key):
             self.seat(call)
@@ -168,7 +167,7 @@ class Admission(grpc.aio.ServerInterceptor):
         return over_limit(limit, getattr(self.limits, limit))
 
     def _note(self, limit: str) -> None:
-        """Count a refusal, and tell of all of them now and then."""
+        """Count a refusal, and log all counts at intervals."""
         self.refused[limit] += 1
         now = asyncio.get_running_loop().time()
         if now - self._told_at >= TELL_SECONDS:
@@ -192,12 +191,12 @@ class ReplicasElsewhere(grpc.aio.ServerInterceptor):
 
 
 def _has_a_voters_place(voters: VoterSet, key: ReplicaKey) -> bool:
-    """By id and directory id; the leader of Begin- and EndQuorumEpoch has only the first."""
+    """Match by id and directory id; the leader of Begin- and EndQuorumEpoch has only the id."""
     return voters.is_voter(key) if key.directory_id is not None else voters.get(key.node_id) is not None
 
 
 def _key_of(request: Any) -> ReplicaKey | None:
-    """Who sends it, as far as it says so."""
+    """The sender's key, as far as the request has it."""
     try:
         if hasattr(request, "replica_key"):
             return codec.replica_key_from_proto(request.replica_key) if request.HasField("replica_key") else None
@@ -207,7 +206,7 @@ def _key_of(request: Any) -> ReplicaKey | None:
 
 
 class _Served:
-    """A call that was let in, as gRPC calls it. Answers of streams are encoded here: only their bytes are kept."""
+    """An admitted call, as gRPC calls it. Answers of streams are encoded here: only their bytes are kept."""
 
     def __init__(self, admission: Admission, call: Call, handler: Any) -> None:
         self._admission = admission
@@ -228,7 +227,7 @@ class _Served:
             await abort(context, error)
 
     async def unary_stream(self, request: Any, context: Any) -> None:
-        """One request, answers for as long as it takes."""
+        """One request, a stream of answers."""
         try:
             self._let_in(request, context)
             if self._waits_for_turn:
@@ -238,7 +237,7 @@ class _Served:
             await abort(context, error)
 
     async def written_by_itself(self, request: Any, context: Any) -> None:
-        """One request, and a method that writes its answers itself: gRPC's own, of small ones."""
+        """One request, and a method of gRPC's own that writes its answers itself; they are small."""
         try:
             self._let_in(request, context)
         except ApiError as error:
@@ -246,7 +245,7 @@ class _Served:
         await self._handler.unary_stream(request, context)
 
     async def stream_stream(self, requests: AsyncIterator[Any], context: Any) -> None:
-        """Requests and answers."""
+        """A stream of requests and a stream of answers."""
         try:
             if self._call.limit == REPLICAS:
                 requests = self._named(requests, context)
@@ -270,7 +269,7 @@ class _Served:
             yield request
 
     async def _send(self, responses: Any, context: Any) -> None:
-        """Send each of `responses`; the next one is asked for when it is written."""
+        """Send each of `responses`; the next one is requested when it is written."""
         encode = self._handler.response_serializer
         async with aclosing(responses):
             async for response in responses:
@@ -299,7 +298,7 @@ class _Served:
 
 
 class _Refused:
-    """A call for which there is no place."""
+    """A refused call."""
 
     def __init__(self, refusal: ApiError) -> None:
         self._refusal = refusal

@@ -1,8 +1,8 @@
-"""The call that a task answers: whose it is, and what its answers take of a node's memory and time.
+"""The call that a task answers: its sender, and the memory and time that its answers use.
 
-What is sent and not read stays in memory, and nothing can end a call whose client does not read: gRPC's own status
-queues up behind what was not read. So answers of more than 64 KiB take their bytes from a budget, and give them back
-when they are written. A service asks `answer_room` how much the next one may be.
+Bytes that are sent and not read stay in memory, and nothing can end a call whose client does not read: gRPC's own
+status queues up behind the unread bytes. So answers of more than 64 KiB take their bytes from a budget, and give them
+back when they are written. `answer_room` returns how large the next answer may be.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from raft.rpc.limits import over_limit
 from raft.rpc.read_lane import ReadLane
 
 SMALL_ANSWER_BYTES: Final = 64 * 1024
-"""An answer of that size needs no room in the budget: there are at most as many as calls."""
+"""An answer of up to this size takes nothing from the budget: there is at most one per call."""
 
 
 class AnswerBudget:
-    """Bytes of answers that are being sent, in all and by connection. Small answers always fit."""
+    """Bytes of answers that are being sent, in total and by connection. Small answers always fit."""
 
     def __init__(self, limits: dict[str, int], on_refused: Callable[[str], None]) -> None:
-        """`limits` holds one value for all connections, and another for each if that is limited, by their names."""
+        """`limits` holds, by name, one value for all connections together, and one for each if that is limited."""
         (self._name, self._bytes_max), *of_each = limits.items()
         self._connection_name, self._connection_bytes_max = of_each[0] if of_each else ("", self._bytes_max)
         self._on_refused = on_refused
@@ -32,7 +32,7 @@ class AnswerBudget:
         self._by_connection: Counter[str] = Counter()
 
     def room(self, connection: str, wanted_bytes: int) -> int:
-        """How large an answer to `connection` may be now: `wanted_bytes`, or less."""
+        """The largest answer to `connection` that fits now: `wanted_bytes`, or less."""
         free = min(self._bytes_max - self.taken_bytes, self._connection_bytes_max - self._by_connection[connection])
         return min(wanted_bytes, max(SMALL_ANSWER_BYTES, free))
 
@@ -52,7 +52,7 @@ class AnswerBudget:
         return size_bytes
 
     def give_back(self, connection: str, size_bytes: int) -> None:
-        """An answer was written, or never will be."""
+        """Return the room of an answer that was written, or never will be."""
         self.taken_bytes -= size_bytes
         self._by_connection[connection] -= size_bytes
         if not self._by_connection[connection]:
@@ -73,7 +73,7 @@ class Call:
         self.is_counted = False
         """Whether it counts against its limit."""
         self.gives_way = False
-        """Whether it is to end for others."""
+        """Whether it must end to make room for other calls."""
         self._budget = budget
         self._lane = lane
         self._held_bytes = 0
@@ -85,18 +85,18 @@ class Call:
         return taken
 
     def give_back(self, size_bytes: int | None = None) -> None:
-        """An answer was written; None: the call has ended."""
+        """Return the room of an answer that was written; None: the call has ended."""
         size_bytes = self._held_bytes if size_bytes is None else size_bytes
         if size_bytes:
             self._held_bytes -= size_bytes
             self._budget.give_back(self.connection, size_bytes)
 
     def room(self, wanted_bytes: int) -> int:
-        """How large the next answer may be."""
+        """The largest next answer that fits."""
         return wanted_bytes if self.voter_id is not None else self._budget.room(self.connection, wanted_bytes)
 
     def charge(self, seconds: float) -> None:
-        """The call took so much of the node's time besides."""
+        """Charge the call for this much more of the node's time."""
         self._lane.charge(seconds)
 
 
@@ -104,20 +104,20 @@ CURRENT_CALL: Final[ContextVar[Call | None]] = ContextVar("kraftlog-call", defau
 
 
 def answer_room(wanted_bytes: int) -> int:
-    """How large the next answer of this task's call should be: `wanted_bytes`, or less if there is no room."""
+    """The largest next answer of this task's call: `wanted_bytes`, or less if there is no room."""
     call = CURRENT_CALL.get()
     return wanted_bytes if call is None else call.room(wanted_bytes)
 
 
 def hold_answer(size_bytes: int) -> None:
-    """This task's call keeps so many bytes of answers until it ends. Raises ApiError if there is no room."""
+    """Take room for answers of this task's call until the call ends. Raises ApiError if there is none."""
     call = CURRENT_CALL.get()
     if call is not None:
         call.hold(size_bytes)
 
 
 def charge_call(seconds: float) -> None:
-    """This task's call took so long in a thread."""
+    """Charge this task's call for time in a thread."""
     call = CURRENT_CALL.get()
     if call is not None:
         call.charge(seconds)

@@ -1,8 +1,8 @@
-"""The gateway between kraftpb messages and the core's values. Protobuf goes no further in than here.
+"""The conversion between kraftpb messages and the core's values. The core does not use protobuf.
 
-Everything that arrives is checked for type, length of ids and checksums; ranges of epochs and offsets are checked by
-the core, which knows what to answer. Raises ApiError(INVALID_REQUEST) for a message that cannot be a value, and
-ApiError(CORRUPT_MESSAGE) for batches that do not check out.
+Types, lengths of ids and checksums of every message are checked here; the core checks the ranges of epochs and
+offsets, because it knows the answer. Raises ApiError(INVALID_REQUEST) for a message that cannot be a value, and
+ApiError(CORRUPT_MESSAGE) for damaged batches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from raft.core.types import (
 from raft.storage.batch import decode_batches
 
 PREFERRED_CANDIDATES_MAX: Final = 1000
-"""More candidates than any quorum has voters: a longer list is refused."""
+"""Above the number of voters in any quorum: a longer list of candidates is refused."""
 
 HOST_LENGTH_MAX: Final = 255
 
@@ -55,12 +55,12 @@ STATE_DIGEST_BYTES: Final = 16
 
 
 def endpoint_to_proto(endpoint: Endpoint | None) -> common_pb2.Endpoint | None:
-    """An endpoint, or None for one that is not known."""
+    """Encode an endpoint; None if it is not known."""
     return None if endpoint is None else common_pb2.Endpoint(host=endpoint.host, port=endpoint.port)
 
 
 def endpoint_from_proto(endpoint: common_pb2.Endpoint) -> Endpoint:
-    """An endpoint from a peer; raises ApiError(INVALID_REQUEST) for one that nobody can connect to."""
+    """Decode a peer's endpoint; raises ApiError(INVALID_REQUEST) if no connection to it is possible."""
     if not 0 < len(endpoint.host) <= HOST_LENGTH_MAX or not 0 < endpoint.port < 65536:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -81,17 +81,17 @@ def _directory_id_from_proto(directory_id: bytes) -> DirectoryId | None:
 
 
 def replica_key_to_proto(key: ReplicaKey) -> common_pb2.ReplicaKey:
-    """A replica key; an unknown directory id is left empty."""
+    """Encode a replica key; an unknown directory id is left empty."""
     return common_pb2.ReplicaKey(node_id=key.node_id, directory_id=_directory_id_to_proto(key.directory_id))
 
 
 def replica_key_from_proto(key: common_pb2.ReplicaKey) -> ReplicaKey:
-    """A replica key from a peer; raises ApiError(INVALID_REQUEST) for a directory id that is not 16 bytes."""
+    """Decode a peer's replica key; raises ApiError(INVALID_REQUEST) for a directory id that is not 16 bytes."""
     return ReplicaKey(NodeId(key.node_id), _directory_id_from_proto(key.directory_id))
 
 
 def leader_to_proto(leader: LeaderAndEpoch, endpoint: Endpoint | None) -> common_pb2.CurrentLeader:
-    """Who leads, for a response."""
+    """Encode the leader, for a response."""
     return common_pb2.CurrentLeader(
         leader_id=NO_LEADER if leader.leader_id is None else leader.leader_id,
         leader_epoch=leader.epoch,
@@ -100,14 +100,14 @@ def leader_to_proto(leader: LeaderAndEpoch, endpoint: Endpoint | None) -> common
 
 
 def leader_from_proto(current: common_pb2.CurrentLeader) -> tuple[LeaderAndEpoch, Endpoint | None]:
-    """Who leads, from a response."""
+    """Decode the leader, from a response."""
     leader_id = NodeId(current.leader_id) if current.leader_id >= 0 else None
     endpoint = endpoint_from_proto(current.leader_endpoint) if current.HasField("leader_endpoint") else None
     return LeaderAndEpoch(leader_id, Epoch(current.leader_epoch)), endpoint
 
 
 def error_from_proto(number: int) -> ErrorCode:
-    """The error with Kafka's number; a number that this version does not know is an UNKNOWN_SERVER_ERROR."""
+    """The error with Kafka's number; UNKNOWN_SERVER_ERROR for a number that this version does not know."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -257,7 +257,7 @@ def end_quorum_epoch_response_from_proto(message: quorum_pb2.EndQuorumEpochRespo
 
 
 def fetch_request_to_proto(correlation_id: int, request: FetchRequest) -> quorum_pb2.FetchRequest:
-    """Encode a FetchRequest. A high watermark that is not to be sent stays out, as in version 17 (PK-05)."""
+    """Encode a FetchRequest. A high watermark that must not be sent is left out, as in version 17 (PK-05)."""
     return quorum_pb2.FetchRequest(
         correlation_id=correlation_id,
         cluster_id=request.cluster_id,
@@ -436,7 +436,7 @@ def describe_quorum_response_to_proto(
 ) -> quorum_pb2.DescribeQuorumResponse:
     """Encode a DescribeQuorumResponse.
 
-    `epoch_of_clock_ms` is what the leader's monotonic clock must be moved by to give milliseconds since 1970.
+    `epoch_of_clock_ms` plus the leader's monotonic time is milliseconds since 1970.
     """
 
     def timestamp(monotonic_ms: int | None) -> int:

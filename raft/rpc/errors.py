@@ -1,4 +1,4 @@
-"""How a call ends with one of Kafka's errors: its number in a trailer, its words in the details."""
+"""How a call ends with one of Kafka's errors: its number is in a trailer, its message in the details."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ERROR_KEY: Final = "kraftlog-error"
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ApiError) -> None:
-    """End a call with Kafka's error: its number in the trailer `kraftlog-error`, its words in the details."""
+    """End a call with Kafka's error: its number in the trailer `kraftlog-error`, its message in the details."""
     await context.abort(
         STATUS_OF_ERROR.get(error.code, grpc.StatusCode.UNKNOWN),
         error.args[0],

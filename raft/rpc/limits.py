@@ -1,7 +1,7 @@
-"""What one node gives to those who call it: how many calls, how much of its time, how many bytes of answers.
+"""The limits of one node's service: the number of calls, their share of its time, the bytes of answers.
 
-The one place for all of it. A call over a limit ends with THROTTLING_QUOTA_EXCEEDED (RESOURCE_EXHAUSTED for gRPC) and
-names the limit by its setting and its value. Replicas have places of their own: nothing that clients do takes those.
+All limits are here. A call over a limit ends with THROTTLING_QUOTA_EXCEEDED (RESOURCE_EXHAUSTED for gRPC); the error
+names the limit by its setting and its value. Replicas have places of their own, which clients cannot take.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ServiceLimits:
     """The settings `service.*`, with their defaults. Raises ConfigurationError when a value is out of range."""
 
     calls_max: int = 4_096
-    """Calls of clients that may be open at a time, streams and those that wait among them."""
+    """Calls of clients that may be open at a time, including streams and waiting calls."""
     connection_calls_max: int = 2_048
     """The same over one connection; a client's further calls wait on its own side."""
     operation_streams_max: int = 2_000
@@ -24,7 +24,7 @@ class ServiceLimits:
     watch_streams_max: int = 1_000
     """Streams that follow the log."""
     reads_max: int = 256
-    """Reads, descriptions and statements that run or wait for their turn."""
+    """Reads, descriptions and statements that run or wait to run."""
     connection_reads_max: int = 128
     """The same over one connection."""
     snapshot_reads_max: int = 16
@@ -34,13 +34,13 @@ class ServiceLimits:
     read_share_percent: int = 10
     """How much of the time reads may take while records are written."""
     answer_bytes_max: int = 32 * 1024 * 1024
-    """Bytes in answers to clients that are being sent, in all; answers of up to 64 KiB always fit."""
+    """Bytes in answers to clients that are being sent, in total; answers of up to 64 KiB always fit."""
     connection_answer_bytes_max: int = 20 * 1024 * 1024
     """The same over one connection; the largest answer has 16 MiB."""
     replica_streams_max: int = 1_000
     """Streams and calls of replicas that are no voters."""
     replica_answer_bytes_max: int = 32 * 1024 * 1024
-    """Bytes in answers to them that are being sent; what voters are sent is not counted."""
+    """Bytes in answers to them that are being sent; answers to voters are not counted."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -52,12 +52,12 @@ class ServiceLimits:
 
 
 def setting_of(field: str) -> str:
-    """The setting that a user knows a field of `ServiceLimits` by."""
+    """The name of the setting for a field of `ServiceLimits`."""
     return "service." + field.replace("_", ".")
 
 
 def over_limit(field: str, value: int) -> ApiError:
-    """The refusal of what is over a limit."""
+    """The error for a call over a limit."""
     return ApiError(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         f"this node is at its limit {setting_of(field)} = {value}; try again later, or ask another node",

@@ -1,7 +1,7 @@
-"""Binds a server to every address that a name stands for, or to none.
+"""Binds a server to every address that a name resolves to, or to none.
 
-gRPC is content if it could bind one of them. `localhost` is two addresses: a node that has only one, because the other
-belongs to another program, sends its peers and clients there.
+gRPC accepts it if only one could be bound. `localhost` is two addresses: if another program has one of them, the
+node's peers and clients may connect to that program.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
 
 LOOPBACK: Final = ("127.0.0.1", "::1")
-"""What `localhost` is to gRPC's clients, whatever the system's files say."""
+"""What gRPC's clients resolve `localhost` to, regardless of the system's files."""
 
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """The address is another machine's, or of a kind that this one does not have, such as ::1 in many containers."""
 
 
 async def listen(server: grpc.aio.Server, endpoint: Endpoint) -> None:
-    """Have `server` listen at every address of this machine that `endpoint` stands for.
+    """Make `server` listen at every address of this machine that `endpoint` resolves to.
 
-    Raises ConfigurationError if the name is not known, if there is no such address, or if one cannot be had.
+    Raises ConfigurationError if the name does not resolve, if it has no address here, or if one cannot be bound.
     """
     addresses = [address for address in await _addresses_of(endpoint) if _is_free(endpoint, *address)]
     if not addresses:
@@ -40,7 +40,7 @@ async def listen(server: grpc.aio.Server, endpoint: Endpoint) -> None:
 
 
 async def _addresses_of(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    """Its addresses by family, each once."""
+    """The endpoint's addresses by family, each once."""
     loop = asyncio.get_running_loop()
     hosts = LOOPBACK if endpoint.host == "localhost" else (endpoint.host,)
     addresses = []
@@ -56,7 +56,7 @@ async def _addresses_of(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, 
 
 
 def _is_free(endpoint: Endpoint, family: socket.AddressFamily, address: tuple[Any, ...]) -> bool:
-    """Whether it is this machine's and can be bound. Raises ConfigurationError if it is and cannot be."""
+    """Whether the address is this machine's and can be bound. Raises ConfigurationError if it is and cannot be."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: a node may start again at once

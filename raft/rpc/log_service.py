@@ -1,4 +1,4 @@
-"""Serves the committed log of one node to anybody who wants to follow it."""
+"""Serves the committed log of one node to its readers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from raft.rpc.sent_snapshot import SentSnapshot, SnapshotSender
 from raft.storage.segmented_log import SegmentedLog
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
-"""One answer holds about this much, and at least one batch."""
+"""One answer holds about this many bytes, and at least one batch."""
 
 PIECE_BYTES: Final = 256 * 1024
-"""How much of a snapshot one answer carries."""
+"""How many bytes of a snapshot one answer carries."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 1024
-"""More than an answer has besides the records."""
+"""An upper bound of an answer's size without the records."""
 
 
 class LogService(log_pb2_grpc.LogServiceServicer):
@@ -56,10 +56,10 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         on_fatal: Callable[[BaseException], None],
         limits: ServiceLimits | None = None,
     ) -> None:
-        """`for_clients` tells where clients reach a node that replicas reach elsewhere.
+        """`for_clients` returns where clients reach a node, if replicas use another address.
 
-        `applied_end_offset` tells how far this node's state machine is, `listener_faults` which listeners failed,
-        `log_start_holders` who keeps the log's start. `on_fatal` gets a failed read of the log.
+        `applied_end_offset` returns how far this node's state machine is, `listener_faults` the failed listeners,
+        `log_start_holders` the readers that hold the log's start back. `on_fatal` gets a failed read of the log.
         """
         self._log = log
         self._feed = feed
@@ -80,9 +80,9 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.WatchRequest,
         context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
     ) -> AsyncIterator[log_pb2.WatchResponse]:
-        """Committed batches from an offset on; gRPC's flow control slows it down to what the reader takes.
+        """Committed batches from an offset on; gRPC's flow control adapts it to the reader's pace.
 
-        A reader that takes snapshots is sent the newest one first if it is new, or behind the log's start (SN-60).
+        A reader that takes snapshots gets the newest one first if it is new, or behind the log's start (SN-60).
         """
         try:
             self._check_cluster(request)
@@ -107,8 +107,8 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         if request.start_offset < self._log.log_start_offset and not request.takes_snapshots:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {request.start_offset} is gone; the log starts at {self._log.log_start_offset}: start there,"
-                " or take snapshots, as a listener does that overrides handle_load_snapshot",
+                f"offset {request.start_offset} was deleted; the log starts at {self._log.log_start_offset}: start"
+                " there, or take snapshots, as a listener does that overrides handle_load_snapshot",
             )
 
     async def _responses(self, request: log_pb2.WatchRequest) -> AsyncGenerator[log_pb2.WatchResponse]:
@@ -141,7 +141,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             yield self._response(_taken(batches))
 
     def _needs_snapshot(self, next_offset: Offset) -> bool:
-        """Whether one is to be sent now; `next_offset` is -1 for who is new (SN-60)."""
+        """Whether a snapshot must be sent now; `next_offset` is -1 for a new reader (SN-60)."""
         is_behind = next_offset == UNKNOWN_OFFSET or next_offset < self._log.log_start_offset
         return is_behind and self._snapshots.has_any
 
@@ -149,9 +149,9 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         size_bytes = answer_room(RESPONSE_BYTES_MAX) - MESSAGE_OVERHEAD_BYTES
         try:
             return self._log.read_batches(start_offset, size_bytes, end_offset)
-        except ApiError:  # the offset is gone, which is no fault of the log's
+        except ApiError:  # the offset was deleted, which is no failure
             raise
-        except BaseException as error:  # gRPC would tell the reader, and nobody else
+        except BaseException as error:  # gRPC would report it to the reader only
             self._on_fatal(error)
             raise
 
@@ -173,7 +173,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.HoldLogStartRequest,
         context: grpc.aio.ServicerContext[log_pb2.HoldLogStartRequest, log_pb2.HoldLogStartResponse],
     ) -> log_pb2.HoldLogStartResponse:
-        """A reader's lease is given, renewed or ended; only the leader gives any."""
+        """Give, renew or end a reader's lease; only the leader gives leases."""
         try:
             self._check_cluster(request)
             wanted_ms = request.lease_ms if self._replica.is_leader else min(request.lease_ms, 0)
@@ -189,7 +189,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.DescribeNodeRequest,
         context: grpc.aio.ServicerContext[log_pb2.DescribeNodeRequest, log_pb2.DescribeNodeResponse],
     ) -> log_pb2.DescribeNodeResponse:
-        """What this node is and whom it knows."""
+        """Describe this node, and the voters that it knows."""
         replica = self._replica
         return log_pb2.DescribeNodeResponse(
             cluster_id=self._cluster_id,
@@ -223,7 +223,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
 
 
 def _taken(batches: list[Batch]) -> bytes:
-    """Their bytes; the batches are let go of, for the reader may take its time."""
+    """Return the batches' bytes and clear the list, because the reader may be slow."""
     data = b"".join(batch.data for batch in batches)
     batches.clear()
     return data

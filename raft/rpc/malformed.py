@@ -1,7 +1,7 @@
-"""Answers bytes that are no message: INVALID_REQUEST, instead of gRPC's UNKNOWN with Python's exception in it.
+"""Answers undecodable bytes with INVALID_REQUEST, instead of gRPC's UNKNOWN with Python's exception in it.
 
-gRPC decodes a request before any handler sees it. The interceptor lets undecodable bytes through as a mark, and ends
-the call with Kafka's error where the mark would reach the handler.
+gRPC decodes a request before any handler gets it. The interceptor replaces undecodable bytes by a mark, and ends the
+call with Kafka's error where the mark would reach the handler.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _checked_unary_stream(method: Callable[..., Any]) -> Callable[..., Any]:
             await abort(context, _REFUSAL)
         async with aclosing(method(request, context)) as responses:
             with suppress(StopAsyncIteration):
-                while True:  # nothing is kept of a response, which may be large: the next may be long in coming
+                while True:  # keep no response, which may be large: the next may take long
                     yield await anext(responses)
 
     return call

@@ -11,25 +11,25 @@ _COMMON: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     # A dead peer is noticed although nothing is sent: a connection that was silent for ten seconds is pinged, and ends
-    # five seconds later. By its documentation the keepalive timeout decides that. In fact the one of all pings does,
-    # which is a minute otherwise.
+    # five seconds later. By the documentation the keepalive timeout decides that. In fact the timeout of all pings
+    # does, and its default is a minute.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # gRPC's probe of the bandwidth sends a ping for what arrives, which a small message feels; a window for a large one
-    # is there from the start instead.
+    # gRPC's bandwidth probe sends pings for received data, which delays small messages. So it is off, and the window
+    # is large from the start.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
 )
 
 CHANNEL_OPTIONS: Final = (
     *_COMMON,
-    # By default the wait between attempts grows to two minutes: a restarted peer would stay away.
+    # By default the wait between attempts grows to two minutes: a restarted peer would not be reached.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Whatever its name says, how long one attempt may take, to the peer's greeting. Less fails over a long link, or
-    # where a machine gives its processor to others for a moment; much more, and a peer behind a healed link stays away.
+    # Despite its name: how long one attempt may take, to the peer's greeting. Less fails over a slow link, or on a
+    # machine without processor time for a moment; with much more, a peer behind a healed link is not reached.
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.enable_http_proxy", 0),
 )

@@ -42,7 +42,7 @@ RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Answering(Protocol):
-    """What the service needs of a node."""
+    """The part of a node that the service needs."""
 
     async def answer(self, request: Request) -> tuple[Response, bytes]:
         """The replica's answer, and the encoded batches or the snapshot's bytes that go with it."""
@@ -50,7 +50,7 @@ class Answering(Protocol):
 
     @property
     def leader(self) -> tuple[LeaderAndEpoch, Endpoint | None]:
-        """Who leads, for answers that the replica is not asked for."""
+        """The leader, for answers that the replica does not give itself."""
         ...
 
 
@@ -63,7 +63,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         cluster_id: str,
         for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None] = lambda node_id, endpoint: endpoint,
     ) -> None:
-        """`for_clients` tells where clients reach a node that replicas reach elsewhere."""
+        """`for_clients` returns where clients reach a node, if replicas use another address."""
         self._for_clients = for_clients
         self._node = node
         self._cluster_id = cluster_id
@@ -95,7 +95,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         """Fetch (1): answers one request after the other until the replica ends the stream."""
         async for message in request_iterator:
             message.max_bytes = answer_room(message.max_bytes)
-            yield await self._fetched(message)  # and nothing is kept of it while it is sent
+            yield await self._fetched(message)  # no reference to it is kept while it is sent
 
     async def _fetched(self, message: quorum_pb2.FetchRequest) -> quorum_pb2.FetchResponse:
         response, records = await self._answer(

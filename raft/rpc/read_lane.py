@@ -1,9 +1,9 @@
-"""Whose turn it is to read: when a node that writes has no time left, reads get a share, and connections take turns.
+"""A share of the time for reads: on a busy node that writes, reads get a share, and connections take turns.
 
 A node answers on one event loop, in one process: reads in a closed loop would leave little to votes, fetches and
-operations. Each read is charged what it took. Consider a share of 10 % and reads that take 2 ms: while records are
-written and the process is busy, 50 of them are begun in a second, whoever asks, and one connection that asks for a
-thousand waits behind itself only. While nothing is written, or there is time for all, all begin at once.
+operations. Each read is charged for its time. Consider a share of 10 % and reads that take 2 ms: while records are
+written and the process is busy, 50 reads begin in a second, over all connections, and a connection that sends a
+thousand delays only itself. While nothing is written, or there is time for all, all begin at once.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ CALL_SECONDS: Final = 0.001
 """What a call costs before and after the read itself: about what gRPC takes on one core."""
 
 MESSAGE_SECONDS: Final = 0.0003
-"""The same for one more message of a stream."""
+"""The cost of one more message of a stream."""
 
 BYTES_PER_SECOND: Final = 200_000_000
 """How fast answers are copied and encoded."""
 
 BURST_SECONDS: Final = 0.1
-"""So much may be used at once, after a rest: a few reads now and then never wait."""
+"""The most that may be used at once, after a pause: occasional reads never wait."""
 
 WRITES_PER_SECOND_MIN: Final = 10
-"""With fewer records in a second, an idle cluster's NoOps among them, reads have all the time."""
+"""With fewer records in a second, such as an idle cluster's NoOps, reads are not limited."""
 
 BUSY_SHARE_MIN: Final = 0.7
-"""A process that uses less of one processor than this has time for reads, whatever is written."""
+"""A process that uses less of one processor than this has time for reads, however much is written."""
 
 WINDOW_SECONDS: Final = 0.5
-"""How often it is looked whether records are written, and how busy the process was."""
+"""How often the lane checks whether records are written, and how busy the process was."""
 
 
 class ReadLane:
@@ -64,7 +64,7 @@ class ReadLane:
         self._timer: asyncio.TimerHandle | None = None
 
     async def turn(self, connection: str, seconds: float = CALL_SECONDS) -> None:
-        """Return when a read of `connection` may begin, and charge it `seconds`, which it takes at least."""
+        """Return when a read of `connection` may begin, and charge it `seconds`, its minimum."""
         self._credit()
         if not self._waiting and self._has_credit:
             self._credit_seconds -= seconds
@@ -76,7 +76,7 @@ class ReadLane:
         self.charge(seconds)
 
     def charge(self, seconds: float) -> None:
-        """A read took so long besides."""
+        """Charge a read for this much more time."""
         self._credit_seconds -= seconds
 
     @property
@@ -93,9 +93,9 @@ class ReadLane:
         self._credit_seconds = min(BURST_SECONDS, max(self._credit_seconds, floor))
 
     def _look(self, now: float) -> None:
-        """Judge the window that is over.
+        """Judge the window that has ended.
 
-        Reads that are held back make the process less busy: so they stay held back until none of them waits.
+        Holding reads back makes the process less busy, so they are held back until none of them waits.
         """
         seconds = now - self._window_start
         written, used = self._written(), self._used()
@@ -111,7 +111,7 @@ class ReadLane:
             self._timer = asyncio.get_running_loop().call_later(min(seconds, WINDOW_SECONDS) + 0.001, self._go_on)
 
     def _go_on(self) -> None:
-        """Let as many begin as the credit allows, one of each connection in turn."""
+        """Start as many reads as the credit allows, one of each connection in turn."""
         self._timer = None
         self._credit()
         released_seconds = 0.0
@@ -120,7 +120,7 @@ class ReadLane:
             turn = turns.popleft()
             if turns:
                 self._waiting[connection] = turns
-            if not turn.done():  # else its caller has gone
+            if not turn.done():  # else its caller was cancelled
                 turn.set_result(None)
                 released_seconds += CALL_SECONDS  # it is charged when its task runs
         self._set_timer()

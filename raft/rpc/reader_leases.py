@@ -13,7 +13,7 @@ from raft.rpc.limits import over_limit
 NAME_LENGTH_MAX: Final = 64
 
 LEASE_MS_MAX: Final = 600_000
-"""Who goes away without a word holds the log's start for so long at most."""
+"""The longest lease: a reader that vanishes holds the log's start for at most this long."""
 
 
 class NamedReaderPosition(NamedTuple):
@@ -21,7 +21,7 @@ class NamedReaderPosition(NamedTuple):
 
     name: str
     next_offset: Offset
-    """-1: it has nothing yet."""
+    """-1: it has read nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Lease:
 
 
 def check_reader(name: str, lease_ms: int) -> None:
-    """Raises ApiError INVALID_REQUEST for what no node takes."""
+    """Raise ApiError INVALID_REQUEST for an invalid name or lease."""
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -42,7 +42,7 @@ def check_reader(name: str, lease_ms: int) -> None:
 
 
 class ReaderLeases:
-    """Those that one node has given. A lease that is not asked for again ends by itself."""
+    """The leases that one node has given. A lease that is not renewed expires."""
 
     def __init__(self, readers_max: int, now_ms: Callable[[], float]) -> None:
         """`now_ms` is monotonic."""
@@ -51,7 +51,7 @@ class ReaderLeases:
         self._leases: dict[str, _Lease] = {}
 
     def hold(self, name: str, next_offset: Offset, lease_ms: int) -> int:
-        """Give a lease, or renew it; returns for how long. 0 ends one that there is.
+        """Give a lease, or renew it; returns its length in milliseconds. 0 ends the lease.
 
         Raises ApiError: INVALID_REQUEST, or THROTTLING_QUOTA_EXCEEDED if too many readers have one.
         """
@@ -69,7 +69,7 @@ class ReaderLeases:
         return lease_ms
 
     def positions(self) -> list[NamedReaderPosition]:
-        """How far those have read whose leases last."""
+        """How far the readers with unexpired leases have read."""
         self._end_old_ones()
         return [NamedReaderPosition(name, lease.next_offset) for name, lease in self._leases.items()]
 

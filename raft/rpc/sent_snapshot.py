@@ -16,7 +16,7 @@ from raft.rpc.limits import over_limit
 from snapshot.reader import SnapshotReader
 
 PIECE_SECONDS_MAX: Final = 60.0
-"""So long one piece may take to be written; then the file is let go of, so that another reader has the place."""
+"""How long one piece may take to be written; then the file is closed, so that another reader gets the place."""
 
 
 class SnapshotSender:
@@ -26,7 +26,7 @@ class SnapshotSender:
         self._snapshots = snapshots
         self._snapshot_reads_max = snapshot_reads_max
         self._count = 0
-        """Of those that are being opened or sent."""
+        """The number of snapshots that are being opened or sent."""
 
     @property
     def has_any(self) -> bool:
@@ -35,9 +35,9 @@ class SnapshotSender:
 
     @asynccontextmanager
     async def newest(self) -> AsyncGenerator[SentSnapshot | None]:
-        """The newest that is whole; None if there is none. Raises ApiError if too many are being sent.
+        """The newest whole snapshot; None if there is none. Raises ApiError if too many are being sent.
 
-        It counts until it is closed, also if the reader leaves while it is being read through.
+        It counts until it is closed, even if the reader leaves while it is being verified.
         """
         if self._count >= self._snapshot_reads_max:
             raise over_limit("snapshot_reads_max", self._snapshot_reads_max)
@@ -70,7 +70,7 @@ def _close(opening: asyncio.Future[SentSnapshot | None]) -> None:
 
 
 class SentSnapshot:
-    """One that is open and was found whole. Its bytes come out of the page cache: it was just read through."""
+    """An open and verified snapshot. Its bytes come from the page cache: it has just been read."""
 
     def __init__(self, snapshot: SnapshotReader, on_closed: Callable[[], None]) -> None:
         """`snapshot` is closed with this."""
@@ -82,16 +82,16 @@ class SentSnapshot:
 
     @property
     def is_done(self) -> bool:
-        """Whether all pieces were given out."""
+        """Whether all pieces were taken."""
         return self._position >= self._snapshot.size_bytes
 
     @property
     def end_offset(self) -> Offset:
-        """The offset after the last record that it stands for."""
+        """The offset after the last record that it covers."""
         return self._snapshot.snapshot_id.offset
 
     def next_piece(self, max_bytes: int) -> log_pb2.WatchResponse.SnapshotPiece:
-        """The bytes that follow. Raises ApiError if the one before took too long, or the file cannot be read."""
+        """The next piece. Raises ApiError if the one before took too long, or the file cannot be read."""
         if self._is_closed:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -113,7 +113,7 @@ class SentSnapshot:
         return piece
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._timer.cancel()
         if not self._is_closed:
             self._is_closed = True

@@ -1,10 +1,10 @@
-"""How a replica's requests leave: one channel per peer, one stream for fetches, unary calls for the rest.
+"""Sends a replica's requests: one channel per peer, one stream for fetches, unary calls for the rest.
 
-`PeerTransport.send` takes the core's Send actions and gives back ResponseReceived or RequestFailed, each at most once.
-It promises nothing else: no order between peers, no delivery. The core has the request timeout and the back-off.
+`PeerTransport.send` takes the core's Send actions and delivers ResponseReceived or RequestFailed, at most once for
+each. It promises nothing else: no order between peers, no delivery. The core has the request timeout and the back-off.
 
-Fetches go over one long-lived stream, to the peer that the last one was for. A stream with an unanswered fetch is given
-up when the next fetch comes: its answer was eaten somewhere.
+Fetches go over one long-lived stream, to the peer of the last fetch. A stream with an unanswered fetch is given up
+when the next fetch is sent: its answer was lost.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Outcome: TypeAlias = ResponseReceived | RequestFailed
 FetchCall: TypeAlias = grpc.aio.StreamStreamCall[quorum_pb2.FetchRequest, quorum_pb2.FetchResponse]
 
 CHANNELS_MAX: Final = 64
-"""Channels kept open. Peers are few; addresses that peers named and that led nowhere must not pile up."""
+"""How many channels are kept open. Peers are few; unreachable addresses that peers named must not accumulate."""
 
 FAILURES_MAX: Final = 5
 FAILING_SECONDS_MAX: Final = 3.0
-"""A channel on which so many requests in a row, over so long a time, came to nobody is replaced for the next one.
+"""A channel is replaced before the next request if this many in a row, over this long, did not reach the peer.
 
-gRPC asks for the addresses of a name that did not resolve again after up to two minutes, and no option changes that; a
-new channel asks at once. In that time a channel has tried to connect at least once more by itself.
+gRPC resolves a name that did not resolve again after up to two minutes, and no option changes that; a new channel
+resolves it at once. In that time a channel has tried to connect at least once more by itself.
 """
 
 
@@ -87,7 +87,7 @@ class PeerTransport:
                 raise TypeError(f"a replica does not send {type(send.request).__name__}")
 
     async def close(self) -> None:
-        """Give up what is under way and close every channel."""
+        """Give up all requests under way and close every channel."""
         self._closed = True
         if self._fetch_stream is not None:
             self._fetch_stream.close()
@@ -144,7 +144,7 @@ class PeerTransport:
 
 
 class _Peer:
-    """A channel, and for how long nobody was reached over it."""
+    """A channel, and how long the peer has not been reached over it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
@@ -158,11 +158,11 @@ class _Peer:
         return self._failures >= FAILURES_MAX and failing_seconds >= FAILING_SECONDS_MAX
 
     def answered(self) -> None:
-        """The peer is there."""
+        """Note that the peer was reached."""
         self._failures = 0
 
     def failed(self, error: Exception) -> None:
-        """A request failed. What is late or refused does not count: somebody is there, or is still being looked for."""
+        """Note a failed request. A late or refused one does not count: the peer was reached, or may still be."""
         if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
             if self._failures == 0:
                 self._failing_since = asyncio.get_running_loop().time()
@@ -195,10 +195,10 @@ class _FetchStream:
         try:
             await self._call.write(message)
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
-            self._fail(error)  # the reader sees the stream's end as well, but maybe later
+            self._fail(error)  # `run` sees the stream's end as well, but maybe later
 
     async def run(self) -> None:
-        """Read answers until the stream ends, then fail what is unanswered."""
+        """Read answers until the stream ends, then fail the unanswered fetch."""
         try:
             while True:
                 message = await self._call.read()
@@ -212,7 +212,7 @@ class _FetchStream:
             self.close()
 
     def close(self) -> None:
-        """End the stream without an outcome for what is unanswered: whoever closes it has moved on."""
+        """End the stream without an outcome for the unanswered fetch: the core has given it up."""
         self._ended = True
         self._unanswered = None
         self._call.cancel()

@@ -1,4 +1,4 @@
-"""The appends of a node's own clients that are not settled yet, and the room that is kept for them on the disk."""
+"""The pending appends of a node's own clients, and the room on the disk that is reserved for them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 
 BATCH_OVERHEAD_BYTES: Final = 256
-"""More than a batch's header takes: what is reserved on top of each body."""
+"""Reserved in addition to each body: more than a batch's header takes."""
 
 
 class UnwrittenAppends:
-    """Room is kept on the disk from when an append is prepared until it is written."""
+    """Appends that hold room on the disk: from when they are prepared until they are written."""
 
     def __init__(self) -> None:
         self._unwritten: deque[tuple[Offset, int]] = deque()
         self.byte_count = 0
-        """How much room the appends that are not written yet take at most."""
+        """An upper bound of the bytes that the unwritten appends will take."""
 
     def add(self, end_offset: Offset, body_bytes: int) -> None:
         """Note an append that ends at `end_offset`."""
@@ -27,34 +27,34 @@ class UnwrittenAppends:
         self.byte_count += body_bytes + BATCH_OVERHEAD_BYTES
 
     def written(self, end_offset: Offset) -> None:
-        """Let go of the room of everything that was written."""
+        """Release the room of all appends that were written."""
         while self._unwritten and self._unwritten[0][0] <= end_offset:
             self.byte_count -= self._unwritten.popleft()[1]
 
     def clear(self) -> None:
-        """Leadership was lost: nothing more of it is written."""
+        """Leadership was lost: nothing more will be written."""
         self._unwritten.clear()
         self.byte_count = 0
 
 
 class PendingAppends:
-    """Who waits for which append."""
+    """The futures of pending appends."""
 
     def __init__(self) -> None:
         self._committed: dict[int, asyncio.Future[None]] = {}
 
     def add(self, append_id: int) -> asyncio.Future[None]:
-        """Note an append; returns what tells when it is committed."""
+        """Note an append; returns a future that ends when it is committed."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._committed[append_id] = committed
         return committed
 
     def forget(self, append_id: int) -> None:
-        """Nobody waits for an append that was never taken."""
+        """Forget an append that was refused."""
         del self._committed[append_id]
 
     def complete(self, append_id: int, error: ApiError | None) -> None:
-        """Tell that an append is committed, or that leadership was lost before."""
+        """Complete an append: it is committed, or leadership was lost first."""
         committed = self._committed.pop(append_id)
         if committed.done():
             return
@@ -62,9 +62,9 @@ class PendingAppends:
             committed.set_result(None)
         else:
             committed.set_exception(error)
-            committed.exception()  # whoever prepared it may be gone: that is no error of the loop's
+            committed.exception()  # its caller may be gone: asyncio must not log that
 
     def fail_all(self, message: str) -> None:
-        """Fail whatever is left: the node stops."""
+        """Fail all pending appends: the node stops."""
         for append_id in list(self._committed):
             self.complete(append_id, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))

@@ -1,9 +1,9 @@
-"""How a replica's answers leave its shell: what belongs to them is read, and some give way to the listeners.
+"""How a replica's answers leave its shell: their records are read, and some leave after the listeners have run.
 
-While all of the log is committed nothing waits for an answer to a fetch, and whoever waits for an acknowledgement waits
-for a listener: such answers leave after woken listeners had their turn. As soon as there is something to commit they
-leave at once: what commits it is the fetch that follows. So the order of PK-08, in which the core gives its orders, is
-turned round where it makes a difference to nobody but those who wait.
+While all of the log is committed no commit depends on an answer to a fetch, and clients that wait for an
+acknowledgment wait for a listener: such answers leave after the woken listeners have run. When there is something to
+commit the answers leave at once, because the next fetches commit it. So the order of PK-08, in which the core gives
+its orders, is reversed only where that makes waiting clients faster and delays no commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from raft.storage.segmented_log import SegmentedLog
 
 
 class DeferredReplies:
-    """The answers of one replica on their way to the host. Whoever owns it calls `close` and then nothing more."""
+    """The answers of one replica on their way to the host. Its owner calls `close`, and nothing after that."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DeferredReplies:
         on_released: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_released` is called when answers have left after the listeners; `on_fatal` if that failed."""
+        """`on_released` is called when deferred answers have left; `on_fatal` if that failed."""
         self._log = log
         self._snapshots = snapshots
         self._log_start_holders = log_start_holders
@@ -55,13 +55,13 @@ class DeferredReplies:
 
     @property
     def has_deferred(self) -> bool:
-        """Whether some have not left yet; those with a snapshot's bytes, which may take long, do not count."""
+        """Whether answers are deferred; those with a snapshot's bytes, which may take long, do not count."""
         return bool(self._deferred)
 
     def send(self, reply: Reply, *, may_defer: bool) -> None:
-        """Read what belongs to it and let it leave, now or, if it answers a fetch and may wait, with `release`.
+        """Read the reply's records and send it: at once or, if it answers a fetch and may wait, with `release`.
 
-        Now is before a flush that is ordered after it.
+        At once means before a flush that is ordered after it.
         """
         records = b""
         response = reply.response
@@ -75,20 +75,20 @@ class DeferredReplies:
                 response = replace(response, log_start_holders=self._log_start_holders())
         # Consider record 100, committed by the fetch of follower 2, with follower 3 parked and a client that waits for
         # its operation. The core orders: the append is complete, 3 is answered, listeners may have 100, 2 is answered.
-        # Nothing is left to commit, so the two answers commit nothing: they leave after the state machine had its turn,
-        # by which the client is answered.
+        # Nothing is left to commit, so the two answers commit nothing: they leave after the state machine has run,
+        # which answers the client.
         #
-        # If record 101 is appended meanwhile, they leave at once, in the core's order: the fetches that follow them are
-        # what commits 101. So it is under load, where there is always something to commit.
+        # If record 101 is appended meanwhile, they leave at once, in the core's order: the next fetches commit 101.
+        # That is the case under load, where there is always something to commit.
         if may_defer and isinstance(response, FetchResponse):
             self._deferred.append((reply.request_id, response, records))
         else:
             self._host.reply(reply.request_id, response, records)
 
     def release(self, *, may_defer: bool, listeners_are_woken: bool) -> None:
-        """What was ordered with them is carried out: let them leave, now or after the listeners that it has woken.
+        """The actions ordered with them are done: send the deferred answers, now or after the woken listeners have run.
 
-        Those that wait for listeners already wait on, unless they may not any more.
+        Answers that already wait for listeners keep waiting, unless they may no longer be deferred.
         """
         if self._closed or not self._deferred:
             return
@@ -99,7 +99,7 @@ class DeferredReplies:
             self._send_deferred()
 
     def close(self) -> None:
-        """Nothing more leaves."""
+        """Send nothing more."""
         self._closed = True
 
     def _release_after_listeners(self) -> None:

@@ -1,7 +1,7 @@
-"""Makes the log durable: on the event loop while the disk is quick and the loop has time, else in a thread.
+"""Makes the log durable: on the event loop while the disk is fast and the loop has time, else in a thread.
 
-A thread hop costs more than a quick fsync (both sides fight for the GIL); but a slow fsync on the loop holds up votes
-and fetches, and any fsync holds up a loop that has other work to do meanwhile. Recent flushes and turns decide.
+A thread hop costs more than a fast fsync (both threads contend for the GIL); but a slow fsync on the loop delays votes
+and fetches, and any fsync delays a busy loop. The times of recent flushes and loop iterations decide.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from raft.shell.runtime import Runtime
 from raft.storage.segmented_log import SegmentedLog
 
 SLOW_FLUSH_MS: Final = 2.0
-"""When flushes took longer than this of late, they move to the thread; a heartbeat can wait for that long."""
+"""When recent flushes took longer than this, they move to the thread; heartbeats can wait this long."""
 
 BUSY_TURN_MS: Final = 1.0
-"""When a turn of the loop took longer than this of late, there is always something to do while the disk works."""
+"""When recent iterations of the loop took longer than this, the loop is busy: it has work during a flush."""
 
 RECENT_WEIGHT: Final = 0.2
-"""How much the last one counts in a running mean."""
+"""The weight of the last value in a running mean."""
 
 
 class Flusher:
-    """Flushes one log, one flush at a time, and says when it is done.
+    """Flushes one log, one flush at a time, and reports the end of each.
 
     `on_flushed` is called on the loop with the offset up to which the log is durable; `on_fatal` with an exception
     that must end the process.
@@ -44,11 +44,11 @@ class Flusher:
         self.recent_flush_ms = 0.0
         """A running mean of how long flushes take, without the hop to the thread and back."""
         self.recent_turn_ms = 0.0
-        """A running mean of how long it takes from the request to the flush, one turn of the loop."""
+        """A running mean of the time from the request to the flush, one iteration of the loop."""
         self._requested_at_ms = 0.0
 
     def request(self) -> None:
-        """Flush soon: after what is ready to be sent has been handed to the network."""
+        """Flush soon: after everything ready to be sent has been given to the network."""
         self._requested_at_ms = self._runtime.now_ms()
         self._runtime.call_soon(self._flush)
 
@@ -71,8 +71,8 @@ class Flusher:
         took_ms = 0.0
 
         def flush() -> None:
-            # Timed here and not from asking to answer: the hop and the thread's other work say nothing of the disk, and
-            # would keep flushes in the thread for good. What is left is the wait for the interpreter's lock.
+            # Timed here, not from the request to the result: the hop and the thread's other work do not depend on the
+            # disk, and would keep flushes in the thread for good. The wait for the GIL is still included.
             nonlocal took_ms
             started_ms = self._runtime.now_ms()
             pending.run()

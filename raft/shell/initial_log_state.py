@@ -1,4 +1,4 @@
-"""What a log that was opened tells the replica that starts from it."""
+"""The state of an opened log, for the replica that starts from it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def last_timestamp_ms(log: SegmentedLog) -> int:
 
 
 def recovering_log(log: SegmentedLog, identity: Identity) -> RecoveringLog | None:
-    """What keeps the replica from taking part. In a new directory that is damaged, too, it must not found anything.
+    """Why the replica must not take part, if so. In a new directory that is also damaged it must not found a quorum.
 
-    A new directory means nothing to who does not vote: it has forgotten nothing.
+    For an observer a new directory has no effect: it has no vote to forget.
     """
     if identity.key is None or not identity.voters.is_voter(identity.key):
         return log.recovering

@@ -1,7 +1,7 @@
-"""Moves a node's log start on, when retention wants it and nobody needs what is below (KIP-630, KAFKA-14932).
+"""Advances a node's log start, when retention requires it and no reader needs what is below (KIP-630, KAFKA-14932).
 
-The rules are in `snapshot.log_start_policy`; this looks at the node, carries out what they decide, and remembers who
-has been holding the log start back, and for how long.
+The rules are in `snapshot.log_start_policy`; this module collects the node's state, carries out the decisions, and
+remembers which readers hold the log start back, and for how long.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from raft.storage.segmented_log import SegmentedLog
 from snapshot.log_start_policy import LogStartConfig, LogStartPolicy, LogStartView, ReaderKind, ReaderPosition, decide
 
 CHECK_INTERVAL_MS: Final = 1_000
-"""How often it is looked at, as long as there are snapshots."""
+"""How often it is checked, as long as there are snapshots."""
 
 HELD_REPORTED_MS: Final = 60_000
-"""Who holds the log start back for so long is told of in the log, once."""
+"""How long a reader holds the log start back before that is logged, once."""
 
 logger = structlog.get_logger(__name__)
 
@@ -34,11 +34,11 @@ class ListenerPosition(NamedTuple):
 
     name: str
     next_offset: Offset
-    """-1: it has not begun."""
+    """-1: it has not started."""
 
 
 class LogStartKeeper:
-    """One node's. `on_advanced` is told where the log starts, after its files do."""
+    """The log start of one node. `on_advanced` is called with the new log start, once it is on disk."""
 
     def __init__(
         self,
@@ -66,16 +66,16 @@ class LogStartKeeper:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start to check at intervals."""
         self._timer = self._runtime.call_later(CHECK_INTERVAL_MS, self._look)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
     def holders(self) -> tuple[LogStartHolder, ...]:
-        """Who keeps the log from starting further on."""
+        """The readers that hold the log start back."""
         now_ms = int(self._runtime.now_ms())
         return tuple(
             LogStartHolder(
@@ -88,7 +88,7 @@ class LogStartKeeper:
         )
 
     def check(self) -> None:
-        """Move the log start as far as it may go now; without room on the disk it stays, and is tried again."""
+        """Advance the log start as far as it may go now; without room on the disk it stays, and is tried again."""
         view = self._view()
         decision = decide(self._config, view)
         while decision.start is not None:

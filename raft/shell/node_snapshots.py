@@ -1,7 +1,7 @@
-"""A node's snapshots at work: shown to whoever fetches one, fetched from the leader, deleted when nobody needs them.
+"""A node's snapshots: served to replicas that fetch, fetched from the leader, deleted when no longer needed.
 
-The one owner of the node's snapshot store. What takes long runs aside, and nothing damaged is given out: a snapshot is
-read through before its first byte leaves, and one that is found damaged is deleted.
+The only owner of the node's snapshot store. Long work runs in another thread, and nothing damaged is served: a snapshot
+is verified before its first byte is sent, and a damaged one is deleted.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
 
 DELETE_DELAY_MS: Final = 60_000
-"""The bytes of a deleted snapshot stay for so long after that, and after each read: somebody fetches it (SN-42)."""
+"""How long the bytes of a deleted snapshot stay, and after each read again: a replica may be fetching it (SN-42)."""
 
 FETCHED_DELETED_MS_MAX: Final = 3_600_000
-"""But no longer than this after it was deleted."""
+"""The most that they stay after the deletion."""
 
 FETCHED_DELETED_MAX: Final = 2
-"""And no more of them than this; the oldest go first."""
+"""The most deleted snapshots that stay; the oldest go first."""
 
 REFUSAL_PAUSE_MS: Final = 500
-"""How long to wait after a snapshot found no room or was damaged, before the leader is asked again."""
+"""How long to wait before the leader is asked again, after a snapshot was damaged or had no room."""
 
 READ_THROUGH_FOR_MS: Final = 10_000
-"""Whoever begins with a snapshot that was read through longer ago has it read through again."""
+"""How long a verification is valid for new transfers; after that the snapshot is verified again."""
 
 READS_WAITING_MAX: Final = 256
-"""So many reads may wait until a snapshot is read through; replicas have one at a time each."""
+"""How many reads may wait until a snapshot is verified; each replica has one at a time."""
 
 Respond: TypeAlias = Callable[[ErrorCode, int, bytes], None]
 """Takes an error, or the size of a snapshot and some of its bytes."""
@@ -67,7 +67,7 @@ class NodeSnapshots:
         on_damaged: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_changed` is called when the newest one is another, `on_damaged` when one was deleted for damage."""
+        """`on_changed` is called when there is another newest one, `on_damaged` when a damaged one was deleted."""
         self._store = store
         self._cluster_id = cluster_id
         self._runtime = runtime
@@ -78,7 +78,7 @@ class NodeSnapshots:
         self._whole: dict[OffsetAndEpoch, SnapshotReader] = {}
         self._read_through_at_ms: dict[OffsetAndEpoch, float] = {}
         self._read_at_ms: dict[OffsetAndEpoch, float] = {}
-        """When bytes of it were given out last."""
+        """When its bytes were last sent."""
         self._reading_through: dict[OffsetAndEpoch, list[_WaitingRead]] = {}
         self._incoming: tuple[int, IncomingSnapshot] | None = None
         """The snapshot that is being fetched, and its `fetch_id`. Only the disk's thread touches it."""
@@ -87,11 +87,11 @@ class NodeSnapshots:
         self._list()
         self._count_from_what_is_on_disk()
 
-    # --- which there are ----------------------------------------------------------------------------------------------
+    # --- the stored snapshots -----------------------------------------------------------------------------------------
 
     @property
     def latest(self) -> OffsetAndEpoch | None:
-        """The newest one's id."""
+        """The id of the newest one."""
         return max(self._stored, default=None)
 
     def stored(self) -> tuple[StoredSnapshot, ...]:
@@ -99,7 +99,7 @@ class NodeSnapshots:
         return tuple(self._stored[snapshot_id] for snapshot_id in sorted(self._stored))
 
     def refresh(self) -> None:
-        """Somebody may have written one: look at the directory again."""
+        """List the directory again: a snapshot may have been written."""
         before = self.latest
         self._list()
         if self.latest != before:
@@ -119,10 +119,10 @@ class NodeSnapshots:
                 self._stored[snapshot_id] = replace(entry, eligible_since_ms=now_ms)
 
     def _count_from_what_is_on_disk(self) -> None:
-        """Those that a former process had are eligible since then, not since this start (SN-51).
+        """Count the age of snapshots of an earlier process from their time on disk, not from this start (SN-51).
 
-        The next newer one was here at its last record's time at the earliest, as the clock of whoever led then showed
-        it. Consider a cluster without records for a day, then a snapshot: who is behind has had that day, too.
+        A newer snapshot existed, at the earliest, at the time of its last record by the clock of the leader of then.
+        Consider a cluster without records for a day, then a snapshot: readers that are behind have had that day, too.
         """
         offset_ms = int(self._runtime.now_ms()) - self._runtime.wall_clock_ms()
         found = self.stored()
@@ -143,11 +143,11 @@ class NodeSnapshots:
         return None
 
     def create(self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int) -> SnapshotWriter | None:
-        """Begin a snapshot of the program's own; None if it is there already. Raises OutOfSpace or StorageError."""
+        """Begin a snapshot of the program's own; None if there is one already. Raises OutOfSpace or StorageError."""
         return self._store.create(snapshot_id, SnapshotHeader(last_contained_log_timestamp_ms, self._cluster_id))
 
     def delete_surplus(self, log_start: OffsetAndEpoch) -> None:
-        """Delete those that nobody needs when the log starts there."""
+        """Delete the snapshots that are not needed when the log starts there."""
         for snapshot_id in surplus(sorted(self._stored), log_start.offset):
             self._delete(snapshot_id)
 
@@ -161,9 +161,9 @@ class NodeSnapshots:
         self._runtime.call_later(DELETE_DELAY_MS, lambda: self._forget(snapshot_id, deleted_at_ms))
 
     def _forget(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> None:
-        """It was deleted long enough ago: remove its bytes, unless a replica is still fetching it.
+        """Remove the bytes of a snapshot that was deleted long enough ago, unless a replica is still fetching it.
 
-        Others that were deleted lose their names with it: who has one of them open reads on.
+        Other deleted ones lose their names with it: a reader that has one open can still read it.
         """
         if self._is_closed or snapshot_id in self._stored:
             return
@@ -175,7 +175,7 @@ class NodeSnapshots:
         self._store.remove_deleted()
 
     def _still_fetched_for_ms(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> float:
-        """How long to wait for the next read of a deleted one; 0 or less if it may go."""
+        """How long to wait for the next read of a deleted one; 0 or less if it may be removed."""
         read_at_ms = self._read_at_ms.get(snapshot_id)
         fetched = sorted(found for found in self._whole if found not in self._stored)
         if read_at_ms is None or snapshot_id not in fetched[-FETCHED_DELETED_MAX:]:
@@ -195,12 +195,12 @@ class NodeSnapshots:
         self._delete(snapshot_id)
         self._on_damaged()
 
-    # --- giving them out ----------------------------------------------------------------------------------------------
+    # --- serving them -------------------------------------------------------------------------------------------------
 
     def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int, respond: Respond) -> None:
-        """Some bytes of a snapshot that is whole (SN-10).
+        """Read some bytes of a whole snapshot (SN-10).
 
-        It is read through aside before its first byte leaves, once more for who begins with it later: bits may have
+        It is verified in another thread before its first byte is sent, and again for later transfers: bits may have
         rotted since. Answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE, THROTTLING_QUOTA_EXCEEDED if too many wait.
         """
         read = _WaitingRead(position, max_bytes, respond)
@@ -242,7 +242,7 @@ class NodeSnapshots:
         self._runtime.run_aside(lambda: found.append(self._store.open_whole(snapshot_id)), done)
 
     def _is_handled(self, snapshot_id: OffsetAndEpoch, error: BaseException) -> bool:
-        """Deal with what kept a snapshot from being read; what is no error of files ends the process."""
+        """Handle an error of reading a snapshot. False: it was no storage error, so the process ends."""
         if isinstance(error, CorruptSnapshot):
             if snapshot_id in self._stored:
                 self._delete_damaged(snapshot_id, error)
@@ -266,14 +266,14 @@ class NodeSnapshots:
             data = reader.read_at(read.position, read.max_bytes)
         except StorageError as error:
             logger.error("a snapshot cannot be read", reason=str(error))
-            self._close_reader(snapshot_id)  # the next read reads it through again
+            self._close_reader(snapshot_id)  # the next read verifies it again
             read.respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
             return
         self._read_at_ms[snapshot_id] = self._runtime.now_ms()
         read.respond(ErrorCode.NONE, reader.size_bytes, data)
 
     def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
-        """Open the newest one that is whole, which the caller closes; None if there is none (SN-60).
+        """Open the newest whole snapshot, which the caller closes; None if there is none (SN-60).
 
         Damaged ones are deleted on the way.
         """
@@ -292,7 +292,7 @@ class NodeSnapshots:
 
         self._runtime.run_aside(lambda: found.append(self._store.open_whole(snapshot_id)), done)
 
-    # --- fetching one -------------------------------------------------------------------------------------------------
+    # --- fetching one from the leader ---------------------------------------------------------------------------------
 
     def append(
         self,
@@ -302,7 +302,7 @@ class NodeSnapshots:
         on_appended: Callable[[int], None],
         on_refused: Callable[[], None],
     ) -> None:
-        """Write the next bytes of a snapshot that is being fetched; tells how many of its bytes are here then."""
+        """Write the next bytes of a snapshot that is being fetched; reports how many bytes have arrived then."""
         position = 0
         self._has_fetched = True
 
@@ -318,11 +318,11 @@ class NodeSnapshots:
 
     def _receive(self, snapshot_id: OffsetAndEpoch) -> IncomingSnapshot:
         incoming = self._store.receive(snapshot_id, self._cluster_id)
-        if incoming is None:  # one of that name was there and could not be used, or it would not be fetched
+        if incoming is None:  # there is one of that name, and it cannot be used, or it would not be fetched
             self._store.delete(snapshot_id)
             incoming = self._store.receive(snapshot_id, self._cluster_id)
         if incoming is None:
-            raise StorageError(f"the snapshot {snapshot_id} is there and does not go away")
+            raise StorageError(f"the snapshot {snapshot_id} exists and cannot be deleted")
         return incoming
 
     def freeze(self, fetch_id: int, on_received: Callable[[], None], on_refused: Callable[[], None]) -> None:
@@ -341,7 +341,7 @@ class NodeSnapshots:
         self._run_fetch(work, done, on_refused)
 
     def drop(self) -> None:
-        """Give up what is being fetched."""
+        """Give up the snapshot that is being fetched."""
         self._run_fetch(self._close_incoming, lambda: None, lambda: None)
 
     def _run_fetch(self, work: Callable[[], None], on_done: Callable[[], None], on_refused: Callable[[], None]) -> None:
@@ -365,7 +365,7 @@ class NodeSnapshots:
             incoming.close()
 
     def close(self) -> None:
-        """Let go of every file; what is half-fetched goes when the disk's thread comes to it, or at the next start."""
+        """Close every file; the disk thread removes a partly fetched snapshot, or the next start does."""
         self._is_closed = True
         if self._has_fetched:
             self._runtime.run_on_disk(self._close_incoming, lambda _: None)

@@ -1,4 +1,4 @@
-"""Opens a node's log at its start: what damage took is fetched again, if there are others to fetch it from."""
+"""Opens a node's log at its start: damaged records are fetched again, if there are other voters to fetch from."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def open_log(
     has_others: bool,
     applied: OffsetAndEpoch,
 ) -> SegmentedLog:
-    """The log in `directory`, fitting `snapshots`.
+    """The log in `directory`, consistent with `snapshots`.
 
-    `applied` is what the state machine holds: that was committed, and flushed in this log. A log that is damaged, or
-    does not hold what was applied, or whose beginning nobody here holds, recovers if the node `has_others` to fetch it
-    from: a voter's, because it may have acknowledged what is missing; an observer's, because it would go on with a
-    leader that lacks what it has shown to its readers. Raises CorruptLog and StorageError.
+    `applied` is the end of what the state machine has applied: that was committed, and flushed in this log. A log
+    recovers if the node `has_others` to fetch from, and the log is damaged, or lacks applied records, or starts above
+    what a snapshot or the state machine covers. A voter's recovers because the voter may have acknowledged the missing
+    records; an observer's, because it might otherwise follow a leader that lacks what its readers have seen. Raises
+    CorruptLog and StorageError.
     """
     log = _open(directory, config, applied.offset, election_state, has_others)
     path = directory.log_path
@@ -69,10 +70,10 @@ def _open(
     election_state: ElectionState | None,
     has_others: bool,
 ) -> SegmentedLog:
-    """The log as it is.
+    """Open the log as it is.
 
-    The log is made before the quorum state, and that is written before any record: a log without a quorum state has
-    lost it, and with it maybe a vote; a quorum state without a log has lost what may have been acknowledged.
+    The log is made before the quorum state, and that is written before any record. So if there is a log but no quorum
+    state, a vote may be lost; if there is a quorum state but no log, acknowledged records may be lost.
     """
     try:
         log = SegmentedLog.open(

@@ -1,7 +1,7 @@
-"""Log and snapshots of a node made to fit each other at its start (SN-44).
+"""Makes a node's log and snapshots consistent at its start (SN-44).
 
-A crash may have come between a snapshot and the log that it was to replace; files may have been lost or brought back
-from elsewhere. When this is done the newest snapshot is of the log, none is older than the log's start, and one ends
+A crash may have happened between storing a snapshot and replacing the log by it; files may have been lost or restored
+from elsewhere. After this the newest snapshot belongs to the log, none is older than the log's start, and one ends
 there if it is above 0, unless the state machine holds what is below.
 """
 
@@ -21,18 +21,19 @@ logger = structlog.get_logger(__name__)
 def reconcile_log_and_snapshots(
     log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str, applied_end_offset: Offset
 ) -> bool:
-    """Whether the node can go on from these; `applied_end_offset` is what its state machine holds of this log.
+    """Whether the node can continue from these; `applied_end_offset` is how far its state machine has applied this log.
 
-    False: the log starts above 0, and nothing that is whole holds what is below. Deletes snapshots that are damaged,
-    of another cluster, not of this log or older than its start. Raises StorageError, OutOfSpace, FlushFailed.
+    False: the log starts above 0, and no whole snapshot or state machine holds what is below. Deletes snapshots that
+    are damaged, of another cluster, not of this log or older than its start. Raises StorageError, OutOfSpace,
+    FlushFailed.
     """
     # Consider a node with a log from 1000 to 1800 and snapshots at 500, 1000 and 1500:
-    # - The one at 500 goes, since it is below the log start.
-    # - There is one at 2500, too: it was fetched, and a crash came before the log was replaced. The log is begun again
+    # - The one at 500 is deleted, since it is below the log start.
+    # - There is one at 2500, too: it was fetched, and the node crashed before the log was replaced. The log starts over
     #   at 2500.
-    # - The one at 1000 is gone: the log starts at 1500 from now on, so that a snapshot ends at its start (SN-43).
-    # - The ones at 1000 and 1500 are gone or damaged. If the state machine holds what is below 1000, the node can go
-    #   on. If not, nobody here knows what was there: False, and the caller lets the log recover.
+    # - The one at 1000 is lost: the log starts at 1500 from now on, so that a snapshot ends at its start (SN-43).
+    # - The ones at 1000 and 1500 are lost or damaged. If the state machine holds what is below 1000, the node can
+    #   continue. If not, that data is not on this node: False, and the caller makes the log recover.
     snapshots.clean_up()
     _delete_below_start(log, snapshots)
     _begin_behind_newest(log, snapshots, cluster_id)
@@ -56,7 +57,7 @@ def _delete_below_start(log: SegmentedLog, snapshots: SnapshotStore) -> None:
 
 
 def _begin_behind_newest(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str) -> None:
-    """A snapshot that reaches past the log was fetched to take its place: let it."""
+    """Replace the log by a snapshot that reaches past it: it was fetched for that."""
     for snapshot_id in reversed(snapshots.ids()):
         if not is_replaced_by(log.end, snapshot_id):
             return
@@ -67,7 +68,7 @@ def _begin_behind_newest(log: SegmentedLog, snapshots: SnapshotStore, cluster_id
 
 
 def _start_at_a_snapshot(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str) -> None:
-    """The snapshot at the log's start is gone: start at the next one that is whole, so that one ends there (SN-44)."""
+    """The snapshot at the log's start is lost: move the start to the next whole one, so that one ends there (SN-44)."""
     for snapshot_id in snapshots.ids():
         if snapshot_id.offset == log.log_start_offset:
             return

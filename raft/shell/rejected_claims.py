@@ -1,4 +1,4 @@
-"""What peers say and nobody believes: counted, and told to people at a rate that no peer can raise."""
+"""Rejected claims of peers: counted, and logged at a rate that no peer can raise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 from raft.shell.runtime import Runtime
 
 REPORT_INTERVAL_MS: Final = 10_000
-"""At most one line in that time: a stranger may send thousands of messages a second."""
+"""At most one log line in this time: a stranger may send thousands of messages a second."""
 
 logger = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ class RejectedClaims:
         self._told_count = 0
 
     def note(self, reason: str) -> None:
-        """One more. Says how many there were since the last line; the first one has a line at once."""
+        """Count a claim. Logs how many there were since the last line; the first one is logged at once."""
         self._count += 1
         now_ms = self._runtime.now_ms()
         if self._told_at_ms is not None and now_ms - self._told_at_ms < REPORT_INTERVAL_MS:
@@ -32,7 +32,7 @@ class RejectedClaims:
         others = self._count - self._told_count - 1
         self._told_at_ms, self._told_count = now_ms, self._count
         logger.warning(
-            "a peer is not believed; look for a node of another cluster, or one that has a copy of another's"
+            "a peer's claim is rejected; look for a node of another cluster, or one with a copy of another node's"
             " configuration",
             reason=reason,
             others_not_told=others,

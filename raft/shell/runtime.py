@@ -1,8 +1,8 @@
-"""What the shell asks of the world that it runs in: the time, a wake-up call, and a thread for the disk.
+"""The runtime that the shell needs: the time, timers, and a thread for the disk.
 
-The production runtime is an asyncio event loop; the simulator has one of its own, in virtual time. The promises: every
-callback runs on the one thread (or loop) that the shell lives on, never from within the call that asked for it; what
-`run_on_disk` is given runs in the order in which it was given, one at a time.
+The production runtime is an asyncio event loop; the simulator has its own, in virtual time. The promises: every
+callback runs on the shell's own thread (or loop), never within the call that requested it; the work given to
+`run_on_disk` runs in the order given, one at a time.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A wake-up call that can be called off."""
+    """A timer that can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off; nothing happens if it has been made."""
+        """Cancel it; nothing happens if it has fired."""
         ...
 
 
 class Runtime(Protocol):
-    """See the module for what is promised."""
+    """See the module for the promises."""
 
     def now_ms(self) -> float:
         """Monotonic time, in milliseconds from some point on; in any thread."""
@@ -34,7 +34,7 @@ class Runtime(Protocol):
         ...
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back when what is ready to run has run."""
+        """Call back when everything that is ready to run has run."""
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
@@ -46,7 +46,7 @@ class Runtime(Protocol):
         ...
 
     def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
-        """As `run_on_disk`, for what takes long: it holds up nothing else, and is in no order with anything."""
+        """As `run_on_disk`, for long work: it delays nothing else, and has no order with other work."""
         ...
 
 
@@ -54,7 +54,7 @@ class AsyncioRuntime:
     """The event loop that runs when it is made, and an executor with one thread."""
 
     def __init__(self, executor: Executor | None = None) -> None:
-        """`executor` is the thread for the disk; None: one of the loop's own threads, for who never asks for it."""
+        """`executor` is the thread for the disk; None: one of the loop's own threads, if it is never used."""
         self._loop = asyncio.get_running_loop()
         self._executor = executor
 

@@ -1,11 +1,11 @@
 """The shell around one replica: it carries out the core's actions and feeds it events. Synchronous, without a loop.
 
-What it needs of the world it gets as ports: a `Runtime` for time, wake-ups and the disk thread, an `ShellHost` for what
-leaves it. `raft.node` puts it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
+It uses the outside through two ports: a `Runtime` for time, timers and the disk thread, a `ShellHost` for its outputs.
+`raft.node` runs it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
 
-- Actions are carried out strictly in order, but answers to fetches may give way to listeners
-  (`raft.shell.deferred_replies`). PersistElectionState holds up what follows until it is on disk.
-- Room for batches is reserved before the core hears of them, so a full disk refuses appends and changes nothing.
+- Actions are carried out strictly in order, except that answers to fetches may leave after listeners have run
+  (`raft.shell.deferred_replies`). PersistElectionState delays later actions until it is on disk.
+- Room for batches is reserved before the core gets them, so on a full disk appends are refused and nothing changes.
 - A violated invariant or a failed fsync is fatal: it goes to the host, which ends the process.
 """
 
@@ -85,13 +85,13 @@ OUT_OF_SPACE_PAUSE_MS_MAX: Final = 500
 """How long a follower with a full disk waits before it asks for the same batches again, at most."""
 
 MARKER_IDLE_MS: Final = 100
-"""How long after a flush a burst of appends counts as over: a marker then says that all of it is durable."""
+"""How long after a flush a burst of appends counts as ended: then a marker records that all of it is durable."""
 
 logger = structlog.get_logger(__name__)
 
 
 class Shell:
-    """One replica with its log. Whoever owns it calls `close` and then nothing more."""
+    """One replica with its log. Its owner calls `close`, and nothing after that."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Shell:
         host: ShellHost,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
     ) -> None:
-        """Wire it up; `start` sets it going. `election_state` is what `quorum_state` holds, `applied` the tables.
+        """Wire it up; `start` starts it. `election_state` is in `quorum_state`, `applied` is the state machine's end.
 
         The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
         """
@@ -164,10 +164,10 @@ class Shell:
         self._marker_timer: Timer | None = None
         self._last_timestamp_ms = last_timestamp_ms(log)
 
-    # --- what its owner asks ------------------------------------------------------------------------------------------
+    # --- calls of its owner -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up the role that the durable state gives it."""
+        """Enter the state that follows from what is on disk."""
         self._take(self.replica.start(self._now_ms()))
         self._notify_committed()  # what the newest snapshot holds
         self.log_start.start()
@@ -206,16 +206,16 @@ class Shell:
         return base_offset
 
     def schedule_appends(self) -> None:
-        """Write what was prepared, together with all that is prepared before the runtime calls back."""
+        """Write all prepared appends, and those that are prepared before the runtime calls back."""
         if not self._appends_scheduled:
             self._appends_scheduled = True
             self._runtime.call_soon(self._write_appends)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> SnapshotWriter | None:
-        """Begin a snapshot of a state machine that stands at `snapshot_id`; whoever froze it says `snapshot_taken`.
+        """Begin a snapshot of a state machine at `snapshot_id`; after its freeze, call `snapshot_taken`.
 
-        None if it is not needed: the log starts further on, or it is there. Raises ValueError for an id that is none:
-        not committed, not in the log, or not where a batch ends (SN-07).
+        None if it is not needed: the log starts further on, or it exists. Raises ValueError for an invalid id: not
+        committed, not in the log, or not at the end of a batch (SN-07).
         """
         offset, log = snapshot_id.offset, self.log
         if offset <= 0:
@@ -225,7 +225,7 @@ class Shell:
         if offset > min(self.replica.high_watermark, log.flushed_end_offset):
             raise ValueError(
                 f"offset {offset} is not committed; the high watermark is {self.replica.high_watermark}: take a"
-                " snapshot of what was committed"
+                " snapshot of committed records only"
             )
         if log.epochs.epoch_before(offset) != snapshot_id.epoch:
             raise ValueError(f"the record before offset {offset} is not of epoch {snapshot_id.epoch}; give its epoch")
@@ -234,7 +234,7 @@ class Shell:
         return self.snapshots.create(snapshot_id, timestamp_ms)
 
     def snapshot_taken(self) -> None:
-        """The state machine's owner has put a snapshot into the store."""
+        """Note that the state machine's owner has put a snapshot into the store."""
         if not self._closed:
             self.snapshots.refresh()
             try:
@@ -243,7 +243,7 @@ class Shell:
                 self._fatal(error)
 
     def step(self, event: Event) -> None:
-        """Give the replica an event and carry out what it orders."""
+        """Step the replica with an event and carry out its actions."""
         if self._closed:
             return
         try:
@@ -252,9 +252,9 @@ class Shell:
             self._fatal(error)
 
     def outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
-        """What came of a Send. Batches that there is no room for are left out, and asked for again after a pause.
+        """Take the outcome of a Send. Batches without room on the disk are dropped, and fetched again after a pause.
 
-        Only the log knows where its batches end, so an answer that would cut it within one is refused here.
+        Only the log knows where its batches end, so an answer that would truncate it within one is refused here.
         """
         match outcome:
             case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
@@ -279,7 +279,7 @@ class Shell:
         self._check_shutdown()
 
     def _check_shutdown(self) -> None:
-        """The replica may go when what it ordered last, such as a granted vote, has left as well."""
+        """Complete the shutdown when the last orders, such as a granted vote, have left, too."""
         has_left = not self._actions and not self._persisting and not self._replies.has_deferred
         if self.replica.is_shutdown_complete and has_left:
             self._host.shutdown_complete()
@@ -306,7 +306,7 @@ class Shell:
         if self._closed:
             return
         try:
-            if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush comes by here again
+            if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush calls this again
                 self.log.write_marker()
         except BaseException as error:
             self._fatal(error)
@@ -328,7 +328,7 @@ class Shell:
             return False
 
     def _reserve(self, byte_count: int) -> None:
-        """Make sure of room. Going on to a new segment flushes the last one, so this may fail for good."""
+        """Reserve room. Rolling to a new segment flushes the last one, so this may raise FlushFailed."""
         try:
             self.log.reserve(byte_count)
         except OutOfSpace:
@@ -343,7 +343,7 @@ class Shell:
             return
         if self._timer is not None:
             if self._timer_at_ms <= deadline_ms:
-                return  # it fires early and is set again then: cheaper than to move it at every step
+                return  # it fires early and is then set again: cheaper than moving it at every step
             self._timer.cancel()
         self._timer_at_ms = deadline_ms
         delay_ms = max(0, deadline_ms - self._now_ms() + 1)
@@ -403,7 +403,7 @@ class Shell:
                     self.snapshots.drop()
                 case EndRecovering():
                     self.log.end_recovering()
-                    logger.info("the log has what it lacked", log_end_offset=self.log.log_end_offset)
+                    logger.info("the log has recovered", log_end_offset=self.log.log_end_offset)
                 case EndFounding():
                     self.log.end_founding()
                 case AnnounceLeader(leader, epoch_start_offset):
@@ -419,7 +419,7 @@ class Shell:
                     self._host.leader_refused(refused)
                 case RebuildStateMachine():
                     self._host.may_rebuild_state()
-        # Listeners come last, so that a follower's next fetch is on its way before the state machine takes its time.
+        # Listeners come last, so that a follower's next fetch is on its way before the state machine runs.
         listeners_are_woken = is_more_committed and self._notify_committed()
         self._replies.release(may_defer=self._is_all_committed, listeners_are_woken=listeners_are_woken)
 
@@ -438,7 +438,7 @@ class Shell:
         return lambda: self.step(SnapshotRefused(fetch_id))
 
     def _notify_committed(self) -> bool:
-        """Whether that is news to the listeners."""
+        """Notify the host of the committed end; True if it has moved."""
         before = self._committed_end_offset
         self._committed_end_offset = max(before, min(self.replica.high_watermark, self.log.flushed_end_offset))
         self._host.committed(self._committed_end_offset)
@@ -476,7 +476,7 @@ def _without_records(outcome: ResponseReceived) -> ResponseReceived:
     response = outcome.response
     if not isinstance(response, FetchResponse):
         return outcome
-    # The leader was heard: no election for want of room. An answer without records is legal (RF-55).
+    # The leader was heard: a full disk starts no election. An answer without records is legal (RF-55).
     return ResponseReceived(
         outcome.correlation_id,
         FetchResponse(

@@ -1,4 +1,4 @@
-"""The node that hosts a shell, as the shell sees it: its identity, and the port for what leaves the shell."""
+"""The node that hosts a shell, as the shell sees it: its identity, and the port for the shell's outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raft.shell.log_start_keeper import ListenerPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who the node is and whom it knows."""
+    """The node's identity, and the voters that it knows."""
 
     cluster_id: str
     key: ReplicaKey
@@ -25,7 +25,7 @@ class Identity:
     voters: VoterSet
     bootstrap_endpoints: tuple[Endpoint, ...] = ()
     client_endpoints: Mapping[NodeId, Endpoint] = field(default_factory=dict)
-    """Where clients reach the voters, if not where replicas do."""
+    """Where clients reach the voters, if replicas use other addresses."""
 
     def for_clients(self, node_id: NodeId | None, endpoint: Endpoint | None) -> Endpoint | None:
         """Where a client reaches the node that replicas reach at `endpoint`."""
@@ -33,7 +33,7 @@ class Identity:
 
 
 class ShellHost(Protocol):
-    """Where what leaves the shell goes, and what it asks. None of it may call back into the shell before it returns."""
+    """The port for the shell's outputs and questions. None of its methods may call back into the shell."""
 
     def send(self, send: Send) -> None:
         """Send a request to a peer; its outcome comes back by `Shell.outcome`."""
@@ -48,13 +48,13 @@ class ShellHost(Protocol):
         ...
 
     def committed(self, committed_end_offset: Offset) -> None:
-        """Everything below is committed and on this node's disk. May be said again."""
+        """Everything below is committed and on this node's disk. May be called again."""
         ...
 
     def leader_changed(
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
-        """Who leads; `epoch_start_offset` is set iff this node does (LI-05)."""
+        """The leader has changed; `epoch_start_offset` is set iff this node leads (LI-05)."""
         ...
 
     def listener_positions(self) -> Sequence[ListenerPosition]:
@@ -66,23 +66,23 @@ class ShellHost(Protocol):
         ...
 
     def snapshot_damaged(self) -> None:
-        """A snapshot was damaged and is deleted: another one must be taken."""
+        """A damaged snapshot was deleted: another one must be taken."""
         ...
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
-        """The state machine differs from the quorum's and must stop; said once."""
+        """The state machine differs from the quorum's and must stop; called once."""
         ...
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
-        """The epoch's leader lacks what is committed here, so the node is not ready; None: that is over."""
+        """The epoch's leader lacks records committed here, so the node is not ready; None: that has ended."""
         ...
 
     def may_rebuild_state(self) -> None:
-        """The state machine, which is fenced, may be rebuilt now; said once."""
+        """The fenced state machine may be rebuilt now; called once."""
         ...
 
     def shutdown_complete(self) -> None:
-        """The node has handed over. May be said again."""
+        """The node has handed over. May be called again."""
         ...
 
     def fatal(self, error: BaseException) -> None:

@@ -1,12 +1,12 @@
-"""Who votes, as a node knows it when it starts (RF-84).
+"""The voter set of a node that starts (RF-84).
 
-By the bootstrap checkpoint if the node has one: then voters are known by their directory ids. Else by the
-configuration, by node ids alone: so it was before there were such checkpoints, and observers, who count nobody, may go
-on so.
+It is in the bootstrap checkpoint, if the node has one: then voters are known by their directory ids. Else it is in the
+configuration, by node ids alone. That was so before there were such checkpoints, and still is for observers, which
+count no votes.
 
-Who votes is not changed by anybody yet, but where a voter listens is, in the configuration. So the configuration says
-where a voter is reached that it names, whatever the checkpoint says. Kafka ignores it altogether, because its voters
-say themselves where they listen (RF-88).
+The set of voters does not change yet, but the address of a voter may, in the configuration. So for a voter that the
+configuration names its address there is used, and not the one in the checkpoint. Kafka ignores the configuration then,
+because its voters send their own addresses (RF-88).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from snapshot.bootstrap import read_bootstrap
 
 
 class VotersSource(StrEnum):
-    """Where a node has its voter set from."""
+    """The source of a node's voter set."""
 
     BOOTSTRAP = "bootstrap checkpoint"
     CONFIGURATION = "configuration"
@@ -34,7 +34,7 @@ class StartingVoters(NamedTuple):
 
 
 def starting_voters(directory: DataDirectory, configured: VoterSet) -> StartingVoters:
-    """Who votes, for the node of `directory`, if its configuration says `configured`.
+    """The voter set of the node of `directory`; `configured` is that of its configuration.
 
     Raises StorageError if its bootstrap checkpoint is damaged, or another cluster's.
     """

@@ -1,1 +1,1 @@
-"""What survives: batches, segments, the quorum state and the data directory, over the FileSystem protocol."""
+"""Durable storage: batches, segments, the quorum state and the data directory, over the FileSystem protocol."""

@@ -41,7 +41,7 @@ MAX_BATCH_BYTES = 2**31 - 1
 
 
 def encode_body(records: Iterable[bytes]) -> bytes:
-    """The body of a data batch with these records."""
+    """Encode the body of a data batch with these records."""
     return BatchBody(records=records).SerializeToString()
 
 
@@ -50,7 +50,7 @@ def encode_batch(
 ) -> Batch:
     """The batch that holds `body`, appended by the leader of `epoch` at `timestamp_ms` (milliseconds since 1970).
 
-    Costs one copy of the body and one CRC over it. Values that no decoder would take are an InvariantViolation.
+    Costs one copy of the body and one CRC over it. Values that no decoder would accept are an InvariantViolation.
     """
     length = HEADER_BYTES + len(body)
     check(
@@ -84,10 +84,10 @@ def encode_batch(
 
 
 def decode_batches(data: bytes) -> tuple[Batch, ...]:
-    """The batches that `data` is the concatenation of: any number, whole, contiguous, epochs not decreasing.
+    """The batches in `data`, a concatenation of any number: whole, contiguous, epochs not decreasing.
 
-    For foreign bytes: everything but the bodies is validated. Raises ApiError(CORRUPT_MESSAGE) naming the
-    first thing that is wrong. Costs a few microseconds a batch, and one copy and one CRC of its bytes.
+    For foreign bytes: everything but the bodies is validated. Raises ApiError(CORRUPT_MESSAGE) with the first
+    error. Costs a few microseconds a batch, and one copy and one CRC of its bytes.
     """
     batches: list[Batch] = []
     position = 0
@@ -139,7 +139,7 @@ def batch_timestamp(batch: Batch) -> int:
 
 
 def batch_body(batch: Batch) -> bytes:
-    """The body, copied out of the batch."""
+    """A copy of the batch's body."""
     return batch.data[HEADER_BYTES:]
 
 

@@ -1,7 +1,7 @@
-"""Control records: what the quorum itself writes to its log, as the protobuf bodies of control batches.
+"""Control records: the quorum's own records in its log, as the protobuf bodies of control batches.
 
-A control batch holds one `ControlBody`. A reader skips kinds of control records that it does not know, as Kafka
-does (FM-12), so that a later version may add some.
+A control batch holds one `ControlBody`. A reader skips unknown kinds of control records, as Kafka does (FM-12), so
+that a later version may add some.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def encode_leader_change(record: LeaderChange) -> bytes:
 
 
 def decode_control_records(batch: Batch) -> tuple[LeaderChange, ...]:
-    """The control records of a control batch, without those of a kind that is not known.
+    """The control records of a control batch, without those of an unknown kind.
 
     Raises ApiError(CORRUPT_MESSAGE) when the body is no `ControlBody`, its count is not the header's, or
     a field is out of range.
@@ -60,7 +60,7 @@ def decode_control_records(batch: Batch) -> tuple[LeaderChange, ...]:
 
 
 def encode_voters(voters: VoterSet) -> tuple[bytes, int]:
-    """The body of the control batch that says who votes, and how many records it has: the kraft.version, then them.
+    """The body of the control batch with the kraft.version and then the voters; and its number of records.
 
     Every voter must have a directory id.
     """
@@ -86,9 +86,9 @@ def encode_voters(voters: VoterSet) -> tuple[bytes, int]:
 
 
 def decode_voters(batch: Batch) -> VoterSet | None:
-    """Who votes, by a control batch that says so; None if it says something else.
+    """The voter set in a control batch; None if it has none.
 
-    Raises ApiError(CORRUPT_MESSAGE) when it says so in a way, or of a kraft.version, that is not known.
+    Raises ApiError(CORRUPT_MESSAGE) for an unknown encoding, or an unknown kraft.version.
     """
     if not batch.is_control:
         return None

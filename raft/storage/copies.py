@@ -1,7 +1,7 @@
-"""Small files in two copies under two names, each with its own checksum: one that rots or is lost alone costs nothing.
+"""Small files in two copies under two names, each with its own checksum: the damage or loss of one costs nothing.
 
-Both hold the same, but for a crash between their renames: then whoever reads them takes the one that says more. A
-directory of a program that knew one copy is read as one whose second copy is lost, and gets it.
+Both hold the same, except after a crash between their renames: then the reader takes the one that is further on. A
+directory of an older version, with one copy, is read as one whose second copy was lost, and gets a second one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def copy_paths(directory: str, name: str) -> tuple[str, str]:
 
 
 def read_copies(files: FileSystem, directory: str, name: str) -> dict[str, bytes]:
-    """The contents of those copies that are there, by path; empty for one that cannot be read."""
+    """The contents of the existing copies, by path; empty for one that cannot be read."""
     found = {}
     for path in copy_paths(directory, name):
         if files.exists(path):
@@ -44,7 +44,7 @@ def write_copies(files: FileSystem, directory: str, name: str, data: bytes) -> N
 
 
 def mend_copies(files: FileSystem, directory: str, name: str, data: bytes) -> None:
-    """Bring back the copies that do not hold `data`, which the other one does; not for now if there is no room."""
+    """Rewrite the copies that do not hold `data`, which the other one does; not for now if there is no room."""
     found = read_copies(files, directory, name)
     for path in copy_paths(directory, name):
         if found.get(path) != data:
@@ -53,7 +53,7 @@ def mend_copies(files: FileSystem, directory: str, name: str, data: bytes) -> No
 
 
 def remove_copies(files: FileSystem, directory: str, name: str) -> None:
-    """Take both away, durably."""
+    """Remove both copies, durably."""
     there = [path for path in copy_paths(directory, name) if files.exists(path)]
     for path in there:
         files.remove(path)

@@ -1,4 +1,4 @@
-"""The data directory: whose it is, who uses it, and where things are in it (docs/formats/directory.md).
+"""The data directory: its identity, its lock, and its layout (docs/formats/directory.md).
 
     .lock              held while a process uses the directory
     meta.properties    format version and identity: made once, by `format`, never changed
@@ -8,8 +8,8 @@
     snapshots/         snapshots (snapshot.store)
     metadata.db        the state machine's SQLite file: derived data
 
-The directory id stands for this copy of the data: a directory that is lost or formatted again has another one, so
-that its replica is not taken for the one that voted and acknowledged before.
+The directory id names this copy of the data: a directory that is lost or formatted again has another one, so that its
+replica is not taken for the one that voted and acknowledged before.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ METADATA_DATABASE_NAME = "metadata.db"
 
 NODE_DATA_NAMES = (LOG_NAME, SNAPSHOTS_NAME, METADATA_DATABASE_NAME)
 QUORUM_STATE_PREFIX = "quorum-state-"
-"""What only a node makes, once its directory was formatted."""
+"""Files that only a node makes, after its directory was formatted."""
 
 MAX_NODE_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryIdentity:
-    """Whose data a directory holds. Raises ConfigurationError when an id is none."""
+    """The node and cluster that a directory belongs to. Raises ConfigurationError when an id is invalid."""
 
     cluster_id: str
     node_id: NodeId
@@ -80,15 +80,15 @@ class DataDirectory:
     ) -> DirectoryIdentity:
         """Make `path` the data directory of a node, with a random directory id unless one is given.
 
-        It is marked as new, or as a replacement of one that is lost, until its voter was level with a leader.
+        It is marked as new, or as a replacement of a lost one, until its voter is level with a leader.
         With `ignore_formatted` a directory that is already formatted for this cluster and node stays as it is, and
         its identity is returned. Raises DirectoryError when it is formatted otherwise, holds anything else, or is
-        in use; ConfigurationError when an id is none.
+        in use; ConfigurationError when an id is invalid.
         """
         identity = DirectoryIdentity(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id or random_uuid())
         files.make_directories(path)
         if not files.exists(join(path, META_NAME)):
-            _refuse_foreign(files, path)  # before the lock, whose file would be left behind in it
+            _refuse_foreign(files, path)  # before the lock, whose file would stay in it
         lock = _lock(files, path)
         try:
             if files.exists(join(path, META_NAME)):
@@ -97,7 +97,7 @@ class DataDirectory:
                 if not ignore_formatted:
                     raise DirectoryError(
                         f"{path} is already formatted, for node {node_id} of cluster {cluster_id}. Start the node,"
-                        " or say that formatted directories are to be ignored"
+                        " or format with the option that ignores formatted directories"
                     )
                 return existing
             _refuse_foreign(files, path)
@@ -118,8 +118,8 @@ class DataDirectory:
     ) -> DataDirectory:
         """Lock and open a formatted directory. A `cluster_id` or `node_id` that is given must be the directory's.
 
-        Raises DirectoryError when it is not formatted, in use, of another cluster or node, of a format version that
-        is not known, or its meta file is damaged.
+        Raises DirectoryError when it is not formatted, in use, of another cluster or node, of an unknown format
+        version, or its meta file is damaged.
         """
         if not files.exists(join(path, META_NAME)):
             _refuse_without_meta(files, path)
@@ -140,7 +140,7 @@ class DataDirectory:
 
     @property
     def snapshots_path(self) -> str:
-        """The directory of the snapshots, once there are some."""
+        """The directory of the snapshots; it exists once there are some."""
         return join(self.path, SNAPSHOTS_NAME)
 
     @property
@@ -201,19 +201,18 @@ _PUT_META_BACK = (
 
 def _damaged(path: str) -> DirectoryError:
     return DirectoryError(
-        f"{path} is damaged: it cannot be told whose data this is. Nothing was changed."
-        f" {_PUT_META_BACK} {REPLACE_THE_DISK}"
+        f"{path} is damaged: it is unknown whose data this is. Nothing was changed. {_PUT_META_BACK} {REPLACE_THE_DISK}"
     )
 
 
 def _refuse_without_meta(files: FileSystem, path: str) -> None:
-    """Raise DirectoryError if the directory holds a node's data, and only the file is gone that says whose."""
+    """Raise DirectoryError if the directory holds a node's data, and only the file with its identity is missing."""
     names = set(files.list_directory(path)) if files.exists(path) else set()
     if LOG_NAME in names and _is_only_marked(files, join(path, LOG_NAME)):
         names.remove(LOG_NAME)
     if any(name in NODE_DATA_NAMES or name.startswith(QUORUM_STATE_PREFIX) for name in names):
         raise DirectoryError(
-            f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it cannot be told whose"
+            f"{path} is not formatted, but holds a node's data: its {META_NAME} is missing, so it is unknown whose"
             " data this is. Nothing was changed. A restore that was interrupted is done again, in an empty directory."
             f" If a node has run here: {_PUT_META_BACK} {REPLACE_THE_DISK}"
         )

@@ -1,15 +1,15 @@
 """Frames: the local envelope of a batch in a segment file (docs/formats/log.md describes every byte).
 
-A frame is this node's own and never replicated: it says what this node knew to be flushed when it wrote it. It makes
-a torn tail and damage to durable data tell apart:
+A frame is local and never replicated: it records what this node knew to be flushed when it wrote it. With it a torn
+tail can be distinguished from damage to durable data:
 
 - The frame's CRC covers its head and the first four bytes of the batch, which are the batch's own CRC, which covers
   the rest of the batch. So every byte is under one of the two, and the batch is summed once.
 - `previous_crc` is the CRC of the frame before, over segment borders too: a frame that is missing, or from another
   history, breaks the chain.
-- `position` is where in the file the frame starts: bytes of a frame that were copied elsewhere, say as somebody's
+- `position` is where in the file the frame starts: bytes of a frame that were copied elsewhere, say into a client's
   record, are not a frame there.
-- `durable_before` is an offset that this node knew its log to be flushed up to.
+- `durable_before` is an offset up to which this node knew its log to be flushed.
 
 A marker is a frame without a batch. It closes a burst: it carries `durable_before` for the last batch.
 """
@@ -36,12 +36,12 @@ BATCH_KIND = 1
 MARKER_KIND = 2
 
 NO_CRC = 0
-"""What the first frame of a log names as the CRC of the one before."""
+"""The `previous_crc` of a log's first frame."""
 MAX_POSITION = 2**32 - 1
 
 
 class Frame(NamedTuple):
-    """A frame as read: where it was, what it said. `batch` is None for a marker."""
+    """A frame as read, with its position. `batch` is None for a marker."""
 
     position: int
     end_position: int
@@ -73,7 +73,7 @@ def encode_marker(position: int, previous_crc: int, durable_before: Offset) -> t
 
 
 def frame_length(data: bytes, index: int) -> int | None:
-    """What the head at `index` of `data` says that the frame's length is; None if the head is not whole."""
+    """The frame's length, by the head at `index` of `data`; None if the head is not whole."""
     if len(data) - index < HEAD_BYTES:
         return None
     length: int = HEAD.unpack_from(data, index)[5]
@@ -83,7 +83,7 @@ def frame_length(data: bytes, index: int) -> int | None:
 def decode_frame(data: bytes, position: int, data_position: int = 0, *, path: str = "segment") -> Frame | None:
     """The frame at `position` of the file, where `data` was read from `data_position`; None if none is valid there.
 
-    Raises StorageError naming `path` when a frame there is undamaged, but of a version or kind not known here.
+    Raises StorageError naming `path` when a frame there is undamaged, but of an unknown version or kind.
     """
     start = position - data_position
     if len(data) - start < HEAD_BYTES:
@@ -114,7 +114,7 @@ def decode_frame(data: bytes, position: int, data_position: int = 0, *, path: st
 
 
 def find_frames(data: bytes, start: int, *, path: str = "segment") -> Iterator[Frame]:
-    """Every valid frame in a segment file's bytes at or behind `start`, wherever it is: a scan past damage."""
+    """Every valid frame in a segment file's bytes at or behind `start`: a scan past damage."""
     magic_position = data.find(MAGIC, start + CRC_BYTES)
     while magic_position >= 0:
         frame = decode_frame(data, magic_position - CRC_BYTES, path=path)
@@ -125,5 +125,5 @@ def find_frames(data: bytes, start: int, *, path: str = "segment") -> Iterator[F
 
 
 def framed_bytes_max(byte_count: int) -> int:
-    """At most how many bytes of frames hold `byte_count` bytes of batches, however many batches they are."""
+    """The most bytes of frames that hold `byte_count` bytes of batches, whatever the number of batches."""
     return byte_count + (byte_count // HEADER_BYTES) * HEAD_BYTES

@@ -1,7 +1,7 @@
-"""Looking at a log's files without changing them: every frame, every damaged stretch, and what the next start would do.
+"""Inspects a log's files without changing them: every frame, every damaged stretch, the outcome of the next start.
 
-Nothing here writes, locks or makes a file. `walk_segment` goes on behind damage, as an operator wants to see all of it;
-`rehearse_recovery` runs recovery itself on files that take no changes, so that its judgement is that of the next start.
+Nothing here writes, locks or makes a file. `walk_segment` continues behind damage, so that an operator sees all of it;
+`rehearse_recovery` runs the real recovery on files that drop changes, so that its result is that of the next start.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from raft.storage.segment import parse_segment_name
 
 
 class FoundFrame(NamedTuple):
-    """A frame that is whole, and how it goes on with the one before."""
+    """A whole frame, and whether it follows the one before."""
 
     frame: Frame
     is_chained: bool | None
-    """Whether it names the CRC of the frame before; None where that one is not known, such as behind damage."""
+    """Whether it has the CRC of the frame before; None where that one is not known, such as behind damage."""
     misfits: tuple[str, ...]
-    """What keeps it from being the next frame of the log, other than the chain."""
+    """Why it cannot be the next frame of the log, apart from the chain of CRCs."""
 
 
 class DamagedStretch(NamedTuple):
@@ -39,12 +39,12 @@ class DamagedStretch(NamedTuple):
     end_position: int
     looks_like: str
     has_lost_sector: bool
-    """Whether the part of some sector reads as zeros, as when the disk lost a write."""
+    """Whether a part of a sector reads as zeros, as when the disk lost a write."""
 
 
 @dataclass(slots=True)
 class LogCursor:
-    """Where a walk through a log is: what is known of the frames before. None stands for not known."""
+    """The position of a walk through a log, with the state after the frames before. None stands for unknown."""
 
     last_crc: int | None = None
     end_offset: Offset | None = None
@@ -53,11 +53,11 @@ class LogCursor:
 
     @classmethod
     def at_segment(cls, base_offset: Offset | None) -> LogCursor:
-        """Before the first frame of a segment that is looked at alone; only the log's first has none before it."""
+        """The cursor before a segment that is inspected alone; only the first frame of a log has none before it."""
         return cls(NO_CRC if base_offset == 0 else None, base_offset)
 
     def enter_segment(self, base_offset: Offset) -> bool:
-        """Go on in the segment that starts at `base_offset`; whether the log was known to reach it."""
+        """Continue in the segment that starts at `base_offset`; whether the log was known to reach it."""
         is_reached = self.end_offset == base_offset
         if not is_reached:
             self.lose_track()
@@ -65,12 +65,12 @@ class LogCursor:
         return is_reached
 
     def lose_track(self) -> None:
-        """Damage comes next: what the frame behind it follows is not known."""
+        """Damage comes next: the frame before the one behind it is unknown."""
         self.last_crc = None
         self.end_offset = None
 
     def take(self, frame: Frame) -> FoundFrame:
-        """Judge the next frame, and go on from it."""
+        """Judge the next frame, and continue from it."""
         is_chained = None if self.last_crc is None else frame.previous_crc == self.last_crc
         misfits = tuple(self._misfits(frame))
         self.last_crc = frame.crc
@@ -94,9 +94,9 @@ class LogCursor:
 
 
 def walk_segment(data: bytes, cursor: LogCursor) -> Iterator[FoundFrame | DamagedStretch]:
-    """Every frame and damaged stretch in a segment's bytes, in order; the cursor is moved along.
+    """Every frame and damaged stretch in a segment's bytes, in order; the cursor moves along.
 
-    Zeros up to the end of the file are room kept for later, and yield nothing.
+    Zeros up to the end of the file are reserved room, and yield nothing.
     """
     end_position = len(data.rstrip(b"\0"))
     position = 0
@@ -117,7 +117,7 @@ def walk_segment(data: bytes, cursor: LogCursor) -> Iterator[FoundFrame | Damage
 
 
 def _frame_at(data: bytes, position: int) -> Frame | None:
-    """The frame at `position`; None too if it is one of a version that is not known."""
+    """The frame at `position`; None also if it is of an unknown version."""
     try:
         return decode_frame(data, position)
     except StorageError:
@@ -125,7 +125,7 @@ def _frame_at(data: bytes, position: int) -> Frame | None:
 
 
 def _next_frame(data: bytes, start: int) -> Frame | None:
-    """The first whole frame behind `start`, wherever it is."""
+    """The first whole frame behind `start`."""
     magic_position = data.find(MAGIC, start + CRC_BYTES)
     while magic_position >= 0:
         frame = _frame_at(data, magic_position - CRC_BYTES)
@@ -136,7 +136,7 @@ def _next_frame(data: bytes, start: int) -> Frame | None:
 
 
 def _describe(data: bytes, position: int, end_position: int) -> str:
-    """What a damaged stretch looks like, judged by how it starts."""
+    """Describe a damaged stretch by its start."""
     if data.count(0, position, end_position) == end_position - position:
         return "zeros"
     if data[position + CRC_BYTES : position + CRC_BYTES + len(MAGIC)] != MAGIC:
@@ -147,7 +147,7 @@ def _describe(data: bytes, position: int, end_position: int) -> str:
     if own_position != position:
         return f"a frame that belongs at byte {own_position}"
     if not HEAD_BYTES <= length <= len(data) - position:
-        return f"a frame of {length} bytes, which the file has not"
+        return f"a frame of {length} bytes, longer than the rest of the file"
     covered_bytes = HEAD_BYTES if length == HEAD_BYTES else HEAD_BYTES + CRC_BYTES
     if crc32c(data[position + CRC_BYTES : position + covered_bytes]) != crc:
         return "a frame whose checksum does not fit"
@@ -173,15 +173,15 @@ def segment_base_offsets(directory: Path) -> list[Offset]:
 
 
 def rehearse_recovery(directory: Path) -> RecoveredLog:
-    """What opening the log in `directory` would come to; nothing is changed.
+    """The result of opening the log in `directory`; nothing is changed.
 
-    Raises DamagedLog where a start would find durable data damaged, StorageError where it could not read something.
+    Raises DamagedLog where a start would find durable data damaged, StorageError where it could not read a file.
     """
     return recover(UnchangedFiles(), str(directory), Offset(0))
 
 
 class _UnchangedFile:
-    """A file that is read from the disk, and whose changes go nowhere."""
+    """A file that is read from the disk, and whose changes are dropped."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -228,9 +228,9 @@ class _PretendedFile(_UnchangedFile):
 
 
 class UnchangedFiles:
-    """A file system to rehearse recovery on: reads are real, and whatever is changed is so for who asks here only.
+    """A file system to rehearse recovery on: reads are real, and changes are visible only through this object.
 
-    Files that are made stay empty, those that are removed are hidden; what is written goes nowhere.
+    Files that are made stay empty, those that are removed are hidden; writes are dropped.
     """
 
     def __init__(self) -> None:
@@ -265,10 +265,10 @@ class UnchangedFiles:
         return sorted(names | {made.rpartition("/")[2] for made in self._made if parent_directory(made) == path})
 
     def make_directories(self, path: str) -> None:
-        """Nothing: the directory is there, or listing it is an error."""
+        """Does nothing: the directory exists, or listing it is an error."""
 
     def fsync_directory(self, path: str) -> None:
-        """Nothing: no name has changed."""
+        """Does nothing: no name has changed."""
 
     def rename(self, old_path: str, new_path: str) -> None:
         """Refused."""

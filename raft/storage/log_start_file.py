@@ -1,7 +1,7 @@
-"""Where a log starts, durably (docs/formats/log.md): what is below is in a snapshot, and its segments may be gone.
+"""The durable start of a log (docs/formats/log.md): below it is a snapshot, and segments there may be deleted.
 
-A log without the file has everything. The file is written before anything is removed for it, in two copies. A start
-only moves on, so of two copies that differ the one that is further on was written last.
+A log without the file has everything. The file is written before anything below the start is removed, in two copies. A
+start only advances, so of two copies that differ the one that is further on was written last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT_VERSION: Final = 1
 
 
 class LogStartUnknown(CorruptLog):
-    """It cannot be told where a log starts: no copy is whole, or they are of another log."""
+    """The start of a log is unknown: no copy is whole, or they are of another log."""
 
     def __init__(self, finding: str) -> None:
         super().__init__(f"{finding}. {NOBODY_TO_FETCH_FROM}")
@@ -34,10 +34,10 @@ def encode_log_start(start: OffsetAndEpoch) -> bytes:
 
 
 def decode_log_start(data: bytes, path: str) -> OffsetAndEpoch:
-    """What the file says. Raises LogStartUnknown naming `path` when it is damaged, StorageError for another version."""
+    """The start in the file. Raises LogStartUnknown naming `path` if damaged, StorageError for another version."""
     values = decode_properties(data)
     if values is None:
-        raise LogStartUnknown(f"{path} is damaged: it cannot be told where this replica's log starts")
+        raise LogStartUnknown(f"{path} is damaged: it is unknown where this replica's log starts")
     if values.get("version") != str(FORMAT_VERSION):
         raise StorageError(
             f"{path} has format version {values.get('version')}; this program knows version {FORMAT_VERSION}. Use the"
@@ -49,7 +49,7 @@ def decode_log_start(data: bytes, path: str) -> OffsetAndEpoch:
 def read_log_start(files: FileSystem, directory: str) -> OffsetAndEpoch:
     """Where the log in `directory` starts, and the epoch of the record before.
 
-    Raises LogStartUnknown when no copy that is there is whole, StorageError for a version that is not known.
+    Raises LogStartUnknown when there are copies and none is whole, StorageError for an unknown version.
     """
     starts: list[OffsetAndEpoch] = []
     damage: LogStartUnknown | None = None
@@ -64,17 +64,17 @@ def read_log_start(files: FileSystem, directory: str) -> OffsetAndEpoch:
 
 
 def mend_log_start(files: FileSystem, directory: str) -> None:
-    """Bring back a copy that is damaged, older or missing. Raises as `read_log_start` does, and FlushFailed."""
+    """Rewrite a copy that is damaged, older or missing. Raises as `read_log_start` does, and FlushFailed."""
     start = read_log_start(files, directory)
     if start != LOG_BEGINNING:
         mend_copies(files, directory, LOG_START_NAME, encode_log_start(start))
 
 
 def write_log_start(files: FileSystem, directory: str, start: OffsetAndEpoch) -> None:
-    """Let the log in `directory` start there, durably. Raises OutOfSpace, then nothing changed; FlushFailed."""
+    """Set the start of the log in `directory`, durably. Raises OutOfSpace, then nothing changed; FlushFailed."""
     write_copies(files, directory, LOG_START_NAME, encode_log_start(start))
 
 
 def remove_log_start(files: FileSystem, directory: str) -> None:
-    """Let the log start at 0 again, durably."""
+    """Reset the log's start to 0, durably."""
     remove_copies(files, directory, LOG_START_NAME)

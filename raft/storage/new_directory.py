@@ -1,7 +1,7 @@
 """The mark of a directory that is new: its voter has never been level with a leader (raft.core.newcomers).
 
-Written when the directory is formatted, before it has an identity; removed when the voter takes part. A directory of
-before there were such marks has none, and takes part at once.
+Written when the directory is formatted, before it has an identity; removed when the voter takes part. A directory
+formatted by an older version has no mark, and its voter takes part at once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def encode_new_directory(kind: str) -> bytes:
 
 
 def read_new_directory(files: FileSystem, directory: str) -> RecoveringLog | None:
-    """What the log in `directory` is to go by while it is new; None if it is not. Raises StorageError.
+    """The recovery of the log in `directory` while it is new; None if it is not. Raises StorageError.
 
-    A damaged mark counts as that of a replacement, which allows less: it says that the directory is new in any case.
+    A damaged mark counts as that of a replacement, which allows less: it shows at least that the directory is new.
     """
     path = join(directory, NEW_DIRECTORY_NAME)
     if not files.exists(path):
@@ -48,6 +48,6 @@ def read_new_directory(files: FileSystem, directory: str) -> RecoveringLog | Non
 
 
 def remove_new_directory(files: FileSystem, directory: str) -> None:
-    """The voter takes part from now on: take the mark away, durably. Raises FlushFailed."""
+    """Remove the mark, durably: the voter takes part from now on. Raises FlushFailed."""
     files.remove(join(directory, NEW_DIRECTORY_NAME))
     files.fsync_directory(directory)

@@ -2,10 +2,10 @@
 
 Both copies hold the same state, under one sequence number. `save` writes one, syncs it, writes the other, syncs it, and
 only then returns. So after a crash at any step one copy is whole, and it is the state of the last save that returned or
-of the one that did not; and a copy that rots alone loses nothing. With two states in turn, one to each file, rot of
-the newer one would bring back an older vote, and nobody could tell.
+of the one that did not; and damage to one copy loses nothing. If states alternated between the files, damage to the
+newer one would restore an older vote, undetected.
 
-The state of a vote that was given cannot be guessed: two bad copies refuse the start (RF-06).
+A vote cannot be guessed: with two bad copies the node does not start (RF-06).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class QuorumStateStore:
     def load(self) -> ElectionState | None:
         """The last saved state; None if none was ever saved.
 
-        Mends a copy that is missing, damaged or older. Raises StorageError when no copy is left that can be trusted,
-        or one has a version that is not known.
+        Rewrites a copy that is missing, damaged or older. Raises StorageError when no copy can be trusted, or one has
+        an unknown version.
         """
         self.close()
         is_missing = [not self._files.exists(path) for path in self._paths]
@@ -74,7 +74,7 @@ class QuorumStateStore:
         return state
 
     def save(self, state: ElectionState) -> None:
-        """Make `state` the durable one. Raises FlushFailed."""
+        """Save `state`, durably. Raises FlushFailed."""
         check(self._is_loaded, "the quorum state is loaded before it is saved")
         data = encode_copy(self._sequence + 1, state)
         if self._sequence == 0:

@@ -1,10 +1,10 @@
-"""A log that lost durable data to damage, and is getting it back from the leader (docs/formats/log.md).
+"""A log that lost durable data to damage, and fetches it again from the leader (docs/formats/log.md).
 
-What is behind the damage is set aside and the log goes on with the undamaged part before it. First of all a file says
-that, durably: a replica that started from the shorter log as if nothing were wrong might vote for one that lacks what
-it had acknowledged. The file goes when everything is there again.
+The data behind the damage is set aside, and the log continues with the undamaged part before it. First of all a file
+records that, durably: a replica that started from the shorter log without it might vote for a candidate that lacks what
+the replica had acknowledged. The file is removed when the log has everything again.
 
-Whatever step a crash hits, the next start finds the file and finishes, or finds the damage once more.
+After a crash at any step the next start finds the file and finishes, or finds the damage again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from raft.storage.segment import parse_segment_name, segment_name
 
 RECOVERING_NAME = "recovering"
 DAMAGED_SUFFIX = ".damaged"
-"""At the end of the name of a file that holds what was set aside, for an operator to look at."""
+"""The suffix of files with set-aside data, for an operator to inspect."""
 
 FORMAT_VERSION = 1
 
 
 class RecoveringUnknown(StorageError):
-    """A log recovers, and it cannot be told from what."""
+    """A log recovers, and both copies of the file that records from what are damaged."""
 
     def __init__(self, finding: str) -> None:
         super().__init__(f"{finding}. {NOBODY_TO_FETCH_FROM}")
@@ -45,14 +45,14 @@ def encode_recovering(recovering: RecoveringLog) -> bytes:
 
 
 def decode_recovering(data: bytes, path: str) -> RecoveringLog:
-    """What the file says.
+    """The recovery in the file.
 
-    Raises RecoveringUnknown naming `path` when it is damaged, StorageError for a version that is not known.
+    Raises RecoveringUnknown naming `path` when it is damaged, StorageError for an unknown version.
     """
     values = decode_properties(data)
     if values is None:
         raise RecoveringUnknown(
-            f"{path} is damaged: it cannot be told up to which offset this replica must fetch its log again"
+            f"{path} is damaged: it is unknown up to which offset this replica must fetch its log again"
         )
     if values.get("version") != str(FORMAT_VERSION):
         raise StorageError(
@@ -65,8 +65,8 @@ def decode_recovering(data: bytes, path: str) -> RecoveringLog:
 def read_recovering(files: FileSystem, directory: str) -> RecoveringLog | None:
     """What the log in `directory` is recovering from; None if it is not.
 
-    Copies that differ are of two findings: the larger offset and epoch hold for both. Raises RecoveringUnknown when no
-    copy that is there is whole, StorageError for a version that is not known.
+    Copies that differ are of two recoveries: the larger offset and epoch cover both. Raises RecoveringUnknown when
+    there are copies and none is whole, StorageError for an unknown version.
     """
     found: list[RecoveringLog] = []
     damage: RecoveringUnknown | None = None
@@ -84,7 +84,7 @@ def read_recovering(files: FileSystem, directory: str) -> RecoveringLog | None:
 
 
 def say_recovering(files: FileSystem, directory: str, recovering: RecoveringLog) -> None:
-    """Say, durably, that the log in `directory` recovers. Raises OutOfSpace if there is no room for one copy."""
+    """Record durably that the log in `directory` recovers. Raises OutOfSpace if there is no room for one copy."""
     data = encode_recovering(recovering)
     write_new_file(files, join(directory, RECOVERING_NAME), data)
     mend_copies(files, directory, RECOVERING_NAME, data)
@@ -93,9 +93,9 @@ def say_recovering(files: FileSystem, directory: str, recovering: RecoveringLog)
 def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> bool:
     """Whether the log in `directory` recovers.
 
-    If both copies are damaged, it recovers everything that a leader has, and says so again. `epoch`, the replica's
-    durable one, is no lower than the one that was lost, and so asks for no less. It is None if there is nobody to fetch
-    from: then that raises RecoveringUnknown. Raises StorageError for a version that is not known, FlushFailed.
+    If both copies are damaged, it must recover everything that a leader has, and records that again. `epoch`, the
+    replica's durable one, is no lower than the lost one, and so requires no less. It is None if there is no other voter
+    to fetch from: then damaged copies raise RecoveringUnknown. Raises StorageError for an unknown version, FlushFailed.
     """
     try:
         return read_recovering(files, directory) is not None
@@ -107,7 +107,7 @@ def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> boo
 
 
 def mend_recovering(files: FileSystem, directory: str) -> None:
-    """Bring back a copy that is damaged or missing. Raises as `read_recovering` does, and FlushFailed."""
+    """Rewrite a copy that is damaged or missing. Raises as `read_recovering` does, and FlushFailed."""
     recovering = read_recovering(files, directory)
     if recovering is not None:
         mend_copies(files, directory, RECOVERING_NAME, encode_recovering(recovering))
@@ -123,10 +123,10 @@ def begin_recovering(
     base_offset: Offset,
     position: int,
 ) -> None:
-    """Say that the log recovers, then set aside what is not undamaged: from byte `position` of one segment on.
+    """Record that the log recovers, then set the damaged part aside: from byte `position` of one segment on.
 
     `epoch` is the replica's durable epoch, `durable_offset` what is known to have been durable, `base_offset` names the
-    segment. A log that recovers already is held to what was said first: what it fetched since never counted. Raises
+    segment. For a log that recovers already the first record stays valid: what it fetched since never counted. Raises
     StorageError, OutOfSpace, FlushFailed.
     """
     if read_recovering(files, directory) is None:
@@ -142,12 +142,12 @@ def begin_recovering(
 def begin_anew(
     files: FileSystem, directory: str, *, epoch: Epoch, reason: str, durable_offset: Offset | None = None
 ) -> None:
-    """Give up a log that starts above 0, when nothing here holds what is below: it recovers, from offset 0.
+    """Give up a log that starts above 0, when no local data holds what is below: it recovers, from offset 0.
 
-    All that it has is set aside; the next open finds an empty log. `epoch` is the replica's durable epoch,
-    `durable_offset` what is known to have been durable; None: what is below the start was. Not while the log is open.
-    A crash leaves a log that is as it was, or one that recovers and is given up again: the file with the start goes
-    last, because without it what is left would be damage. Raises StorageError, OutOfSpace, FlushFailed.
+    All of its segments are set aside; the next open finds an empty log. `epoch` is the replica's durable epoch,
+    `durable_offset` what is known to have been durable; None: everything below the start was. Not while the log is
+    open. After a crash the log is unchanged, or recovers and is given up again: the file with the start is removed
+    last, because without it the remaining segments would count as damage. Raises StorageError, OutOfSpace, FlushFailed.
     """
     begin_recovering(
         files,
@@ -162,7 +162,7 @@ def begin_anew(
 
 
 def end_recovering(files: FileSystem, directory: str) -> None:
-    """Everything is there again: take the file away, durably, and then what was set aside. Raises FlushFailed."""
+    """The log has everything again: remove the file, durably, and then the set-aside data. Raises FlushFailed."""
     remove_copies(files, directory, RECOVERING_NAME)
     for name in files.list_directory(directory):
         if name.endswith(DAMAGED_SUFFIX):
@@ -171,9 +171,9 @@ def end_recovering(files: FileSystem, directory: str) -> None:
 
 
 def _until_offset(files: FileSystem, directory: str, durable_offset: Offset) -> Offset:
-    """The end of the last valid frame, damage before it or not; UNKNOWN_UNTIL_OFFSET if the log may have gone on there.
+    """The end of the last valid frame, even behind damage; UNKNOWN_UNTIL_OFFSET if the log may have continued there.
 
-    It may have if it once reached further, or the last segment cannot be read, or ends in anything but zeros.
+    It may have if it once reached further, or the last segment cannot be read, or does not end in zeros.
     """
     bases = [base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None]
     if not bases:
@@ -198,9 +198,9 @@ def _set_aside(files: FileSystem, directory: str, name: str) -> None:
 
 
 def _cut(files: FileSystem, directory: str, name: str, position: int) -> None:
-    """Keep a copy of the segment if there is room, then cut it."""
+    """Keep a copy of the segment if there is room, then truncate it."""
     path = join(directory, name)
-    with contextlib.suppress(OutOfSpace):  # the copy is a help for an operator, no more
+    with contextlib.suppress(OutOfSpace):  # the copy only helps an operator
         write_new_file(files, path + DAMAGED_SUFFIX, read_whole(files, path))
     file = files.open(path)
     try:

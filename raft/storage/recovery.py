@@ -1,27 +1,27 @@
-"""Opening a log: read every frame, tell a torn tail from damage, and leave a log whose every byte is durable.
+"""Opening a log: read every frame, distinguish a torn tail from damage, and make every byte of the log durable.
 
-All but the last segment is certainly durable, because a segment is flushed before the next one is made. So is what is
-below `durable_before` of any valid frame, also of those behind damage, and below what the caller knows
+All but the last segment is certainly durable, because a segment is flushed before the next one is made. So is
+everything below the `durable_before` of any valid frame, also of those behind damage, and below what the caller knows
 (`minimum_durable_offset`). Bytes that are no valid next frame, and not just zeros up to the end of the file, are
 
 - a torn tail, which is cut, when nothing there is certainly durable and either no valid frame follows, or the disk
   evidently lost a write there: a stretch up to a sector's border that still reads as zeros. A disk may write the
   sectors of one unflushed stretch in any order, so what follows a hole was not flushed either.
 - damage to durable data otherwise: CorruptLog, and no byte of any file is changed; or, if the caller accepts a damaged
-  log because others have its data, the undamaged part before it, and word that it recovers
+  log because other voters have its data, the undamaged part before it is opened, and the log recovers
   (`raft.storage.recovering_file`).
 
-A crash, together with bits that rot in the last burst before any frame vouches for it, looks like a torn tail: a double
-fault that this format accepts.
+A crash, together with bit rot in the last burst before any later frame proves it durable, looks like a torn tail: a
+double fault that this format accepts.
 
-A log may start above offset 0, where a snapshot ends: the file `log-start` says so (`raft.storage.log_start_file`).
-What was durable below the start is then no loss. Segments wholly below it were about to be removed, and are. A log that
-ends below its start, or has lower epochs there, is one that a snapshot was about to take the place of, and now does: it
-starts over, empty, at its start.
+A log may start above offset 0, where a snapshot ends: its start is in the file `log-start`
+(`raft.storage.log_start_file`). Data that was durable below the start is then no loss. Segments wholly below it are
+removed: a crash interrupted their removal. For a log that ends below its start, or has lower epochs there, a crash
+interrupted the replacement by a snapshot, which is completed now: the log starts over, empty, at its start.
 
-What is not certainly durable is written once more before it is flushed. After a failed fsync the kernel may keep pages
-that never reached the disk and call them clean; reading them back proves nothing, and only a new write makes the next
-flush carry them out.
+Data that is not certainly durable is written again before it is flushed. After a failed fsync the kernel may keep pages
+that never reached the disk and count them as clean; reading them back proves nothing, and only a new write makes the
+next flush write them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DamagedLog(CorruptLog):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a log found and did."""
+    """The findings and actions of opening a log."""
 
     segment_count: int
     batch_count: int
@@ -67,7 +67,7 @@ class RecoveryReport:
     torn_path: str = ""
     torn_position: int = 0
     has_begun_anew: bool = False
-    """Whether a snapshot was to take the log's place when a crash came, and has taken it now."""
+    """Whether a crash had interrupted the replacement of the log by a snapshot, which is completed now."""
 
     def __str__(self) -> str:
         found = (
@@ -91,7 +91,7 @@ class RecoveredLog:
     """The largest `durable_before` of any frame."""
     report: RecoveryReport
     recovering: RecoveringLog | None
-    """Set while data that was durable once is missing."""
+    """Set while data that was once durable is missing."""
 
 
 def recover(
@@ -102,20 +102,20 @@ def recover(
     *,
     may_create: bool = True,
 ) -> RecoveredLog:
-    """Open the log in `directory`, which is made if it is missing, unless it is known to have been there.
+    """Open the log in `directory`, which is made if it is missing, unless it is known to have existed.
 
-    Raises CorruptLog if it is damaged, then nothing changed; with `accept_damage_in_epoch`, the replica's durable
-    epoch, it opens what is undamaged and says that it recovers.
+    Raises CorruptLog if it is damaged, then nothing changed. With `accept_damage_in_epoch`, the replica's durable
+    epoch, it opens the undamaged part and records that the log recovers.
     """
     files.make_directories(directory)
     if is_recovering(files, directory, accept_damage_in_epoch):
-        minimum_durable_offset, may_create = Offset(0), True  # it is known that less is there
+        minimum_durable_offset, may_create = Offset(0), True  # the log is known to be shorter
     try:
         return _read(files, directory, minimum_durable_offset, may_create=may_create)
     except LogStartUnknown as error:
         if accept_damage_in_epoch is None:
             raise
-        lost = UNKNOWN_UNTIL_OFFSET  # nobody knows what the log held
+        lost = UNKNOWN_UNTIL_OFFSET  # the end of the log is unknown
         begin_anew(files, directory, epoch=accept_damage_in_epoch, reason=error.finding, durable_offset=lost)
     except DamagedLog as damage:
         if accept_damage_in_epoch is None:
@@ -133,7 +133,7 @@ def recover(
 
 
 def mend_copies_of(files: FileSystem, directory: str) -> None:
-    """Bring back single copies of the small files beside a log that was opened. Raises FlushFailed."""
+    """Rewrite missing copies of the small files of an opened log. Raises FlushFailed."""
     mend_recovering(files, directory)
     mend_log_start(files, directory)
 
@@ -141,7 +141,7 @@ def mend_copies_of(files: FileSystem, directory: str) -> None:
 def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset, *, may_create: bool) -> RecoveredLog:
     start = read_log_start(files, directory)
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
-    # Nothing but a start is what a crash leaves of a log that was to start over, and what a restore makes.
+    # A start without segments: a crash while the log started over leaves that, and a restore makes it.
     is_made = not bases and minimum_durable_offset <= start.offset and (may_create or start.offset > 0)
     if is_made:
         create_segment(files, directory, start.offset)
@@ -180,7 +180,7 @@ def _first_is_missing(directory: str, start_offset: Offset, durable_offset: Offs
 
 
 class _Recovery:
-    """Reads segments in order, the first one that which holds the log's start."""
+    """Reads segments in order, from the one that holds the log's start."""
 
     def __init__(
         self, files: FileSystem, directory: str, start: OffsetAndEpoch, minimum_durable_offset: Offset
@@ -189,12 +189,12 @@ class _Recovery:
         self.epochs = EpochCache()
         self.vouched_offset = Offset(0)
         self.begins_anew = False
-        """Whether what was read is what a snapshot that ends at the start was about to take the place of."""
+        """Whether a crash had interrupted the replacement of what was read by a snapshot that ends at the start."""
         self._files = files
         self._directory = directory
         self._start = start
         self._higher_at_start: tuple[Segment, Batch] | None = None
-        """A batch that ends at the start, in a higher epoch than the record before the start has."""
+        """A batch that ends at the start, of a higher epoch than the record before the start."""
         self._minimum_durable_offset = minimum_durable_offset
         self._durable_offset = minimum_durable_offset
         self._batch_count = 0
@@ -202,9 +202,9 @@ class _Recovery:
         self._torn_bytes = 0
 
     def read_segments(self, base_offsets: list[Offset]) -> None:
-        """Read those segments, or as many as it takes to see that the log starts over.
+        """Read those segments, or as many as needed to see that the log starts over.
 
-        If it does not, what is torn is cut and everything durable, when it returns.
+        If it does not, the torn tail is cut and everything is durable when this returns.
         """
         self.epochs = EpochCache(start=OffsetAndEpoch(epoch=Epoch(0), offset=base_offsets[0]))
         for base_offset, next_base_offset in zip(base_offsets, [*base_offsets[1:], None], strict=True):
@@ -242,7 +242,7 @@ class _Recovery:
         path = segment.file.path
         frame = decode_frame(data, 0, path=path)
         if frame is not None and len(self.segments) == 1 and base_offset > 0:
-            segment.last_crc = frame.previous_crc  # the frame before went with its segment, or never was here
+            segment.last_crc = frame.previous_crc  # the frame before was removed with its segment, or was never here
         while frame is not None and self._follows(segment, frame):
             self._note(segment, frame)
             if self.begins_anew:
@@ -258,16 +258,16 @@ class _Recovery:
         if not self.begins_anew and self._durable_offset > max(segment.end_offset, self._start.offset):
             raise self._corrupt(segment, f"offsets below {self._durable_offset} were durable")
         # Consider a follower with records 300 to 899 that fetched the snapshot (1500, epoch 6). The file with the log
-        # start is written first, then the segments go. After a crash in between the log is to start at 1500, and ends
-        # at 900: what the crash kept from being done is done now. A log that ends right at 1500 in epoch 7 is replaced,
-        # too: its last record was never committed.
+        # start is written first, then the segments are removed. After a crash in between the log must start at 1500,
+        # and ends at 900: the replacement is completed now. A log that ends right at 1500 in epoch 7 is replaced, too:
+        # its last record was never committed.
         if segment.end_offset < self._start.offset or self._higher_at_start is not None:
             self.begins_anew = True
         if not self.begins_anew:
             self._make_durable(segment, data, torn_end)
 
     def _follows(self, segment: Segment, frame: Frame) -> bool:
-        """Whether the frame is the one that the log goes on with."""
+        """Whether the frame is the next one of the log."""
         if (
             frame.previous_crc != segment.last_crc
             or not self.vouched_offset <= frame.durable_before <= segment.end_offset
@@ -294,9 +294,9 @@ class _Recovery:
             self._check_start(segment, batch)
 
     def _is_replaced(self, batch: Batch) -> bool:
-        """Whether the batch tells that a snapshot was to take the log's place: its epoch is below the one it must have.
+        """Whether the batch shows that a snapshot was about to replace the log: its epoch is lower than it must be.
 
-        That is all that tells it where the log reached past the snapshot; else the log ends below the start, or right
+        Only the epoch shows that if the log reached past the snapshot; otherwise the log ends below the start, or right
         at it in a higher epoch, whose records were never committed.
         """
         return batch.end_offset >= self._start.offset and batch.epoch < self._start.epoch
@@ -316,24 +316,23 @@ class _Recovery:
         """Raise LogStartUnknown unless the batch before the log's start is one that may be there."""
         found = OffsetAndEpoch(epoch=batch.epoch, offset=batch.end_offset)
         if found.offset == self._start.offset and found.epoch > self._start.epoch:
-            self._higher_at_start = (segment, batch)  # fine if it is the last one
+            self._higher_at_start = (segment, batch)  # correct if it is the last one
         elif found != self._start:
             self._refuse_start(segment, batch)
 
     def _refuse_start(self, segment: Segment, batch: Batch) -> NoReturn:
         path = join(self._directory, LOG_START_NAME)
         raise LogStartUnknown(
-            f"{path} says that the log starts at offset {self._start.offset}, behind epoch {self._start.epoch}, but"
+            f"{path} has offset {self._start.offset} as the log start, behind epoch {self._start.epoch}, but"
             f" {segment.file.path} has a batch with offsets {batch.base_offset} to {batch.last_offset} of epoch"
             f" {batch.epoch}: they are not of one log"
         )
 
     def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
-        """Raise CorruptLog unless what follows the segment's last frame in `data` is a torn tail, or starts over.
+        """Raise CorruptLog unless the data after the segment's last frame is a torn tail, or the log starts over.
 
         From `torn_end` on there are only zeros, with which the last frame may end as well. A log that ends below its
-        start has lost what was durable, or is one that a snapshot was to take the place of: such a one has nothing
-        behind the start.
+        start has lost durable data, or a snapshot was about to replace it: then it has nothing behind the start.
         """
         # Consider a last segment with three frames:
         #
@@ -341,16 +340,15 @@ class _Recovery:
         #     B  records 105 to 109, durable before 100: written with A, in one burst
         #     C  records 110 to 114, durable before 110: written after the flush of A and B
         #
-        # - C does not read back, and nothing follows. Nobody claims that it was flushed: a torn tail, and the log ends
+        # - C does not read back, and nothing follows. Nothing shows that it was flushed: a torn tail, and the log ends
         #   at 110.
         # - C does not read back, but the state machine has applied 115, or a marker behind C has durable before 115. C
         #   was flushed, and may have been acknowledged: damage.
-        # - B does not read back and C does. C vouches for all below 110: damage. Cut at 105 this log would forget what
-        #   was acknowledged.
-        # - A does not read back, B does, and C was never written. B vouches for nothing from 100 on. If some sector of
-        #   A still reads as zeros, the disk wrote the sectors of B before those of A and lost its power in between: a
-        #   torn tail, and both are cut. If A has other bytes everywhere, it was written whole and changed later:
-        #   damage.
+        # - B does not read back and C does. C proves that all below 110 was flushed: damage. Cut at 105 this log would
+        #   lose acknowledged records.
+        # - A does not read back, B does, and C was never written. B proves nothing from 100 on. If some sector of A
+        #   still reads as zeros, the disk wrote the sectors of B before those of A and lost power in between: a torn
+        #   tail, and both are cut. If A has other bytes everywhere, it was written whole and changed later: damage.
         start_offset = self._start.offset
         first_behind: int | None = None
         reaches_past_start = False
@@ -372,7 +370,7 @@ class _Recovery:
         self._torn_bytes = torn_end - segment.end_position
 
     def _make_durable(self, segment: Segment, data: bytes, torn_end: int) -> None:
-        """Cut the torn tail, write once more what is not certainly durable, and flush."""
+        """Cut the torn tail, rewrite what is not certainly durable, and flush."""
         if torn_end > segment.end_position:
             segment.trim()
         # In the example of `_judge_damage`, with all three frames whole: 110 is known to be durable, so C alone is
@@ -394,7 +392,7 @@ class _Recovery:
         )
 
     def report(self, *, has_begun_anew: bool) -> RecoveryReport:
-        """What was found, once every segment is read."""
+        """The findings, after every segment was read."""
         last = self.segments[-1]
         return RecoveryReport(
             segment_count=len(self.segments),

@@ -1,7 +1,7 @@
 """One segment: a file of frames, the offset that it starts at, and a sparse index of it in memory.
 
-The file is named for its base offset. Frames follow each other from byte 0 to `end_position`; what is reserved behind
-that reads as zeros, always: whatever is cut is cut from the file, and whatever was half-written too.
+The file is named for its base offset. Frames follow each other from byte 0 to `end_position`. The reserved room behind
+that always reads as zeros: truncated and partly written frames are cut from the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raft.core.types import Batch, Offset
 from raft.storage.frame import HEAD_BYTES, Frame, decode_frame, encode_frames, encode_marker, frame_length
 
 INDEX_INTERVAL_BYTES = 4096
-"""An index entry for the first frame that starts this far behind the one of the entry before."""
+"""The bytes between two index entries: the next frame that starts this far behind the last entry gets one."""
 
 _NAME = re.compile(r"([0-9]{20})\.log")
 
@@ -36,7 +36,7 @@ def create_segment(files: FileSystem, directory: str, base_offset: Offset) -> No
 
 
 def parse_segment_name(name: str) -> Offset | None:
-    """The base offset that a file name says, None if it is no segment's."""
+    """The base offset in a file name; None if it is not a segment's."""
     match = _NAME.fullmatch(name)
     return Offset(int(match[1])) if match else None
 
@@ -51,7 +51,7 @@ class SparseIndex:
         self._positions: list[int] = []
 
     def note(self, offset: Offset, position: int) -> None:
-        """A batch starts here: keep an entry if the last one is far enough away."""
+        """Note where a batch starts: keep an entry if the last one is far enough away."""
         if not self._positions or position - self._positions[-1] >= INDEX_INTERVAL_BYTES:
             self._offsets.append(offset)
             self._positions.append(position)
@@ -68,7 +68,7 @@ class SparseIndex:
 
 
 class Segment:
-    """An open segment. Whoever makes one has read the file, or made it."""
+    """An open segment, of a file that was read or made before."""
 
     __slots__ = ("base_offset", "end_offset", "end_position", "file", "index", "last_crc", "reserved_size")
 
@@ -83,10 +83,10 @@ class Segment:
         """The CRC of the last frame, here or in the segment before."""
         self.index = SparseIndex()
         self.reserved_size = 0
-        """How long the file is: writes below find room."""
+        """The file's size: writes below it find room."""
 
     def note_frame(self, frame: Frame) -> None:
-        """A frame was read that follows those noted so far."""
+        """Note the next frame, which was read."""
         if frame.batch is not None:
             self.index.note(frame.batch.base_offset, frame.position)
             self.end_offset = frame.batch.end_offset
@@ -111,7 +111,7 @@ class Segment:
         self.last_crc = last_crc
 
     def reserve(self, byte_count: int, step_bytes: int) -> None:
-        """Make room for `byte_count` more bytes, ahead in steps if there is that much. Raises OutOfSpace."""
+        """Reserve room for `byte_count` more bytes, ahead in steps while the disk has it. Raises OutOfSpace."""
         needed = self.end_position + byte_count
         if needed <= self.reserved_size:
             return
@@ -124,7 +124,7 @@ class Segment:
         self.reserved_size = wanted
 
     def trim(self) -> None:
-        """Give back what is reserved and not used."""
+        """Release reserved room that is not used."""
         self.file.truncate(self.end_position)
         self.reserved_size = self.end_position
 
@@ -148,10 +148,10 @@ class Segment:
                 )
                 return position, frame.previous_crc
             position = frame.end_position
-        raise CorruptLog(f"{self.file.path}: no batch holds offset {offset}; the file was changed by somebody else")
+        raise CorruptLog(f"{self.file.path}: no batch holds offset {offset}; the file was changed from outside")
 
     def cut(self, end_offset: Offset, position: int, last_crc: int) -> None:
-        """End the segment at what `locate` found, durably."""
+        """End the segment at the result of `locate`, durably."""
         self.file.truncate(position)
         self.file.fsync()
         self.index.truncate(end_offset)
@@ -176,7 +176,7 @@ class Segment:
     def _decode(
         self, data: bytes, data_position: int, start_offset: Offset, max_bytes: int, end_offset: Offset
     ) -> list[Batch] | None:
-        """The batches asked for that are whole in `data`; None if not even the first is."""
+        """The requested batches that are whole in `data`; None if not even the first is."""
         batches: list[Batch] = []
         data_end = data_position + len(data)
         position = data_position
@@ -202,7 +202,7 @@ class Segment:
         frame = decode_frame(data, position, data_position, path=self.file.path)
         if frame is None:
             raise CorruptLog(
-                f"{self.file.path}: the bytes from {position} are damaged; they were right when the log was opened or"
+                f"{self.file.path}: the bytes from {position} are damaged; they were valid when the log was opened or"
                 " written. Stop this node and check its disk"
             )
         return frame
@@ -211,8 +211,8 @@ class Segment:
         try:
             self.file.write_at(self.end_position, data)
         except OutOfSpace:
-            # Durably: were the half-written frames to come back after a crash, their offsets might by then have
-            # been given to other records of the same epoch.
+            # Durably: if the partly written frames came back after a crash, their offsets might have been given to
+            # other records of the same epoch by then.
             self.trim()
             self.file.fsync()
             raise

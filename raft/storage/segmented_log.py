@@ -2,15 +2,15 @@
 
 What is durable, and when:
 
-- `append` writes; only a flush makes it durable. One flush is under way at most; it may run in another thread while
+- `append` writes; only a flush makes it durable. At most one flush is under way; it may run in another thread while
   this one appends and reads. Everything else is for one thread.
 - A full segment is flushed before the next one is made, and the next one's file and name are synced before anything is
   written to it. So data that is not flushed is in the last segment only, and a segment's existence proves that
   everything before it is durable.
-- `truncate` first takes away later segments, the last one first, syncing the directory after each, then cuts the file.
-  Whatever step a crash hits, what is left is a prefix of the log that holds everything below the cut.
-- The log's start is written down before the segments below it go, and before a snapshot takes the log's place.
-- `reserve` allocates ahead, so that appends do not fail for want of room and a flush has no file size to write.
+- `truncate` first removes later segments, the last one first, and syncs the directory after each; then it cuts the
+  file. After a crash at any step a prefix of the log is left that holds everything below the cut.
+- The log's start is written before the segments below it are removed, and before a snapshot replaces the log.
+- `reserve` allocates ahead, so that appends do not fail for lack of space and a flush has no file size to write.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class LogConfig:
     """Sizes of a log. Raises ConfigurationError when a value is out of range."""
 
     segment_bytes: int = 64 * 1024 * 1024
-    """A segment that an append would make longer than this is closed; one append always goes into one segment."""
+    """The size at which a segment is closed: before an append that would exceed it. One append is in one segment."""
     preallocate_bytes: int = 1024 * 1024
-    """The last segment's file grows in steps of this."""
+    """The step in which the last segment's file grows."""
     reserve_bytes: int = 64 * 1024
-    """Room that client appends leave free for control batches and markers."""
+    """The room that client appends leave free for control batches and markers."""
     tail_cache_bytes: int = 8 * 1024 * 1024
     """How many bytes of the last batches stay in memory."""
 
@@ -61,14 +61,14 @@ class LogConfig:
 
 
 class PendingFlush:
-    """A flush that was started: `run` does the work, in any thread; then the log's `finish_flush` takes it."""
+    """A flush that was started: `run` does the work, in any thread; then it is passed to the log's `finish_flush`."""
 
     __slots__ = ("_file", "end_offset")
 
     def __init__(self, file: File, end_offset: Offset) -> None:
         self._file = file
         self.end_offset = end_offset
-        """What the log is durable up to when `run` has returned; what cuts the log in the meantime lowers it."""
+        """The log is durable up to here when `run` has returned; a truncation in the meantime lowers it."""
 
     def run(self) -> None:
         """Make it durable. Raises FlushFailed."""
@@ -81,13 +81,13 @@ class SegmentedLog:
     def __init__(self, files: FileSystem, directory: str, config: LogConfig, recovered: RecoveredLog) -> None:
         """Use `open`."""
         self.epochs: EpochCache = recovered.epochs
-        """At which offset each epoch starts, and where the log does. Replaced by `truncate_fully_and_start_at`."""
+        """The start offsets of the epochs and of the log. Replaced by `truncate_fully_and_start_at`."""
         self.recovery: RecoveryReport = recovered.report
-        """What opening the log found and did."""
+        """The findings and actions of opening the log."""
         self.recovering: RecoveringLog | None = recovered.recovering
-        """Set while data that was durable once is missing: see `end_recovering`."""
+        """Set while data that was once durable is missing: see `end_recovering`."""
         self.new_directory: RecoveringLog | None = read_new_directory(files, directory)
-        """Set while the directory is new, for a voter in it to go by: see `end_recovering`."""
+        """Set while the directory is new, for its voter: see `end_recovering`."""
         self._files = files
         self._directory = directory
         self._config = config
@@ -112,10 +112,10 @@ class SegmentedLog:
     ) -> SegmentedLog:
         """Open the log in `directory`, or make it. A torn tail is cut; when it returns, everything is durable.
 
-        `minimum_durable_offset` is an offset that the caller knows the log was flushed up to; without `may_create` it
-        knows that there was a log. Raises CorruptLog when durable data is damaged or missing, naming file, byte and
-        offset; then no file was changed. With `accept_damage_in_epoch`, the replica's durable epoch, it opens what is
-        undamaged, and `recovering` says what must be fetched again.
+        `minimum_durable_offset` is an offset up to which the caller knows the log to have been flushed; without
+        `may_create` the caller knows that there was a log. Raises CorruptLog when durable data is damaged or missing,
+        naming file, byte and offset; then no file was changed. With `accept_damage_in_epoch`, the replica's durable
+        epoch, it opens the undamaged part, and `recovering` shows what must be fetched again.
         """
         recovered = recover(files, directory, minimum_durable_offset, accept_damage_in_epoch, may_create=may_create)
         mend_copies_of(files, directory)
@@ -133,7 +133,7 @@ class SegmentedLog:
 
     @property
     def size_bytes(self) -> int:
-        """How much its segments hold; the first one may begin before the log's start."""
+        """The bytes in its segments; the first one may begin before the log's start."""
         return sum(segment.end_position for segment in self._segments)
 
     @property
@@ -152,10 +152,10 @@ class SegmentedLog:
         return self._flushed_end_offset
 
     def reserve(self, byte_count: int) -> None:
-        """Make sure that `byte_count` bytes of batches find room, whatever their number, and still the fixed reserve.
+        """Reserve room for `byte_count` bytes of batches, whatever their number, in addition to the fixed reserve.
 
-        Not cumulative: name all bytes that are agreed to and not yet appended. Goes on to a new segment if they do
-        not fit. Cheap when there is room already. Raises OutOfSpace, then nothing changed.
+        Not cumulative: give all bytes that were accepted and not yet appended. Rolls to a new segment if they do not
+        fit. Cheap when there is room already. Raises OutOfSpace, then nothing changed.
         """
         framed = framed_bytes_max(byte_count)
         segment = self._segments[-1]
@@ -189,9 +189,9 @@ class SegmentedLog:
             self._tail.append(batch)
 
     def write_marker(self) -> None:
-        """Write down, without flushing, how far the log is flushed, if no frame says so yet.
+        """Record, without flushing, how far the log is flushed, if no frame records it yet.
 
-        For a node that falls idle after a flush: what was flushed is then known to have been, should it be damaged.
+        For a node that becomes idle after a flush: if flushed data is damaged later, it is known to have been flushed.
         Does nothing when there is no room.
         """
         if self._vouched_offset >= self._flushed_end_offset:
@@ -205,7 +205,7 @@ class SegmentedLog:
         self._vouched_offset = self._flushed_end_offset
 
     def flush(self) -> Offset:
-        """Make everything durable that was appended. Returns the flushed end offset. Raises FlushFailed."""
+        """Make all appended batches durable. Returns the flushed end offset. Raises FlushFailed."""
         if self._flushed_end_offset == self.log_end_offset:
             return self._flushed_end_offset
         pending = self.start_flush()
@@ -213,7 +213,7 @@ class SegmentedLog:
         return self.finish_flush(pending)
 
     def start_flush(self) -> PendingFlush:
-        """Begin to flush what is appended so far. InvariantViolation while another flush is under way."""
+        """Begin to flush all batches appended so far. InvariantViolation while another flush is under way."""
         check(self._pending is None, "one flush is under way at most")
         self._pending = PendingFlush(self._segments[-1].file, self.log_end_offset)
         return self._pending
@@ -227,7 +227,7 @@ class SegmentedLog:
         return self._flushed_end_offset
 
     def truncate(self, end_offset: Offset) -> None:
-        """Cut the log so that `end_offset` is its end; durable when it returns.
+        """Truncate the log to `end_offset`; durable when it returns.
 
         InvariantViolation unless that is the log's start, its end, or where a batch ends; then nothing changed.
         """
@@ -263,7 +263,7 @@ class SegmentedLog:
         return True
 
     def advance_start(self, start: OffsetAndEpoch) -> None:
-        """Let the log start there, durably; segments wholly below go, and the one that holds it stays whole (SN-42).
+        """Advance the log's start, durably; segments wholly below go, the one that holds it stays whole (SN-42).
 
         InvariantViolation unless that is between the start and the flushed end, where a batch begins or the log ends,
         and of the epoch of the record before (SN-43). Raises OutOfSpace, then nothing changed.
@@ -294,10 +294,10 @@ class SegmentedLog:
             self._close_retired()
 
     def truncate_fully_and_start_at(self, start: OffsetAndEpoch) -> None:
-        """Let a snapshot that ends at `start` take the log's place: the log is empty there; durable when it returns.
+        """Replace the log by a snapshot that ends at `start`: the log is empty there; durable when it returns.
 
-        InvariantViolation unless the log is behind the snapshot or has gone another way (SN-14), and the snapshot is
-        past its start. Raises OutOfSpace, then nothing changed.
+        InvariantViolation unless the log is behind the snapshot or diverges from it (SN-14), and the snapshot is past
+        the log's start. Raises OutOfSpace, then nothing changed.
         """
         check(
             start.offset > self.log_start_offset and is_replaced_by(self.end, start),
@@ -321,14 +321,14 @@ class SegmentedLog:
             self._pending.end_offset = min(self._pending.end_offset, start.offset)
 
     def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> bytes:
-        """The encoded batches that `read_batches` gives, one after the other."""
+        """The encoded batches of `read_batches`, one after the other."""
         return b"".join([batch.data for batch in self.read_batches(start_offset, max_bytes, end_offset)])
 
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
-        """Batches from the one that holds `start_offset`: at least one, `max_bytes` at most, none past `end_offset`.
+        """Batches from the one that holds `start_offset`: at least one, at most `max_bytes`, none past `end_offset`.
 
         May be fewer than would fit. Empty when there is nothing between the offsets. Raises ApiError
-        (OFFSET_OUT_OF_RANGE) when `start_offset` is not in the log nor its end, CorruptLog when the disk gives back
+        (OFFSET_OUT_OF_RANGE) when `start_offset` is not in the log nor its end, CorruptLog when the disk returns
         other bytes than were written.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
@@ -346,13 +346,13 @@ class SegmentedLog:
         return tuple(batches)
 
     def end_founding(self) -> None:
-        """A voter in this new directory may only join from now on. Raises StorageError, FlushFailed."""
+        """Record that a voter in this new directory may only join. Raises StorageError, FlushFailed."""
         if self.new_directory is not None:
             write_new_directory(self._files, self._directory, is_replacement=True)
             self.new_directory = read_new_directory(self._files, self._directory)
 
     def end_recovering(self) -> None:
-        """Everything that was lost is here again, and durable. Raises FlushFailed."""
+        """End recovery: everything that was lost is in the log again, and durable. Raises FlushFailed."""
         if self.recovering is not None:
             end_recovering(self._files, self._directory)
             self.recovering = None
@@ -361,8 +361,8 @@ class SegmentedLog:
             self.new_directory = None
 
     def close(self) -> None:
-        """Give back reserved room and close the files. Flushes nothing. Once is enough."""
-        # A starting over that failed has left none.
+        """Release reserved room and close the files. Flushes nothing; closing twice changes nothing."""
+        # If starting over failed there are no segments.
         if self._segments and self._segments[-1].reserved_size > self._segments[-1].end_position:
             self._segments[-1].trim()
         for segment in self._segments:
@@ -374,13 +374,13 @@ class SegmentedLog:
         return self._segments[bisect_right(self._base_offsets, offset) - 1]
 
     def _check_follow_on(self, batches: Sequence[Batch]) -> int:
-        """Check that `batches` go on with the log; returns how many bytes their frames have."""
+        """Check that `batches` are contiguous with the log; returns the size of their frames in bytes."""
         end_offset, last_epoch, framed = self.log_end_offset, self.epochs.last_epoch, 0
         for batch in batches:
             if batch.base_offset != end_offset or batch.epoch < last_epoch:
                 check(
                     False,
-                    "an append goes on where the log ends, in an epoch that is not lower",
+                    "an append starts at the log end, in an epoch that is not lower",
                     base_offset=batch.base_offset,
                     epoch=batch.epoch,
                     end_offset=end_offset,
@@ -395,7 +395,7 @@ class SegmentedLog:
         return has_batches and segment.end_position + framed_bytes > self._config.segment_bytes
 
     def _roll(self, framed_bytes: int) -> None:
-        """Go on in a new segment with room for `framed_bytes`. Raises OutOfSpace, then nothing changed."""
+        """Roll to a new segment with room for `framed_bytes`. Raises OutOfSpace, then nothing changed."""
         full = self._segments[-1]
         full.file.fsync()
         self._flushed_end_offset = full.end_offset
@@ -415,7 +415,7 @@ class SegmentedLog:
         full.trim()
 
     def _remove_last_segment(self) -> None:
-        """Take away the last segment. A flush that is under way may still have its file: it is closed after that."""
+        """Remove the last segment. A flush under way may still use its file, which is closed after that."""
         segment = self._segments.pop()
         self._base_offsets.pop()
         self._files.remove(segment.file.path)

@@ -1,4 +1,4 @@
-"""The last batches of the log in memory, so that whoever keeps up never reads the disk."""
+"""The last batches of the log in memory, so that readers that keep up never read the disk."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from bisect import bisect_left, bisect_right
 from raft.core.types import Batch, Epoch, Offset
 
 OBJECT_BYTES = 256
-"""What a batch in memory takes besides its bytes, about."""
+"""About what a batch in memory takes in addition to its bytes."""
 
 _EVICTED = Batch(Offset(0), Offset(0), Epoch(0), False, b"")
-"""Takes the place of a batch that was let go."""
+"""Takes the place of an evicted batch."""
 
 
 class TailCache:
@@ -24,10 +24,10 @@ class TailCache:
         self._batches: list[Batch] = []
         self._base_offsets: list[Offset] = []
         self._evicted = 0
-        """How many places at the front of the lists are empty, and wait to be removed in bulk."""
+        """The number of empty places at the front of the lists, which are removed in bulk."""
 
     def append(self, batch: Batch) -> None:
-        """Take the log's new last batch; let go of the oldest ones that no longer fit."""
+        """Add the log's new last batch; evict the oldest ones that no longer fit."""
         self._batches.append(batch)
         self._base_offsets.append(batch.base_offset)
         self._byte_count += len(batch.data) + OBJECT_BYTES

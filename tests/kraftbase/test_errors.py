@@ -1,4 +1,4 @@
-"""What users catch: by code, or by the subclass that stands for the code."""
+"""The errors that users catch: by code, or by the subclass for the code."""
 
 from __future__ import annotations
 

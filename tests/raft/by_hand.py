@@ -1,4 +1,4 @@
-"""A runtime whose time and threads the test moves by hand: nothing runs before it is told to."""
+"""A runtime whose time and threads the test moves by hand: nothing runs before a test starts it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HandRuntime:
         _do(*self.aside.popleft())
 
     def advance(self, milliseconds: float) -> None:
-        """Let time pass, with all that is due meanwhile."""
+        """Advance the time, and run everything that is due meanwhile."""
         end_ms = self.time_ms + milliseconds
         self.run()
         while due := sorted(

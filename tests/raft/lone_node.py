@@ -73,12 +73,12 @@ class LoneNode:
         self.run()
 
     def run(self) -> None:
-        """Until nothing is left to do. Raises what was fatal."""
+        """Run until nothing is left to do. Raises a fatal error."""
         while self._ready:
             self.run_one()
 
     def run_one(self) -> None:
-        """What is next. Raises what was fatal."""
+        """Run the next callback. Raises a fatal error."""
         self._ready.popleft()()
 
     def append(self, *records: bytes) -> int:
@@ -116,10 +116,10 @@ class LoneNode:
     # --- ShellHost ----------------------------------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
-        raise AssertionError(f"a sole voter has nobody to send to: {send}")
+        raise AssertionError(f"a sole voter has no peer to send to: {send}")
 
     def reply(self, request_id: int, response: Response, records: bytes) -> None:
-        raise AssertionError(f"nobody asked: {response}")
+        raise AssertionError(f"there was no such request: {response}")
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
         self.settled[append_id] = error
@@ -143,7 +143,7 @@ class LoneNode:
         raise AssertionError("nothing is damaged")
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
-        raise AssertionError("a sole voter has nobody to differ from")
+        raise AssertionError("a sole voter cannot differ from the quorum")
 
     def may_rebuild_state(self) -> None:
         raise AssertionError("no state machine is fenced")

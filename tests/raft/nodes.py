@@ -31,7 +31,7 @@ _handed_out: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nobody listens on, that no outgoing connection is given, and that no other test has."""
+    """A port that no process listens on, that no outgoing connection gets, and that no other test has."""
     while True:
         (endpoint,) = free_endpoints(1)
         if endpoint.port not in _handed_out:
@@ -142,7 +142,7 @@ class Cluster:
         await self._stacks.pop(node_id).aclose()
 
     async def leader(self) -> RaftClient:
-        """The client of the node that leads and whose listener has been told so."""
+        """The client of the node that leads and whose listener has been notified of it."""
         async with asyncio.timeout(20):
             while True:
                 waits = {

@@ -36,7 +36,7 @@ EAGER: Final = LogStartConfig(retention_bytes=0, policy=LogStartPolicy.EAGER)
 
 
 class Loader(Recorder):
-    """Holds every record, from snapshots and commits; can be told to stop reading."""
+    """Holds every record, from snapshots and commits; can be made to stop reading."""
 
     def __init__(self, name: str = "loader") -> None:
         super().__init__()
@@ -45,9 +45,9 @@ class Loader(Recorder):
         self.first_commit_offset: Offset | None = None
         """Of the first commit since the last snapshot."""
         self.counts: dict[int, int] = {}
-        """How many records it had at the end of each batch."""
+        """The number of records that it had at the end of each batch."""
         self.is_asked = False
-        """Whether anything was given to it."""
+        """Whether it got anything."""
         self.may_read = asyncio.Event()
         self.may_read.set()
 

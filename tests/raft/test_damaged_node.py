@@ -1,4 +1,4 @@
-"""A node whose log was damaged while it was down: fetched again from the others, refused without any."""
+"""A node whose log was damaged while it was down: fetched again from other voters, refused without any."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_damaged_voter_fetches_its_log_again_and_takes_part(tmp_path: Pa
         await cluster.start(damaged)
         await cluster.recorders[damaged].has_records(len(RECORDS))
         assert cluster.recorders[damaged].records == RECORDS
-        # Now its vote is needed: the third one goes, and the two must commit together.
+        # Now its vote is needed: the third one stops, and the two must commit together.
         third = next(node_id for node_id in cluster.nodes if node_id not in (leader_id, damaged))
         await cluster.stop(third)
         client = await cluster.leader()
@@ -77,7 +77,7 @@ async def test_a_node_that_cannot_read_its_log_for_who_follows_it_does_not_go_on
     async with running_cluster(tmp_path, voter_count=1) as cluster:
         await append_all(cluster)
         await cluster.stop(1)
-        await cluster.start(1, on_fatal=fatal.append)  # what it wrote before is not in memory any more
+        await cluster.start(1, on_fatal=fatal.append)  # its earlier writes are no longer in memory
         await cluster.recorders[1].has_records(len(RECORDS))
         flip_a_byte(cluster, 1)
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
@@ -117,7 +117,7 @@ async def test_a_voter_whose_log_is_gone_recovers_though_nobody_knows_how_far_it
 async def test_a_damaged_log_without_a_quorum_state_does_not_start_and_changes_nothing(
     tmp_path: Path, damage: str
 ) -> None:
-    """It may have voted in an epoch that it knows nothing of."""
+    """It may have voted in an epoch that it no longer knows."""
     async with one_stopped_follower(tmp_path) as (cluster, stopped, directory):
         if damage == "a byte":
             flip_a_byte(cluster, stopped)
@@ -148,7 +148,7 @@ async def test_a_recovering_voter_that_has_no_room_for_what_it_lost_has_not_got_
         await cluster.stop(3)
         (segment,) = (name for name in files.list_directory(f"{tmp_path}/node-3/log") if name.endswith(".log"))
         files.damage(f"{tmp_path}/node-3/log/{segment}", 0, b"\xff" * 40)
-        files.space_limit = files.used_bytes() + 1_000  # room for the copy of the damaged segment there is none
+        files.space_limit = files.used_bytes() + 1_000  # no room for the copy of the damaged segment
         await cluster.start(3, files=files, log_config=tight)
         replica = cluster.nodes[3].replica
         await until(lambda: replica.is_recovering and getattr(replica._context.state, "has_fetched", False))

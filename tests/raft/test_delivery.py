@@ -23,7 +23,7 @@ from tests.raft.snapshot_delivery.world import HERE, NOBODY, settled
 
 
 class Recorder(Listener):
-    """Keeps what it was given; can be told to hold its readers open."""
+    """Keeps everything that it gets; can be made to hold its readers open."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
@@ -270,7 +270,7 @@ async def test_a_log_that_cannot_be_read_is_fatal_and_no_fault_of_the_listeners(
     world.append(b"a")
     world.commit()
     world.log.close()
-    world.log = SegmentedLog.open(world.files, "log")  # nothing of it is in memory any more
+    world.log = SegmentedLog.open(world.files, "log")  # none of it is in memory any more
     world.delivery = world.make_delivery()
     (segment,) = (path for path in world.files.list_directory("log") if path.endswith(".log"))
     world.files.failing_reads.add(f"log/{segment}")

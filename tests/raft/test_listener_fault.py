@@ -1,4 +1,4 @@
-"""A listener that raises ends its node's process, with its name, unless the program says otherwise (LI-08)."""
+"""A listener that raises ends its node's process, with its name, unless the program has another handler (LI-08)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes over real sockets and files: what the core orders is carried out, what goes wrong is told."""
+"""Nodes over real sockets and files: the core's actions are carried out, and failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners outside a node: what `raft.listener` promises them comes over the Watch stream."""
+"""Listeners outside a node: the contract of `raft.listener` over the Watch stream."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_sn62_a_listener_that_is_not_behind_the_start_is_given_no_snapshot
 
 
 async def test_a_listener_that_falls_behind_the_start_in_the_middle_is_given_a_snapshot(tmp_path: Path) -> None:
-    """Its node sends it little ahead, so most of what it has not read is gone when it reads on."""
+    """Its node sends it little ahead, so most of its unread records are deleted when it continues."""
     async with snapshot_cluster(tmp_path, 1) as cluster:
         client = await cluster.leader()
         big = [b"%d" % number * 100_000 for number in range(10, 50)]
@@ -161,7 +161,7 @@ async def test_a_listener_that_falls_behind_the_start_in_the_middle_is_given_a_s
 
 
 class Between(log_pb2_grpc.LogServiceServicer):
-    """Passes calls on to a node, and does to the answers what `spoil` says."""
+    """Forwards calls to a node, and changes the answers by `spoil`."""
 
     def __init__(self, behind: str, spoil: Callable[[log_pb2.WatchResponse], log_pb2.WatchResponse | None]) -> None:
         self._behind = behind
@@ -249,7 +249,7 @@ async def test_a_snapshot_that_does_not_come_whole_is_not_loaded_and_another_nod
             between = Between(address_of(cluster), spoil)
             async with serving(between) as address:
                 loader = Loader()
-                async with following(observe(address, loader)):  # which tells where the real node is
+                async with following(observe(address, loader)):  # which returns the address of the real node
                     await loader.has_records(30)
                     assert len(between.requests) == 1
                     assert loader.loaded == [cluster.clients[1].latest_snapshot_id]
@@ -268,7 +268,7 @@ async def test_the_temporary_files_go_when_a_snapshot_is_loaded_and_when_it_is_g
             loader.may_read.clear()
             async with following(observe(address, loader)):
                 await until(lambda: loader.is_asked)
-                assert len(list(temporary.iterdir())) == 1, "that of the node which spoils it is gone"
+                assert len(list(temporary.iterdir())) == 1, "that of the node which spoils it was deleted"
             assert list(temporary.iterdir()) == []
 
 
@@ -318,7 +318,7 @@ async def test_an_old_reader_is_told_that_the_offset_is_gone(tmp_path: Path) -> 
 async def test_only_so_many_snapshots_are_sent_at_a_time_and_who_does_not_read_gives_the_place_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that stops holds a place for a bounded time; the next one has it then."""
+    """A reader that stops holds a place for a bounded time; then the next one gets it."""
     monkeypatch.setattr(sent_snapshot, "PIECE_SECONDS_MAX", 0.5)
     async with snapshot_cluster(tmp_path, 1) as cluster:
         client = await cluster.leader()

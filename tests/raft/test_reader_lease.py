@@ -1,4 +1,4 @@
-"""Named readers outside the nodes: the log's start waits for them as long as their lease lasts (KAFKA-14932)."""
+"""Named readers outside the nodes: the log's start waits for them while their lease lasts (KAFKA-14932)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def addresses_of(cluster: SnapshotCluster) -> str:
 
 @contextlib.asynccontextmanager
 async def stopped_reader(cluster: SnapshotCluster, name: str = "audit") -> AsyncIterator[Loader]:
-    """A named reader that was given something and does not go on."""
+    """A named reader that got some records and has stopped."""
     loader = Loader()
     loader.may_read.clear()
     following = asyncio.ensure_future(observe(addresses_of(cluster), loader, name=name, lease_ms=3_000))
@@ -101,7 +101,7 @@ async def stopped_reader(cluster: SnapshotCluster, name: str = "audit") -> Async
 
 
 async def holds(cluster: SnapshotCluster) -> str:
-    """What `quorum describe` says of the leader's log start, as soon as it says anything."""
+    """The holders of the leader's log start in `quorum describe`, as soon as there are any."""
     leader_id = (await cluster.leader()).node_key.node_id
     async with asyncio.timeout(20):
         while not (held := (await described(cluster))[leader_id]["HoldsLogStart"]):

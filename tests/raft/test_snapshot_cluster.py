@@ -1,4 +1,4 @@
-"""Snapshots between real nodes: taken, fetched, gone on from, and the log's start that follows them (KIP-630).
+"""Snapshots between real nodes: taken, fetched, continued from, and the log's start that follows them (KIP-630).
 
 A rule that tests here are named after: SN-07.
 """
@@ -83,7 +83,7 @@ async def test_sn07_create_snapshot_keeps_the_rules(tmp_path: Path) -> None:
         at_end = take_snapshot(client, loader)
         assert at_end == OffsetAndEpoch(epoch=epoch, offset=Offset(7))
         assert client.latest_snapshot_id == at_end
-        assert create(7) is None, "it is there"
+        assert create(7) is None, "it exists"
         take_snapshot(client, loader, 3)
         assert client.log_start_offset == 3
         assert create(1) is None, "the log starts further on"
@@ -94,7 +94,7 @@ async def test_sn07_create_snapshot_keeps_the_rules(tmp_path: Path) -> None:
         assert client.latest_snapshot_id == at_end
         min((tmp_path / "node-1" / "snapshots").glob("*.checkpoint")).unlink()
         start = client.log_start_offset
-        assert create(start) is not None, "the one at the log's start is gone, and may come again"
+        assert create(start) is not None, "the one at the log's start was deleted, and may be made again"
 
 
 async def test_sn07_what_is_on_disk_and_not_committed_is_in_no_snapshot(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_sn07_what_is_on_disk_and_not_committed_is_in_no_snapshot(tmp_path
         for node_id in [node_id for node_id in cluster.nodes if node_id != leader_id]:
             await cluster.stop(node_id)
         committed = client.high_watermark
-        waiting = asyncio.ensure_future(client.append([b"nobody else has it"]))
+        waiting = asyncio.ensure_future(client.append([b"only the leader has it"]))
         log = cluster.nodes[leader_id].log
         await until(lambda: log.flushed_end_offset == committed + 1)
         epoch = log.epochs.last_epoch
@@ -183,7 +183,7 @@ async def test_pk10_an_observer_that_joins_with_nothing_fetches_the_snapshot_and
         leader = await cluster.leader()
         snapshot_id = take_snapshot(leader, cluster.loader(leader.node_key.node_id))
         await cluster.append(40, 45)
-        assert leader.log_start_offset == 0, "the log has everything, and still"
+        assert leader.log_start_offset == 0, "although the log has everything"
         files = MemoryFileSystem()
         operations = watch_parts(files)
         observer = await cluster.up(4, files)
@@ -227,7 +227,7 @@ async def test_sn20_a_voter_that_was_down_while_the_start_moved_on_fetches_the_s
 
 
 class PausingFiles(MemoryFileSystem):
-    """Stops the disk's thread before a certain piece of a snapshot is written, until it may go on."""
+    """Stops the disk's thread before a certain piece of a snapshot is written, until it is released."""
 
     def __init__(self, pause_at: int) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ async def test_sn12_a_transfer_goes_on_where_it_stopped_when_another_leader_has_
         await loader.has_records(40)
         assert loader.loaded == [snapshot_id]
         assert files.operations.count("create") == 1
-        assert files.operations.count("write_at") == piece_count, "no byte came twice"
+        assert files.operations.count("write_at") == piece_count, "no byte arrived twice"
         with cluster.nodes[4]._shell.snapshots._store.open_whole(snapshot_id) as reader:
             assert reader.read_at(0, 10**6) == path.read_bytes()
 
@@ -296,7 +296,7 @@ async def test_a_node_that_stops_in_the_middle_of_a_transfer_leaves_nothing_open
 
 
 async def two_snapshots(cluster: SnapshotCluster, first: int = 0) -> tuple[OffsetAndEpoch, OffsetAndEpoch]:
-    """Thirty more records, and a snapshot behind the 10th and the 20th of them on every node."""
+    """Thirty more records, and on every node a snapshot after the 10th and the 20th of them."""
     await cluster.append(first, first + 30)
     offsets = await offsets_by_count(cluster)
     one, other = (cluster.snapshot_everywhere(offsets[first + count]) for count in (10, 20))
@@ -304,7 +304,7 @@ async def two_snapshots(cluster: SnapshotCluster, first: int = 0) -> tuple[Offse
 
 
 async def offsets_by_count(cluster: SnapshotCluster) -> dict[int, int]:
-    """Where so many records end."""
+    """The end offset of this many records."""
     leader = await cluster.leader()
     return {count: offset for offset, count in cluster.loader(leader.node_key.node_id).counts.items()}
 
@@ -356,7 +356,7 @@ async def _until_held(cluster: Cluster, node_id: int, words: str) -> dict[str, A
 
 async def test_sn51_the_log_start_waits_for_a_slow_follower_and_then_moves(tmp_path: Path) -> None:
     files = MemoryFileSystem()
-    patient = replace(REPLICATED, replica_restart_grace_ms=60_000)  # with a full disk it fetches now and then only
+    patient = replace(REPLICATED, replica_restart_grace_ms=60_000)  # with a full disk it fetches only now and then
     async with snapshot_cluster(tmp_path, log_start=patient, files={3: files}) as cluster:
         await cluster.append(0, 5)
         leader = await cluster.leader()
@@ -383,7 +383,7 @@ async def test_sn51_the_log_start_waits_for_a_slow_follower_and_then_moves(tmp_p
         await until(lambda: all(cluster.clients[node_id].log_start_offset == offsets[30] for node_id in others))
         await cluster.recorders[3].has_records(45)
         assert cluster.recorders[3].records == numbered(45)
-        assert cluster.loader(3).loaded == [], "it was waited for"
+        assert cluster.loader(3).loaded == [], "the log start waited for it"
 
 
 async def test_sn42_eager_waits_for_nobody_and_a_slow_listener_is_loaded_the_snapshot(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ async def test_sn42_eager_waits_for_nobody_and_a_slow_listener_is_loaded_the_sna
         leader.register(slow)
         await slow.has_records(5)
         slow.may_read.clear()
-        await cluster.append(5, 6)  # the slow one has this in its hands
+        await cluster.append(5, 6)  # the slow one is reading this
         _, second = await two_snapshots(cluster, 6)
         await until(lambda: all(client.log_start_offset == second.offset for client in cluster.clients.values()))
         assert leader.latest_snapshot_id == second
@@ -403,7 +403,7 @@ async def test_sn42_eager_waits_for_nobody_and_a_slow_listener_is_loaded_the_sna
         await until(lambda: slow.records == numbered(36))
         assert slow.loaded == [second]
         assert slow.first_commit_offset == second.offset
-        assert all(cluster.loader(node_id).loaded == [] for node_id in cluster.nodes), "who keeps up is loaded nothing"
+        assert all(cluster.loader(node_id).loaded == [] for node_id in cluster.nodes), "those that keep up load nothing"
 
 
 async def test_sn52_a_follower_whose_listener_stopped_says_so_when_it_is_asked(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ async def test_sn44_after_a_restart_of_every_node_everything_is_there(tmp_path: 
 async def test_sn60_listeners_are_given_what_the_newest_snapshot_holds_before_there_is_a_leader(
     tmp_path: Path,
 ) -> None:
-    """A snapshot holds only what is committed."""
+    """A snapshot holds only committed records."""
     async with snapshot_cluster(tmp_path) as cluster:
         await cluster.append(0, 10)
         snapshot_id = cluster.snapshot_everywhere()
@@ -458,7 +458,7 @@ async def test_sn60_listeners_are_given_what_the_newest_snapshot_holds_before_th
         await cluster.up(1)
         await cluster.recorders[1].has_records(10)
         assert cluster.loader(1).loaded == [snapshot_id]
-        assert len(cluster.nodes) == 1, "and so nobody leads"
+        assert len(cluster.nodes) == 1, "and so there is no leader"
 
 
 async def test_a_damaged_snapshot_on_the_leader_is_deleted_told_of_and_the_one_before_is_offered(

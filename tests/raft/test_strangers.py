@@ -1,4 +1,4 @@
-"""Real nodes whose voter set has directory ids, and strangers that speak gRPC to them as if they knew the rest.
+"""Real nodes whose voter set has directory ids, and strangers that send them gRPC requests as members would.
 
 After each attack no process has ended, no log is shorter, nothing acknowledged is lost, no epoch was opened by it, and
 writes are acknowledged within five seconds of its end.
@@ -36,7 +36,7 @@ JUMP = 1_000_000
 
 
 class KnownCluster(Cluster):
-    """Three nodes whose voter set has their directory ids, or not. What would end a process is kept in `fatal`."""
+    """Three nodes whose voter set has their directory ids, or not. Errors that would end a process are in `fatal`."""
 
     def __init__(self, base: Path, *, has_directory_ids: bool) -> None:
         super().__init__(base, len(VOTER_IDS))
@@ -58,7 +58,7 @@ class KnownCluster(Cluster):
         await self.start(node_id, on_fatal=self.fatal.append)
 
     async def write(self, record: bytes) -> None:
-        """Append until somebody acknowledges it, for as long as is promised."""
+        """Append until a leader acknowledges it, within the promised time."""
         async with asyncio.timeout(WRITES_AGAIN_SECONDS):
             while True:
                 leader = next((client for client in self.clients.values() if _leads(self.nodes, client)), None)
@@ -67,7 +67,7 @@ class KnownCluster(Cluster):
                         await leader.append([record])
                         self.acknowledged.append(record)
                         return
-                await asyncio.sleep(0.02)  # nobody leads: there is nothing to wait for but the election
+                await asyncio.sleep(0.02)  # there is no leader: wait for the election
 
     @property
     def epoch(self) -> int:
@@ -80,7 +80,7 @@ def _leads(nodes: dict[int, Node], client: object) -> bool:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[KnownCluster]:
-    """It has acknowledged some writes; what must hold after every attack is looked at when the test is over."""
+    """A cluster that has acknowledged some writes; the end of the test checks what must hold after every attack."""
     cluster = KnownCluster(tmp_path, has_directory_ids=getattr(request, "param", True))
     try:
         for node_id in VOTER_IDS:
@@ -115,7 +115,7 @@ async def stranger(cluster: KnownCluster, node_id: int) -> AsyncIterator[quorum_
 
 
 def names(node_id: int) -> Iterator[common_pb2.ReplicaKey]:
-    """Names for a stranger: nobody's, and a voter's without its directory id or with another."""
+    """Names for a stranger: no member's, and a voter's without its directory id or with another."""
     yield replica_key_to_proto(ReplicaKey(NodeId(8), random_uuid()))
     yield replica_key_to_proto(ReplicaKey(NodeId(node_id)))
     yield replica_key_to_proto(ReplicaKey(NodeId(node_id), random_uuid()))
@@ -143,7 +143,7 @@ async def test_who_says_that_it_leads_ends_no_process(cluster: KnownCluster) -> 
 
 @pytest.mark.parametrize("cluster", [False], indirect=True)
 async def test_without_directory_ids_too_whoever_says_that_it_leads_ends_no_process(cluster: KnownCluster) -> None:
-    """A voter's id is enough to be taken for it then: elections are disturbed until the stranger goes."""
+    """A voter's id is enough to count as that voter then: elections are disturbed until the stranger stops."""
     for number in range(20):
         for node_id in VOTER_IDS:
             async with stranger(cluster, node_id) as stub:
@@ -218,7 +218,7 @@ async def test_made_up_fetches_make_a_lone_leader_acknowledge_nothing(cluster: K
 
 
 class Impostor(quorum_pb2_grpc.QuorumServiceServicer):
-    """Says that it leads, and has a record and a snapshot for everybody."""
+    """Claims to lead, and has a record and a snapshot for every replica."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -259,7 +259,7 @@ async def test_nobody_asks_a_leader_that_is_no_voter_for_records(cluster: KnownC
                             leader_endpoint=endpoint,
                         )
                     )
-        await cluster.write(b"meanwhile")  # the nodes have fetched, and had the time to go there
+        await cluster.write(b"meanwhile")  # the nodes have fetched, and had time to connect to it
         assert impostor.asked == []
     finally:
         await server.stop(None)
@@ -293,7 +293,7 @@ async def test_made_up_digests_fence_nobody(cluster: KnownCluster) -> None:
 
 @pytest.mark.parametrize("cluster_id", [None, "another"])
 async def test_a_node_of_another_cluster_is_no_peer(cluster: KnownCluster, cluster_id: str | None) -> None:
-    """It knows everything of a voter, its directory id too, and is of another cluster or does not say of which."""
+    """It has a voter's identity, even its directory id, and is of another cluster, or does not send a cluster id."""
     epoch = cluster.epoch
     for node_id in VOTER_IDS:
         key = replica_key_to_proto(cluster.voters.voters()[node_id % 3].key)

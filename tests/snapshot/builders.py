@@ -38,7 +38,7 @@ def open_store(files: FileSystem, token: str = "c0ffee") -> SnapshotStore:
 
 
 def overwrite(path: Path, data: bytes) -> None:
-    """Change a file as a bad disk does: whatever its rights, and a snapshot's are to read only."""
+    """Change a file as a bad disk does, whatever its mode: a snapshot is read-only."""
     path.chmod(0o600)
     path.write_bytes(data)
 
@@ -46,7 +46,7 @@ def overwrite(path: Path, data: bytes) -> None:
 def write_snapshot(
     store: SnapshotStore, snapshot_id: OffsetAndEpoch, content: Sequence[Sequence[bytes]] = CONTENT
 ) -> str:
-    """Make a whole snapshot; its path."""
+    """Make a whole snapshot; returns its path."""
     writer = store.create(snapshot_id, HEADER_OF_TESTS)
     assert writer is not None
     with writer:
@@ -57,7 +57,7 @@ def write_snapshot(
 
 
 def snapshot_bytes(snapshot_id: OffsetAndEpoch, content: Sequence[Sequence[bytes]] = CONTENT) -> bytes:
-    """What the file of a snapshot holds."""
+    """The bytes of a snapshot's file."""
     files = MemoryFileSystem()
     return read_whole(files, write_snapshot(open_store(files), snapshot_id, content))
 
@@ -73,7 +73,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 def put(files: FileSystem, data: bytes, snapshot_id: OffsetAndEpoch | None = None) -> str:
-    """A file with these bytes under the name of a snapshot, in the place of any that is there; its path."""
+    """Write a file with these bytes under the name of a snapshot, replacing an existing one; returns its path."""
     path = join(DIRECTORY, snapshot_name(snapshot_id or an_id()))
     if files.exists(path):
         files.remove(path)

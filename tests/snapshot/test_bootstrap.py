@@ -1,4 +1,4 @@
-"""The bootstrap checkpoint: who votes, by directory ids; and snapshots that repeat it (RF-84, SN-08)."""
+"""The bootstrap checkpoint: the voters, by directory ids; and snapshots that repeat it (RF-84, SN-08)."""
 
 from __future__ import annotations
 

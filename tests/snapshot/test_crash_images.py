@@ -1,4 +1,4 @@
-"""A crash before any operation, with everything that it may leave behind: no snapshot, or the whole one."""
+"""A crash before any operation, with everything that it may leave: no snapshot, or the whole one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOREIGN = f"{DIRECTORY}/notes.part"
 
 @dataclass
 class Told:
-    """Which snapshots must be there, and which may be: those that a freeze or delete is under way for."""
+    """The snapshots that must exist, and those that may: a freeze or delete of them is under way."""
 
     there: set[OffsetAndEpoch] = field(default_factory=set)
     in_doubt: set[OffsetAndEpoch] = field(default_factory=set)
@@ -65,7 +65,7 @@ def with_an_old_one(files: MemoryFileSystem) -> Told:
 
 
 def with_leftovers(files: MemoryFileSystem) -> Told:
-    """Of a process that was stopped, nothing of it synced; and a snapshot that was deleted."""
+    """Unsynced leftovers of a process that was stopped, and a deleted snapshot."""
     told = with_an_old_one(files)
     store = open_store(files)
     write_snapshot(store, NEW, CONTENT[NEW])
@@ -75,7 +75,7 @@ def with_leftovers(files: MemoryFileSystem) -> Told:
 
 
 def verify_image(files: MemoryFileSystem, told: Told) -> None:
-    """After a start nothing is half there, what was promised is there, and what was there before the crash stays so."""
+    """After a start there is no partial snapshot, every promised one exists, and those from before the crash stay."""
     before = open_store(files).ids()
     store = open_store(files)
     store.clean_up()
@@ -92,7 +92,7 @@ def verify_image(files: MemoryFileSystem, told: Told) -> None:
 
 
 def _goes_on(files: MemoryFileSystem, store: SnapshotStore, found: set[OffsetAndEpoch]) -> None:
-    """Whatever was found, the same snapshot can be made, once, and lasts."""
+    """In any case the same snapshot can be made, once, and lasts."""
     if NEW in found:
         assert store.create(NEW, HEADER_OF_TESTS) is None
     else:
@@ -102,7 +102,7 @@ def _goes_on(files: MemoryFileSystem, store: SnapshotStore, found: set[OffsetAnd
     assert verify(files, store.path_of(NEW)).batch_count == len(CONTENT[NEW])
 
 
-# --- the stories ------------------------------------------------------------------------------------------------------
+# --- the scenarios ----------------------------------------------------------------------------------------------------
 
 
 def _writes(files: MemoryFileSystem, told: Told) -> None:
@@ -132,7 +132,7 @@ def _deletes(files: MemoryFileSystem, told: Told) -> None:
 
 
 def _replaces(files: MemoryFileSystem, told: Told) -> None:
-    """What a node does for every snapshot."""
+    """The steps of a node for every snapshot."""
     store = open_store(files)
     store.remove_deleted()
     _writes(files, told)
@@ -171,7 +171,7 @@ STORIES = [
     (with_leftovers, _cleans_up, 50),
     (with_leftovers, _cleans_up_and_writes, 200),
 ]
-"""With how many images each has at least."""
+"""The scenarios, with the least number of images of each."""
 
 
 @pytest.mark.parametrize(("prepare", "story", "images"), STORIES)

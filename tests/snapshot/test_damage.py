@@ -1,4 +1,4 @@
-"""A snapshot that is not whole is CorruptSnapshot, by name, and never anything else (SN-04 to SN-06)."""
+"""A snapshot that is not whole raises CorruptSnapshot, and never anything else (SN-04 to SN-06)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_flipped_bit_is_refused(disk: MemoryFileSystem) -> None:
 
 
 def test_every_byte_that_became_zero_is_refused(disk: MemoryFileSystem) -> None:
-    """And every sector, of a snapshot that has more than one."""
+    """Also every sector, of a snapshot that has more than one."""
     for position, byte in enumerate(WHOLE):
         if byte:
             refusal(disk, WHOLE[:position] + b"\0" + WHOLE[position + 1 :])
@@ -144,7 +144,7 @@ def test_a_bad_sector_is_an_error_of_the_disk_and_no_damaged_snapshot(disk: Memo
     assert not isinstance(error.value, CorruptSnapshot)
 
 
-# --- what another program may have written ----------------------------------------------------------------------------
+# --- files of other programs ------------------------------------------------------------------------------------------
 
 
 def test_another_version_of_the_header_is_refused_by_its_number(disk: MemoryFileSystem) -> None:
@@ -262,7 +262,7 @@ def test_a_huge_length_is_refused_and_no_memory_is_asked_for(
 
 
 def test_what_came_before_the_damage_is_given_and_then_the_error(disk: MemoryFileSystem) -> None:
-    """Whoever keeps it before the end is told not to."""
+    """A caller that keeps batches before the end gets an error at the end."""
 
     def read_until_it_fails(read: Callable[[], Iterator[object]]) -> int:
         count = 0

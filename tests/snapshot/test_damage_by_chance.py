@@ -1,4 +1,4 @@
-"""Bytes that nobody meant to be a snapshot: all are refused, by CorruptSnapshot, and what is not refused is whole."""
+"""Random bytes: all are refused, by CorruptSnapshot, and a snapshot that is not refused is whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/formats/snapshot.md says what a snapshot is: names, fields, numbers, digest, steps, records and an example."""
+"""docs/formats/snapshot.md matches the code: names, fields, numbers, digest, steps, records and an example."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def section(title: str) -> str:
 
 
 def example() -> bytes:
-    """The bytes of the worked example, whose lines say where they are."""
+    """The bytes of the worked example, whose lines have their positions."""
     data = b""
     for line in re.findall(r"```hex\n(.*?)```", PAGE, re.DOTALL)[0].splitlines():
         position, hexadecimal = line.split()[:2]
@@ -145,11 +145,11 @@ OPERATIONS = {
     "`fsync` the directory": "fsync_directory",
     "remove": "remove",
 }
-"""What the page calls the operations of a file system."""
+"""The page's words for the operations of a file system."""
 
 
 def documented_steps(operation: str) -> list[str]:
-    """What is done for an operation of the life cycle, in order."""
+    """The steps of an operation of the life cycle, in order."""
     row = re.search(rf"^\| {operation} \| (.*) \|$", section("Life cycle"), re.MULTILINE)
     assert row is not None
     return [OPERATIONS[step] for step in re.findall("|".join(OPERATIONS), row[1])]

@@ -1,4 +1,4 @@
-"""Rules SN-10 to SN-13: a snapshot from another node is checked as it comes, and is there whole or not at all."""
+"""Rules SN-10 to SN-13: a snapshot from another node is checked as it arrives, and exists whole or not at all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def begin(
 
 
 def receive(files: FileSystem, pieces: Iterable[bytes], snapshot_id: OffsetAndEpoch | None = None) -> str:
-    """Take all pieces and freeze; its path."""
+    """Take all pieces and freeze; returns its path."""
     with begin(files, snapshot_id) as incoming:
         for piece in pieces:
             position = incoming.size_bytes
@@ -73,7 +73,7 @@ def pieces_of(data: bytes, size: int) -> list[bytes]:
 
 
 def refused(pieces: Iterable[bytes], snapshot_id: OffsetAndEpoch | None = None, *, before_freeze: bool = False) -> str:
-    """Why it is refused; nothing is left of it."""
+    """Why it is refused; no file is left."""
     files = MemoryFileSystem()
     with begin(files, snapshot_id) as incoming, pytest.raises(CorruptSnapshot) as error:
         for piece in pieces:
@@ -86,7 +86,7 @@ def refused(pieces: Iterable[bytes], snapshot_id: OffsetAndEpoch | None = None, 
     return str(error.value).removeprefix(described)
 
 
-# --- what is whole is taken -------------------------------------------------------------------------------------------
+# --- whole snapshots are taken ----------------------------------------------------------------------------------------
 
 
 def test_sn12_there_is_no_snapshot_before_freeze_and_one_after_it(files: FileSystem) -> None:
@@ -148,7 +148,7 @@ def test_a_batch_of_the_largest_size_is_taken() -> None:
 
 
 def test_a_batch_in_many_pieces_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that small pieces of a large batch do not cost the square of its size."""
+    """Small pieces of a large batch must not cost the square of its size."""
     taken: list[int] = []
     take = SnapshotChecks.take
 
@@ -161,7 +161,7 @@ def test_a_batch_in_many_pieces_is_looked_at_once(monkeypatch: pytest.MonkeyPatc
     assert taken == [len(batch) for batch in split(WHOLE)]
 
 
-# --- what is damaged is refused ---------------------------------------------------------------------------------------
+# --- damaged snapshots are refused ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [len(WHOLE), 50, 1])
@@ -204,7 +204,7 @@ def test_another_clusters_is_refused_at_its_header() -> None:
 def test_a_huge_length_is_refused_as_soon_as_it_is_read(before: bytes, length: int) -> None:
     start = any_batch(b"", length=length, base_offset=1 if before else 0)
     said = refused([before, *pieces_of(start, 1)], before_freeze=True)
-    assert said == f"the batch at byte {len(before)} says that it has {length} bytes"
+    assert said == f"the batch at byte {len(before)} has a length of {length} bytes in its header"
 
 
 @pytest.mark.parametrize("length", [0, 1, HEADER_BYTES - 1])
@@ -249,7 +249,7 @@ def test_what_is_taken_is_what_a_reader_takes(pieces: list[bytes]) -> None:
         assert verify(files, PATH).size_bytes == sum(map(len, pieces))
 
 
-# --- errors, and what is left ----------------------------------------------------------------------------------------
+# --- errors, and the files after them --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("received", [0, 1, 100, len(WHOLE)])

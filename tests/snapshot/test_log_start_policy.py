@@ -1,4 +1,4 @@
-"""When the log start moves, and whom it waits for (SN-40 to SN-43, SN-50 to SN-55).
+"""When the log start advances, and for which readers it waits (SN-40 to SN-43, SN-50 to SN-55).
 
 Rules that tests here are named after: SN-41, SN-52.
 """
@@ -132,7 +132,7 @@ def test_a_setting_out_of_range_is_refused_by_its_name(name: str, low: int) -> N
         LogStartConfig(**{name: low - 1})  # type: ignore[arg-type]
 
 
-# --- retention: what both policies have in common ---------------------------------------------------------------------
+# --- retention: common to both policies -------------------------------------------------------------------------------
 
 BOTH = pytest.mark.parametrize(
     ("config", "expected"), [(REPLICATED, to(10)), (EAGER, to(20))], ids=["replicated", "eager"]
@@ -374,7 +374,7 @@ CONFIGS = st.builds(
 
 @st.composite
 def views(draw: st.DrawFn) -> LogStartView:
-    """Nodes as they may be, most of them with a log that is too large."""
+    """Possible states of nodes, most of them with a log that is too large."""
     offsets = sorted(draw(st.sets(st.integers(1, 50), max_size=6)))
     snapshots = tuple(
         StoredSnapshot(
@@ -399,7 +399,7 @@ def views(draw: st.DrawFn) -> LogStartView:
 
 
 def live_readers(config: LogStartConfig, view: LogStartView) -> list[ReaderPosition]:
-    """Those that nothing may be taken from."""
+    """The readers from which no record may be taken."""
     return [
         reader
         for reader in view.readers
@@ -422,7 +422,7 @@ def assert_safe(config: LogStartConfig, view: LogStartView, start: OffsetAndEpoc
     if view.leading_since_ms is None:
         assert start.offset <= view.leader_log_start_offset < view.snapshots[-1].snapshot_id.offset
     elif view.now_ms - view.leading_since_ms < config.replica_session_timeout_ms:
-        assert all(reader.kind is ReaderKind.LISTENER for reader in view.readers), "others may come yet"
+        assert all(reader.kind is ReaderKind.LISTENER for reader in view.readers), "other replicas may still fetch"
     assert chosen.eligible_since_ms is not None
     is_overdue = view.now_ms - chosen.eligible_since_ms >= config.lag_time_max_ms
     if not is_overdue:
@@ -451,7 +451,7 @@ def test_every_step_is_safe_and_after_some_the_log_start_stays(
     ends = [found.snapshot_id.offset for found in view.snapshots]
     for found in decision.holders:
         assert config.policy is LogStartPolicy.REPLICATED
-        assert found.next_offset < max(ends), "it lacks what is below a snapshot"
+        assert found.next_offset < max(ends), "it lacks records below a snapshot"
         assert found in map(holder, view.readers)
 
 

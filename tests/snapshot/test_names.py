@@ -1,4 +1,4 @@
-"""Rule SN-02: what files of snapshots are called, and that nothing else is taken for one."""
+"""Rule SN-02: the names of snapshot files; no other file counts as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a writer writes a reader reads, on every file system; the same input gives the same bytes (SN-04, SN-06)."""
+"""A reader reads what a writer wrote, on every file system; the same input gives the same bytes (SN-04, SN-06)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule SN-05: append, freeze, close. Until it is frozen there is no snapshot, and what is not frozen goes."""
+"""Rule SN-05: append, freeze, close. Until it is frozen there is no snapshot, and an unfrozen file is deleted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_sn05_a_snapshot_is_read_only(files: FileSystem) -> None:
     with begin(files) as writer:
         files.open(PART_PATH).close()
         writer.freeze()
-    if isinstance(files, PosixFileSystem):  # root may write to it all the same
+    if isinstance(files, PosixFileSystem):  # root may still write to it
         assert Path(PATH).stat().st_mode & 0o777 == 0o400
     else:
         with pytest.raises(StorageError, match="read-only"):
@@ -142,7 +142,7 @@ def test_out_of_space_at_any_byte_leaves_no_snapshot_and_no_leftover(files: File
 
 
 def test_a_write_that_failed_is_not_gone_on_from(files: FileSystem) -> None:
-    """Part of it may be there: what came next would be followed by the rest of it."""
+    """A part of it may be written: the next batch could be followed by the rest of it."""
     with begin(files) as writer:
         with room_for(files, writer.size_bytes + 200), pytest.raises(OutOfSpace):
             writer.append(bytes(1000), 1)
@@ -214,7 +214,7 @@ def test_a_sync_that_failed_ends_the_process_and_nothing_is_promised(memory_file
 
 
 def test_a_snapshot_of_that_name_is_replaced_by_the_one_that_is_frozen(files: FileSystem) -> None:
-    """Only if it came while this one was being written: both are the same, or the older one is damaged."""
+    """Only if it was stored while this one was being written: both are the same, or the older one is damaged."""
     with begin(files) as writer:
         put(files, b"damaged")
         writer.freeze()

@@ -406,7 +406,7 @@ async def test_an_append_that_the_log_fails_on_is_answered_and_nothing_is_decide
     held: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise ValueError("epoch 9 has not come yet")
+        raise ValueError("epoch 9 is above the present one, 8")
 
     with monkeypatch.context() as patch:
         patch.setattr(held.log, "prepare_append", broken)

@@ -141,7 +141,7 @@ def test_a_process_that_must_end_says_why_behind_what_it_said_before() -> None:
     lines = ended.stderr.splitlines()
     assert ended.returncode == EXIT_CANNOT_GO_ON
     assert [" event='before'" in line for line in lines[:1000]] == [True] * 1000
-    assert "event='the node cannot go on'" in lines[1000]
+    assert "event='the node cannot continue'" in lines[1000]
     assert "fsync failed" in lines[1000]
 
 

@@ -55,7 +55,7 @@ ActionType = TypeVar("ActionType")
 
 
 def key(node_id: int) -> ReplicaKey:
-    """Who a replica is; its directory id follows from its node id."""
+    """The key of a replica; its directory id follows from its node id."""
     return ReplicaKey(NodeId(node_id), UUID(int=node_id + 1))
 
 
@@ -75,7 +75,7 @@ def log_state(
     start: tuple[int, int] | None = None,
     latest_snapshot: OffsetAndEpoch | None = None,
 ) -> LogState:
-    """A log of runs of records, given as (epoch, record count); all of it durable unless told otherwise.
+    """A log of runs of records, given as (epoch, record count); all of it durable by default.
 
     `start` is (epoch, offset) where a snapshot ends; that one is the latest unless another is named.
     """
@@ -126,7 +126,7 @@ class Harness:
         self._flushing += of_type(FlushLog, actions)
         return actions
 
-    # --- what it is -------------------------------------------------------------------------------------------------
+    # --- its state --------------------------------------------------------------------------------------------------
 
     @property
     def context(self) -> Context:
@@ -161,23 +161,23 @@ class Harness:
         return self._note(self.replica.step(event, self.now_ms))
 
     def advance(self, duration_ms: int) -> list[Action]:
-        """Let time pass, with TimePassed at every deadline on the way and at the end."""
+        """Advance the time, with TimePassed at every deadline on the way and at the end."""
         end_ms = self.now_ms + duration_ms
         actions = self.step(TimePassed())
         while (deadline_ms := self.replica.next_deadline_ms) is not None and deadline_ms < end_ms:
-            assert deadline_ms > self.now_ms, "a deadline that is over must not be named again"
+            assert deadline_ms > self.now_ms, "an expired deadline must not be named again"
             self.now_ms = deadline_ms
             actions += self.step(TimePassed())
         self.now_ms = end_ms
         return actions + self.step(TimePassed())
 
     def deliver(self, request: Request) -> list[Action]:
-        """Let `request` arrive; everything that is ordered then."""
+        """Deliver `request`; returns all actions that are ordered then."""
         self._next_request_id += 1
         return self.step(RequestReceived(self._next_request_id, request))
 
     def ask(self, request: Request) -> Any:
-        """Let `request` arrive; its answer, None if it is parked."""
+        """Deliver `request`; returns its answer, None if it is parked."""
         replies = of_type(Reply, self.deliver(request))
         own = [reply.response for reply in replies if reply.request_id == self._next_request_id]
         assert len(own) <= 1, "one request has one answer"
@@ -199,7 +199,7 @@ class Harness:
     # --- ways into a state --------------------------------------------------------------------------------------------
 
     def time_out(self) -> list[Action]:
-        """Let exactly the timer of the present state fire (not those of connections)."""
+        """Fire only the timer of the present state (not those of connections)."""
         state, actions = self.state, list[Action]()
         while self.state is state:
             deadline_ms = self.replica.next_deadline_ms
@@ -276,7 +276,7 @@ def replica(
     latest_snapshot: OffsetAndEpoch | None = None,
     **settings: int,
 ) -> Harness:
-    """A replica that has started: voter 1 of three with an empty log, unless told otherwise.
+    """A replica that has started: by default voter 1 of three with an empty log.
 
     `settings` change single values of `config`. An observer is a replica with OBSERVER_ID, or a tool for `own_id` None.
     """
@@ -298,7 +298,7 @@ def replica(
     return Harness(made, now_ms)
 
 
-# --- what peers say ---------------------------------------------------------------------------------------------------
+# --- messages of peers ------------------------------------------------------------------------------------------------
 
 
 def vote(

@@ -1,7 +1,7 @@
 """A quorum without network, disk or clock: replicas joined by a queue of events in virtual time, all from one seed.
 
 Durability is simulated as `raft.core.actions` promises it: actions take effect in order, the election state at once,
-the log when its flush is over. A crash may lose what was not flushed, and may come between any two actions.
+the log when its flush has ended. A crash may lose unflushed data, and may happen between any two actions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Cluster:
             self.servers[node_id].disk.recovering = new_directory
             self.restart(node_id)
 
-    # --- what it is -------------------------------------------------------------------------------------------------
+    # --- its state --------------------------------------------------------------------------------------------------
 
     def replica(self, node_id: int) -> Replica:
         replica = self.servers[node_id].replica
@@ -95,7 +95,7 @@ class Cluster:
         return [server for server in self.servers.values() if server.replica is not None]
 
     def leader(self) -> int | None:
-        """Who leads the highest epoch that anybody leads."""
+        """The leader of the highest epoch that has one."""
         leading = [
             (server.replica.leader_and_epoch.epoch, server.node_id)
             for server in self.running()
@@ -109,7 +109,7 @@ class Cluster:
     # --- what may happen to it --------------------------------------------------------------------------------------
 
     def restart(self, node_id: int) -> None:
-        """Start a process from what is on its disk, if it does not run."""
+        """Start a process from its disk, if it does not run."""
         server = self.servers[node_id]
         disk = server.disk
         if server.replica is not None:
@@ -138,7 +138,7 @@ class Cluster:
         self.servers[node_id].disk.recovering = mark
 
     def crash(self, node_id: int) -> None:
-        """The process ends at once; who waits for it learns that the connection broke."""
+        """End the process at once; its peers see a broken connection."""
         server = self.servers[node_id]
         if server.replica is not None:
             server.replica = None
@@ -178,7 +178,7 @@ class Cluster:
         self.run_until(lambda: False, duration_ms, must=False)
 
     def run_until(self, condition: Callable[[], bool], limit_ms: int = 30_000, *, must: bool = True) -> None:
-        """Let time pass until `condition` holds, for `limit_ms` at most."""
+        """Advance the time until `condition` holds, at most by `limit_ms`."""
         end_ms = self.now_ms + limit_ms
         while not condition():
             if not self._queue or self._queue[0][0] > end_ms:
@@ -190,7 +190,7 @@ class Cluster:
         self.safety.match(self.logs())
 
     def elect(self) -> int:
-        """Let time pass until somebody leads and has committed in its epoch; who that is."""
+        """Advance the time until a leader has committed in its epoch; returns that leader."""
         self.run_until(self._is_settled)
         leader = self.leader()
         assert leader is not None

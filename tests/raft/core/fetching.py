@@ -18,7 +18,7 @@ END = 1
 
 
 def leader(**settings: Any) -> Harness:
-    """Leads epoch 1 of three voters; its leader change is at offset 0 and nobody has fetched it yet."""
+    """Leads epoch 1 of three voters; its leader change is at offset 0 and no replica has fetched it yet."""
     return replica(**settings).make_leader()
 
 
@@ -33,7 +33,7 @@ def committed_leader(**settings: Any) -> Harness:
 def follower(epoch: int = 1, **settings: Any) -> Harness:
     """Follows voter 2, which leads `epoch`; its first fetch is under way."""
     made = replica(**settings)
-    made.sent.clear()  # what it asked before it knew the leader
+    made.sent.clear()  # its requests before it knew the leader
     return made.make_follower(2, epoch)
 
 

@@ -1,4 +1,4 @@
-"""What a simulated process is made of: a disk that forgets what was not flushed, and a replica while it runs."""
+"""The parts of a simulated process: a disk that loses unflushed data, and a replica while it runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Disk:
         return tuple(found)
 
     def lose(self, random: Random) -> None:
-        """A crash: of what was not flushed any number of batches may be gone."""
+        """A crash: any number of the unflushed batches may be lost."""
         unflushed = [batch.end_offset for batch in self.log if batch.end_offset > self.flushed_end_offset]
         kept_end_offset = random.choice([self.flushed_end_offset, *unflushed])
         self.log = [batch for batch in self.log if batch.end_offset <= kept_end_offset]
@@ -94,5 +94,5 @@ class Server:
         self.crash_after: Callable[[Action], bool] | None = None
         """Crash when an action for which this holds was carried out, before the next one is."""
         self.waiting: dict[int, Waiting] = {}
-        """Who waits for an answer, by the id of the request."""
+        """The callers that wait for an answer, by the id of the request."""
         self.wakes_at_ms: int | None = None

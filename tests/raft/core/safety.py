@@ -1,4 +1,4 @@
-"""What must hold of a quorum whatever happens to it: watched while a simulated cluster runs."""
+"""The safety properties of a quorum, checked while a simulated cluster runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Safety:
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
-        """Who led each epoch."""
+        """The leader of each epoch."""
         self.committed: list[Batch] = []
-        """The longest log that any replica has said is committed."""
+        """The longest log that any replica has reported as committed."""
         self.completed: dict[int, bytes] = {}
-        """Appends that clients were told are committed."""
+        """Appends that were acknowledged as committed."""
         self._votes: dict[tuple[int, int], ReplicaKey] = {}
 
     @property
@@ -29,25 +29,25 @@ class Safety:
         known = self.leaders.setdefault(epoch, node_id)
         assert known == node_id, f"{known} and {node_id} lead epoch {epoch}"
         before = [batch for batch in self.committed if batch.epoch < epoch]
-        assert list(log[: len(before)]) == before, f"leader {node_id} of epoch {epoch} lacks what was committed"
+        assert list(log[: len(before)]) == before, f"leader {node_id} of epoch {epoch} lacks committed records"
 
     def votes(self, node_id: int, epoch: int, candidate: ReplicaKey) -> None:
-        """Nobody votes twice in an epoch, over crashes too."""
+        """No voter votes twice in an epoch, even over crashes."""
         known = self._votes.setdefault((node_id, epoch), candidate)
         assert known == candidate, f"{node_id} voted for {known} and {candidate} in epoch {epoch}"
 
     def commits(self, node_id: int, high_watermark: int, log: Sequence[Batch]) -> None:
-        """State machine safety: what is committed at an offset is the same for everybody, for ever."""
+        """State machine safety: the committed record at an offset is the same on every replica, for ever."""
         prefix = [batch for batch in log if batch.end_offset <= high_watermark]
         reached = prefix[-1].end_offset if prefix else 0
-        assert reached == high_watermark, f"{node_id} says {high_watermark} is committed and has {reached}"
+        assert reached == high_watermark, f"{node_id} reports {high_watermark} as committed and has {reached}"
         shorter = min(len(prefix), len(self.committed))
         assert prefix[:shorter] == self.committed[:shorter], f"{node_id} has other committed records"
         if len(prefix) > len(self.committed):
             self.committed = prefix
 
     def completes(self, append_id: int, body: bytes) -> None:
-        """A client was told that its append is committed."""
+        """Note that an append was acknowledged as committed."""
         assert any(body in batch.data for batch in self.committed), f"append {append_id} completed and is not committed"
         self.completed[append_id] = body
 
@@ -63,7 +63,7 @@ class Safety:
                 assert one[: common[-1] + 1] == other[: common[-1] + 1], "two logs differ before a point they share"
 
     def holds_at_the_end(self) -> None:
-        """Whatever a client was told is committed is still there."""
+        """Check that every acknowledged append is still in the logs."""
         data = b"".join(batch.data for batch in self.committed)
         missing = [append_id for append_id, body in self.completed.items() if body not in data]
         assert not missing, f"appends {missing} were completed and are lost"

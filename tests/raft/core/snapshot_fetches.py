@@ -48,7 +48,7 @@ def behind(**settings: Any) -> Harness:
 
 
 def told(actions: list[Action]) -> list[Told]:
-    """What is ordered; of what is sent only the request."""
+    """The ordered actions; of a Send only the request."""
     return [action.request if isinstance(action, Send) else action for action in actions]
 
 
@@ -122,7 +122,7 @@ def is_backing_off(harness: Harness) -> bool:
 
 
 def what_it_has(harness: Harness) -> tuple[object, ...]:
-    """Everything that what is of no use must not change."""
+    """The state that a useless message must not change."""
     log, state, fetch = harness.context.log, following(harness), harness.context.snapshot_fetch
     ends = (log.start, log.end_offset, log.flushed_end_offset, log.latest_snapshot, harness.replica.high_watermark)
     under_way = None if fetch is None else (fetch.fetch_id, fetch.snapshot_id, fetch.position, fetch.size)

@@ -1,7 +1,7 @@
-"""A quorum that acts only when a command says so, and writes down what it does: what runs the transcripts of the core.
+"""A quorum that acts only on commands, and records what it does. It runs the transcripts of the core.
 
-It is the `Cluster` of the other tests, with its disks and its checks of safety, but for two things. What is sent and
-what is flushed waits until it is delivered. And each replica has a clock of its own, so one timer can end alone.
+It is the `Cluster` of the other tests, with its disks and its checks of safety, with two differences. Messages and
+flushes wait until they are delivered. And each replica has a clock of its own, so one timer can expire alone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pending:
 
 
 class Broken(Safety):
-    """Of a quorum in which a disk has forgotten what it acknowledged: what Raft promises may not hold."""
+    """In a quorum in which a disk has lost acknowledged records Raft's promises may not hold."""
 
     def leads(self, node_id: int, epoch: int, log: Sequence[Batch]) -> None: ...
 
@@ -107,7 +107,7 @@ class Stage(Cluster):
                 self._step(server.node_id, RequestCancelled(request_id))
 
     def advance(self, node_id: int, until_ms: int) -> None:
-        """Let that replica's clock go on, and wake it at each of its deadlines."""
+        """Advance that replica's clock, and wake it at each of its deadlines."""
         for _ in range(STEPS_MAX):
             deadline_ms = self.replica(node_id).next_deadline_ms
             if deadline_ms is None or deadline_ms > until_ms:
@@ -117,7 +117,7 @@ class Stage(Cluster):
         self._clocks[node_id] = max(until_ms, self._clocks[node_id])
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let all clocks go on together, and deliver what comes of it."""
+        """Advance all clocks together, and deliver the resulting messages."""
         for _ in range(0, duration_ms, STEP_MS):
             for server in self.running():
                 self.advance(server.node_id, self._clocks[server.node_id] + STEP_MS)
@@ -127,7 +127,7 @@ class Stage(Cluster):
         return self._clocks[node_id]
 
     def deliver(self, chosen: Callable[[Pending], bool] = lambda one: True, *, until_quiet: bool = True) -> None:
-        """Deliver what is under way in its order; with `until_quiet` also what comes of it."""
+        """Deliver everything under way in its order; with `until_quiet` also everything that results."""
         present = [one for one in self.pending if chosen(one)]
         for _ in range(STEPS_MAX):
             found = next((one for one in self.pending if chosen(one) and (until_quiet or one in present)), None)
@@ -166,8 +166,8 @@ class Stage(Cluster):
         super()._step(node_id, event)
 
     def _carry_out(self, server: Server, ordered: Sequence[Action]) -> None:
-        # A change of state orders what must be durable of it, and tells who leads now. One that does neither comes
-        # before all that is ordered.
+        # A change of state orders its durable part, and announces the leader. One that does neither is shown before
+        # all ordered actions.
         if not any(isinstance(action, actions.PersistElectionState | actions.AnnounceLeader) for action in ordered):
             self._say_role(server)
         super()._carry_out(server, ordered)

@@ -18,13 +18,13 @@ def others(cluster: Cluster, node_id: int) -> list[int]:
 
 
 def agrees(cluster: Cluster, leader: int) -> bool:
-    """Whether everybody that runs follows `leader`."""
+    """Whether every running replica follows `leader`."""
     epoch = cluster.replica(leader).leader_and_epoch.epoch
     return all(cluster.replica(server.node_id).leader_and_epoch == (leader, epoch) for server in cluster.running())
 
 
 def commits(cluster: Cluster, leader: int, among: list[int] | None = None) -> None:
-    """Append to `leader` and let time pass until the client is told, and all of `among` know that it is committed."""
+    """Append to `leader` and advance the time until it is acknowledged, and all of `among` know it as committed."""
     append_id = cluster.append(leader)
     cluster.run_until(lambda: append_id in cluster.safety.completed, 2_000)
     end_offset = cluster.replica(leader).high_watermark

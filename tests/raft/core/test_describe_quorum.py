@@ -1,4 +1,4 @@
-"""What the leader says of every replica that it knows (RF-47, RF-48).
+"""How the leader describes every replica that it knows (RF-47, RF-48).
 
 Rules that tests here are named after: RF-38, RF-73.
 """
@@ -24,7 +24,7 @@ def described(harness: Harness, node_id: int) -> ReplicaDescription:
 
 
 def fetch_at(harness: Harness, fetch_offset: int, sender_id: int = 2) -> ReplicaDescription:
-    """A fetch, and what is said of its sender then; nothing of it is parked."""
+    """A fetch that is not parked, and the description of its sender after it."""
     harness.ask(fetch(sender_id, EPOCH, fetch_offset, EPOCH, max_wait_ms=0))
     return described(harness, sender_id)
 

@@ -1,7 +1,7 @@
-"""What the leader answers to FetchSnapshot, and that asking is a sign of life (SN-03, SN-10, SN-11).
+"""The leader's answers to FetchSnapshot, which counts as contact with its sender (SN-03, SN-10, SN-11).
 
 The core does not know which snapshots there are, nor how long they are: its answer stands for a range of one, and
-whoever carries the answer out finds out whether that is there.
+the shell finds out whether they exist when it carries the answer out.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def test_sn10_a_leader_that_shuts_down_gives_no_snapshots() -> None:
     assert asked(harness).error is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-# --- who asks is there ------------------------------------------------------------------------------------------------
+# --- a request is contact ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a follower fetches, when, and which answers it takes (RF-30, RF-54 to RF-56, RF-61 to RF-64, PK-05).
+"""A follower's fetches, and which answers it takes (RF-30, RF-54 to RF-56, RF-61 to RF-64, PK-05).
 
 A rule that tests here are named after: RF-55.
 """
@@ -38,7 +38,7 @@ def roles_after(harness: Harness, *durations_ms: int) -> list[Role]:
     return roles
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_fetch_says_who_asks_and_where_its_log_ends() -> None:
@@ -217,7 +217,7 @@ def test_rf61_an_answer_with_records_may_name_the_leader() -> None:
         ({"error": ErrorCode.INVALID_REQUEST}, "it did not understand"),
         ({"error": ErrorCode.INCONSISTENT_CLUSTER_ID}, "another cluster"),
         ({"error": ErrorCode.UNKNOWN_SERVER_ERROR}, "it failed"),
-        ({"error": ErrorCode.NOT_LEADER_OR_FOLLOWER}, "it does not lead and tells nothing new"),
+        ({"error": ErrorCode.NOT_LEADER_OR_FOLLOWER}, "it does not lead and reports nothing new"),
         ({"error": ErrorCode.OFFSET_OUT_OF_RANGE}, "an error that no leader answers with"),
         ({"snapshot_id": point(0, 0)}, "a snapshot that is not past its log"),
         ({"records": LogRange(start_offset=Offset(0), max_bytes=10)}, "no batches but where they would be"),

@@ -1,4 +1,4 @@
-"""How a replica learns who leads, from answers and announcements (RF-60 to RF-64, RF-70, RF-71, RF-91)."""
+"""How a replica finds the leader, from answers and announcements (RF-60 to RF-64, RF-70, RF-71, RF-91)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def backs_off(harness: Harness, send: Send) -> bool:
     return harness.context.connections.is_backing_off(send.destination)
 
 
-# --- what answers say (RF-61, RF-62) ------------------------------------------------------------------------------
+# --- the leader in answers (RF-61, RF-62) -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE])
@@ -127,7 +127,7 @@ def test_a_peer_of_another_cluster_is_not_believed() -> None:
 
 
 def test_a_second_leader_of_one_epoch_is_reported_and_not_followed() -> None:
-    """Kafka ends the process (RF-61). But it is only what a peer says: see `is_credible_leader`."""
+    """Kafka ends the process (RF-61). But it is only a peer's claim: see `is_credible_leader`."""
     harness, send = follower()
     actions = harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     (report,) = of_type(ReportRejectedClaim, actions)
@@ -200,7 +200,7 @@ def test_rf63_a_request_that_timed_out_makes_way_for_another() -> None:
     assert [sent.destination for sent in fetches(harness)] == [endpoint(2)]
     state = harness.state
     harness.answer(send, fetch_response(2, 9))
-    assert harness.state is state, "the late answer is nobody's"
+    assert harness.state is state, "the late answer is ignored"
 
 
 def test_rf63_an_answer_to_nothing_is_ignored() -> None:
@@ -211,7 +211,7 @@ def test_rf63_an_answer_to_nothing_is_ignored() -> None:
     assert not backs_off(harness, send)
 
 
-# --- whom to ask (RF-64, RF-91) -----------------------------------------------------------------------------------
+# --- which server to ask (RF-64, RF-91) ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("observer", [False, True])
@@ -260,7 +260,7 @@ def test_an_observer_follows_voters_only() -> None:
 
 
 def test_whoever_brings_the_news_of_a_leader_may_be_no_voter() -> None:
-    """A server that replicas start from may be an observer: what it says holds if it can be."""
+    """A bootstrap server may be an observer: the leader that it names is taken if it is credible."""
     server = Endpoint("observer", 1)
     harness = replica(bootstrap_endpoints=[server])
     (send,) = fetches(harness)
@@ -307,7 +307,7 @@ def test_rf70_whoever_says_that_it_leads_is_followed(epoch: int) -> None:
 
 
 def test_who_says_that_it_leads_and_is_no_voter_is_refused() -> None:
-    """Kafka follows it where it says that it listens (RF-70)."""
+    """Kafka follows it at the endpoint that it sends (RF-70)."""
     harness, _ = unattached()
     state = harness.state
     response = harness.ask(begin_quorum_epoch(8, 6, leader_endpoint=ELSEWHERE))
@@ -317,7 +317,7 @@ def test_who_says_that_it_leads_and_is_no_voter_is_refused() -> None:
 
 @pytest.mark.parametrize("epoch", [5, 6])
 def test_a_leader_is_followed_where_the_voter_set_has_it_not_where_it_says_that_it_listens(epoch: int) -> None:
-    """Kafka goes where the leader says (RF-70): whoever forged that could take all replicas elsewhere."""
+    """Kafka uses the endpoint that the leader sends (RF-70): a forged one could redirect all replicas."""
     harness, _ = follower()
     harness.ask(begin_quorum_epoch(3, epoch, leader_endpoint=ELSEWHERE))
     assert isinstance(harness.state, Follower)

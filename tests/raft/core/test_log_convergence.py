@@ -23,7 +23,7 @@ LEADER_ID, FOLLOWER_ID = 2, 1
 
 @dataclass
 class Histories:
-    """Batches as (epoch, record count): what both logs begin with, and how each goes on."""
+    """Batches as (epoch, record count): the common beginning of both logs, and the rest of each."""
 
     common: list[tuple[int, int]]
     leader_rest: list[tuple[int, int]]
@@ -34,7 +34,7 @@ class Histories:
 def histories(draw: st.DrawFn) -> Histories:
     runs: dict[str, list[tuple[int, int]]] = {"common": [], "leader": [], "follower": []}
     for epoch in range(1, 3 + draw(st.integers(0, 5))):
-        # Once the logs have parted they stay so; an epoch then belongs to one of them, or to neither.
+        # Once the logs have diverged they stay so; an epoch then belongs to one of them, or to neither.
         parted = bool(runs["leader"] or runs["follower"])
         owners = ["leader", "follower"] if parted else ["common", "leader", "follower"]
         owner = draw(st.sampled_from(owners))
@@ -75,7 +75,7 @@ class Pair:
             send = the_fetch(self.follower)
             response = self.leader.ask(send.request)
             if response is None:
-                return fetches  # parked: there is nothing more to say
+                return fetches  # parked: there is nothing new
             self.carry_out(self.follower.answer(send, self.with_batches(response)))
         raise AssertionError("the logs do not converge")
 
@@ -115,7 +115,7 @@ def log_end(harness: Harness) -> tuple[int, list[tuple[int, int]]]:
 def test_rf51_a_follower_ends_up_with_its_leaders_log_and_loses_nothing_common(given_histories: Histories) -> None:
     common_end = sum(record_count for _, record_count in given_histories.common)
     pair = Pair(given_histories)
-    # What both have may be committed: were it cut, the follower would stop itself.
+    # Their common records may be committed: if they were truncated, the follower would raise.
     pair.follower.context.high_watermark = Offset(common_end)
     pair.converge(fetches_max=2 * len(pair.leader_log) + len(pair.follower_log) + 2)
     assert pair.follower_log == pair.leader_log

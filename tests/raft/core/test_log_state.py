@@ -1,4 +1,4 @@
-"""The core's picture of the log: its ends and its epochs as appends, flushes and truncations change them."""
+"""The core's view of the log: its ends and its epochs as appends, flushes and truncations change them."""
 
 from __future__ import annotations
 

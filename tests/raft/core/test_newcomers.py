@@ -1,4 +1,4 @@
-"""A voter in a new directory: it founds a quorum with others that have nothing, or waits until it has all (RF-112)."""
+"""A voter in a new directory: it founds a quorum with other empty voters, or waits until it has everything (RF-112)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_replacement_is_not_elected() -> None:
 
 
 def level_with(harness: Harness, leader_id: int, epoch: int) -> Send:
-    """It has all of the leader's log, one record, and knows it; what it asks the third voter meanwhile."""
+    """It is level with the leader's log, one record, and knows it; returns its requests to the third voter."""
     harness.sent.clear()
     sent = harness.make_follower(leader_id, epoch).sent
     (first,) = [send for send in sent if isinstance(send.request, FetchRequest)]
@@ -154,7 +154,7 @@ def test_a_new_quorum_elects_however_its_first_leaders_crash(seed: int) -> None:
 @pytest.mark.parametrize("mark", [FIRST, REPLACEMENT])
 @pytest.mark.parametrize("seed", range(2))
 def test_three_wiped_two_lagging_one_down_elect_nobody_and_lose_nothing(seed: int, mark: RecoveringLog) -> None:
-    """Of six voters 1 to 4 hold what was acknowledged."""
+    """Of six voters 1 to 4 hold the acknowledged records."""
     cluster = Cluster(6, seed=seed)
     first = cluster.elect()
     lagging = [node_id for node_id in cluster.servers if node_id != first][:2]

@@ -87,7 +87,7 @@ def test_pk03_a_fetch_is_parked_unless_the_leader_knows_a_higher_high_watermark(
     follower_knows: int, leader_knows: bool, is_parked: bool
 ) -> None:
     harness = committed_leader() if leader_knows else leader()
-    # An observer's fetch moves nothing by itself, so the high watermark is the only thing that decides.
+    # An observer's fetch commits nothing, so only the high watermark decides.
     answer = harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=follower_knows))
     assert (answer is None) is is_parked
     if answer is not None:

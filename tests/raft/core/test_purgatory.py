@@ -1,4 +1,4 @@
-"""The purgatory by itself: what it keeps, what it gives back, and that it forgets."""
+"""The purgatory alone: what it keeps and returns, and that it forgets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Quorums under faults drawn at random: nothing that must hold is ever broken, and they recover when the faults end.
 
-`Safety` is asked at every step: an epoch has one leader, nobody votes twice, logs match, what is committed is the same
-for everybody and is never lost, a high watermark only grows. A failing seed gives the same run again.
+`Safety` checks at every step: an epoch has one leader, no voter votes twice, logs match, committed records are the
+same on every replica and are never lost, a high watermark only grows. A failing seed gives the same run again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def crash_between_two_actions(cluster: Cluster, random: Random) -> None:
 
 
 def crash_after_a_vote(cluster: Cluster, random: Random) -> None:
-    """Whoever next grants a vote has sent it and knows no more than its disk does."""
+    """The next voter that grants a vote crashes after sending it, and restarts from its disk."""
     for server in cluster.running():
         server.crash_after = grants_a_vote
 
@@ -44,7 +44,7 @@ def grants_a_vote(action: Action) -> bool:
 
 
 def restart_all_at_once(cluster: Cluster, random: Random) -> None:
-    """Nobody is down for long: what they remember of an election that still goes on is what counts."""
+    """No voter is down for long: a restarted one must remember its vote in an election that is still running."""
     for server in cluster.running():
         cluster.crash(server.node_id)
         cluster.restart(server.node_id)
@@ -100,11 +100,11 @@ HAPPENINGS: list[tuple[Callable[[Cluster, Random], None], int]] = [
     (slow_network, 2),
     (slow_disks, 2),
 ]
-"""What may happen, and how often relative to the others."""
+"""The faults, and how often each happens relative to the others."""
 
 
 def append_somewhere(cluster: Cluster, random: Random) -> None:
-    """Clients append to whoever believes that it leads, even if it does so no more."""
+    """Clients append to every replica that believes that it leads, even if it was deposed."""
     for server in cluster.running():
         if server.replica is not None and server.replica.is_leader:
             for _ in range(random.randrange(4)):
@@ -122,7 +122,7 @@ def end_all_faults(cluster: Cluster) -> None:
 
 
 def recover(cluster: Cluster) -> None:
-    """Without faults the quorum commits again, everybody knows it, all logs are one, and nothing promised is lost."""
+    """Without faults the quorum commits again, every replica knows it, logs are equal, nothing promised is lost."""
     end_all_faults(cluster)
     cluster.run(10_000)
     append_id = cluster.append(cluster.elect())

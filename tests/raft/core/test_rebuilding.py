@@ -1,4 +1,4 @@
-"""Fenced state machines are rebuilt by themselves, one voter's at a time, and nobody waits for ever."""
+"""Fenced state machines are rebuilt without an operator, one voter's at a time, and no voter waits for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rebuilds(actions: list[Action]) -> int:
 def ask(
     harness: Harness, sender_id: int, *, wants_rebuild: bool = True, state_digest: StateDigest | None = None
 ) -> bool:
-    """A voter or an observer fetches; whether it is let."""
+    """A voter or an observer fetches; whether it is permitted to rebuild."""
     request = fetch(sender_id, EPOCH, END, EPOCH, max_wait_ms=0, wants_rebuild=wants_rebuild, state_digest=state_digest)
     answer = harness.ask(request)
     assert isinstance(answer, FetchResponse)
@@ -42,7 +42,7 @@ def test_one_voter_at_a_time_is_let() -> None:
     assert ask(harness, 2)  # the answer may have been lost
     keep_leading(harness, 2_000)
     assert not ask(harness, 3)
-    ask(harness, 2, wants_rebuild=False)  # it is back, and has come to nothing yet
+    ask(harness, 2, wants_rebuild=False)  # it is back, and has no digest yet
     assert not ask(harness, 3)
     ask(harness, 2, wants_rebuild=False, state_digest=CAME_TO)
     assert ask(harness, 3)

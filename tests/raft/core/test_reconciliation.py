@@ -35,7 +35,7 @@ def what_it_has(harness: Harness) -> tuple[object, ...]:
 
 
 def asks_another(harness: Harness, actions: list[Action]) -> bool:
-    """Whether all that is ordered is to leave the leader alone for a while and ask somebody else (RF-64)."""
+    """Whether the only actions are to back off from the leader and ask another server (RF-64)."""
     return [action.destination for action in actions if isinstance(action, Send)] == [endpoint(3)] and len(actions) == 1
 
 

@@ -120,7 +120,7 @@ def test_invariant_25_a_later_leader_that_has_committed_nothing_yet_says_nothing
 
 @pytest.mark.parametrize("until", [UNTIL, UNKNOWN_UNTIL_OFFSET])
 def test_invariant_25_all_that_the_leader_has_is_enough_in_the_same_epoch(until: int) -> None:
-    """What it acknowledged in this epoch it had from this leader, and what was committed before is there too."""
+    """Records that it acknowledged in this epoch are from this leader, which also has all that was committed before."""
     harness = follow(recovering(until=until))
     harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN, batch(5, 2, 2), high_watermark=5))
     harness.flush()

@@ -1,4 +1,4 @@
-"""A leader that lacks what is committed is refused, and nothing is cut (RF-111, LEADER_LACKS_COMMITTED)."""
+"""A leader that lacks committed records is refused, and nothing is truncated (RF-111, LEADER_LACKS_COMMITTED)."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ KNOWN_BY = ["its high watermark", "what was applied"]
 
 
 def diverges(harness: Harness, epoch: int = 1, offset: int = 6, send: Send | None = None) -> list[Action]:
-    """The leader says that its own log parts from this one there."""
+    """The leader answers that its own log diverges from this one there."""
     response = fetch_response(harness.leader_id, harness.epoch, diverging_epoch=point(epoch, offset))
     return harness.answer(send or the_fetch(harness), response)
 
 
 def asked_leader(harness: Harness) -> Send:
-    """Time passes until it asks the leader again; nobody else is there."""
+    """Time passes until it asks the leader again; no other voter is up."""
     for _ in range(300):
         for send in harness.sent:
             if send.destination == endpoint(2) and isinstance(send.request, FetchRequest):
@@ -65,7 +65,7 @@ def asked_leader(harness: Harness) -> Send:
     raise AssertionError("it does not ask the leader")
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- which leaders are refused ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("known_by", KNOWN_BY)
@@ -114,7 +114,7 @@ def test_a_snapshot_that_may_hold_it_is_fetched(known_by: str) -> None:
     assert harness.context.snapshot_fetch is not None
 
 
-# --- what it does meanwhile -------------------------------------------------------------------------------------------
+# --- while it refuses -------------------------------------------------------------------------------------------------
 
 
 def test_it_asks_the_leader_again_but_not_as_fast_as_it_answers_and_says_why() -> None:
@@ -171,7 +171,7 @@ def test_it_votes_for_no_log_of_a_leader_that_has_shown_a_gap_twice(
     assert answer.vote_granted is granted
 
 
-# --- how it goes on ---------------------------------------------------------------------------------------------------
+# --- how it ends ------------------------------------------------------------------------------------------------------
 
 
 def test_it_follows_the_leader_of_the_next_epoch() -> None:
@@ -219,7 +219,7 @@ def test_an_observer_waits_for_another_leader() -> None:
     assert harness.role is Role.UNATTACHED
 
 
-# --- a log that is shorter than what was applied ----------------------------------------------------------------------
+# --- a log that lacks applied records ---------------------------------------------------------------------------------
 
 
 def rolled_back(log: list[tuple[int, int]], **settings: Any) -> Harness:
@@ -249,7 +249,7 @@ def test_what_a_later_leader_knows_as_committed_is_not_enough_below_what_it_appl
 
 
 def test_an_old_tail_is_cut_below_what_was_applied() -> None:
-    """It was never committed: what was applied had taken its place before the log went back to it."""
+    """It was never committed: applied records had replaced it before the log was restored to the older one."""
     harness = rolled_back([(1, 4), (2, 5)])
     actions = answers(harness, diverging_epoch=point(1, 5))
     assert of_type(TruncateLog, actions) == [TruncateLog(Offset(4))]
@@ -271,7 +271,7 @@ def test_a_leader_that_does_not_bring_it_back_is_refused(records: tuple[Any, ...
     assert harness.replica.refused_leader is not None
     assert harness.replica.refused_leader.gap == CommittedGap(Offset(agreed_offset), Offset(7))
     assert harness.replica.is_recovering
-    assert harness.replica.log_end_offset == 4, "what is not what was applied is not taken"
+    assert harness.replica.log_end_offset == 4, "other records than the applied ones are not taken"
 
 
 def test_a_leader_that_agrees_with_a_log_that_lacks_it_is_refused() -> None:
@@ -279,7 +279,7 @@ def test_a_leader_that_agrees_with_a_log_that_lacks_it_is_refused() -> None:
     answers(harness, high_watermark=9)
     assert harness.replica.refused_leader is not None
     assert harness.replica.refused_leader.gap == CommittedGap(Offset(6), Offset(7))
-    assert harness.replica.high_watermark == -1, "nor is it believed what is committed"
+    assert harness.replica.high_watermark == -1, "nor is its high watermark taken"
 
 
 def test_no_room_is_no_gap() -> None:
@@ -304,7 +304,7 @@ GAP = CommittedGap(Offset(1), Offset(40))
 def test_a_leader_shows_who_refuses_it_and_does_not_count_it() -> None:
     harness = leader()
     harness.ask(fetch(2, 1, 1, 1, leader_lacks=GAP, max_wait_ms=0))
-    assert harness.replica.high_watermark == -1, "it does not count towards what is committed"
+    assert harness.replica.high_watermark == -1, "it does not count for a commit"
     answer = harness.ask(DescribeQuorumRequest())
     assert [voter.leader_lacks for voter in answer.voters] == [None, GAP, None]
     harness.ask(fetch(2, 1, 1, 1))

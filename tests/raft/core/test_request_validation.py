@@ -1,4 +1,4 @@
-"""What a replica refuses, that a refusal changes nothing, and that it still says who leads (RF-60, RF-106)."""
+"""The requests that a replica refuses; a refusal changes nothing, and still names the leader (RF-60, RF-106)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def picture(harness: Harness) -> Any:
 
 
 def refuse(harness: Harness, request: Request) -> ErrorCode:
-    """Let `request` arrive, which must change nothing but to be answered; the error that it is answered with."""
+    """Deliver `request`, which must change nothing; returns the error in the answer."""
     before, known, known_endpoint = picture(harness), harness.replica.leader_and_epoch, harness.replica.leader_endpoint
     actions = harness.deliver(request)
     (reply,) = of_type(Reply, actions)

@@ -1,4 +1,4 @@
-"""How a leader hands over, and what the others do then (RF-34 to RF-37, RF-72, RF-102, RF-103).
+"""How a leader hands over, and how the other voters react (RF-34 to RF-37, RF-72, RF-102, RF-103).
 
 Rules that tests here are named after: RF-35, RF-36.
 """
@@ -30,7 +30,7 @@ BACKOFF_MAX_MS = 1_000
 
 
 def resign(harness: Harness, epoch: int | None = None) -> None:
-    _ = harness.sent  # what was sent before does not matter
+    _ = harness.sent  # earlier messages do not matter
     harness.step(ResignRequested(Epoch(harness.epoch if epoch is None else epoch)))
 
 

@@ -1,4 +1,4 @@
-"""When a process may end: who hands over first, who waits, who goes at once (RF-100, RF-101)."""
+"""When a process may end: after handing over, after an election, or at once (RF-100, RF-101)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A follower with any log of one history ends up with its leader's log, which starts at a snapshot (SN-10 to SN-22).
 
-Leader and follower are real replicas; the test carries messages, bytes of snapshots and what is ordered of the log.
+Leader and follower are real replicas; the test carries messages, bytes of snapshots and the log's actions.
 Messages are lost and repeated, writes refused, and the leader takes snapshots, moves its log's start and appends.
-The histories are such as elections leave them (test_log_convergence), and what both have may be committed.
+The histories are such as elections leave them (test_log_convergence), and their common records may be committed.
 """
 
 from __future__ import annotations
@@ -162,11 +162,11 @@ class Conversation:
     def write_snapshot(self, action: AppendSnapshot | FreezeSnapshot | DropSnapshot, *, may_refuse: bool) -> None:
         partial = self.partial
         if isinstance(action, AppendSnapshot) and action.fetch_id not in self.begun:
-            assert partial is None, "what was begun before is dropped first"
+            assert partial is None, "an earlier transfer is dropped first"
             self.begun.add(action.fetch_id)
             partial = self.partial = Partial(action.fetch_id, b"")
         elif isinstance(action, DropSnapshot):
-            self.partial = None  # nothing is said of it, and none of its bytes may have come yet
+            self.partial = None  # it is not reported, and perhaps none of its bytes has arrived
             return
         assert partial is not None
         assert partial.fetch_id == action.fetch_id
@@ -186,7 +186,7 @@ class Conversation:
     # --- the messages -----------------------------------------------------------------------------------------------
 
     def request(self) -> Send | None:
-        """The last that was sent to the leader. The others are not there."""
+        """The last request to the leader. The other voters are down."""
         last: Send | None = None
         for send in self.follower.sent:
             if send.destination == endpoint(LEADER_ID):
@@ -196,7 +196,7 @@ class Conversation:
         return last
 
     def turn(self, fault_rate: float) -> bool:
-        """Carry one request and its answer. False: the leader has nothing to say to it."""
+        """Carry one request and its answer. False: the leader does not answer it."""
         send = self.request()
         if send is None:
             self.carry_out(self.follower.advance(20))
@@ -228,7 +228,7 @@ class Conversation:
 
 
 def check_equal(conversation: Conversation) -> None:
-    """The follower's log is the leader's from its own start on, and so is what its core thinks of it."""
+    """The follower's log is the leader's from its own start on, and its core has the same view of it."""
     start = conversation.follower_start
     log, leaders = conversation.follower.context.log, conversation.leader.context.log
     assert conversation.follower_log == [one for one in conversation.leader_log if one.base_offset >= start.offset]
@@ -253,7 +253,7 @@ def test_sn22_a_follower_ends_up_with_its_leaders_log_from_its_own_start_on(
         if not conversation.turn(0.3):
             conversation.carry_out(conversation.follower.advance(3000))
             conversation.follow()
-    conversation.carry_out(conversation.follower.advance(3000))  # what is parked or lost is given up
+    conversation.carry_out(conversation.follower.advance(3000))  # parked and lost requests are given up
     conversation.follow()
     conversation.converge(turns_max=200)
     check_equal(conversation)

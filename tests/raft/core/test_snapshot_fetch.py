@@ -175,7 +175,7 @@ def test_sn12_an_offer_tells_where_the_leader_is() -> None:
     state = following(harness)
     assert (state.leader_high_watermark, state.leader_log_start_offset, state.has_fetched) == (15, 9, True)
     assert state.fetch_deadline_ms == harness.now_ms + 2000
-    assert harness.replica.high_watermark == -1, "nothing of what it has is known to be committed"
+    assert harness.replica.high_watermark == -1, "it knows none of its records as committed"
 
 
 # --- the fetch timer --------------------------------------------------------------------------------------------------

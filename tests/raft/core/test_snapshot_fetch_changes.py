@@ -159,7 +159,7 @@ def test_sn12_an_offer_of_no_use_by_another_leader_does_not_end_it() -> None:
 
 
 def test_sn12_the_same_leader_goes_on_after_an_election_that_came_to_nothing() -> None:
-    """The epoch is the same, so what it offered holds."""
+    """The epoch is the same, so the offer is still valid."""
     harness = halfway(voter_count=3).make_prospective()
     harness.sent.clear()
     actions = follow_another(harness, 2, LEADS)
@@ -253,7 +253,7 @@ def test_sn15_a_leader_that_is_given_a_snapshot_stops_itself() -> None:
 
 
 def test_sn14_a_candidate_takes_what_it_has_fetched() -> None:
-    """What it asked votes for was less: nobody who voted had more that is committed."""
+    """It asked for votes with a shorter log: no voter that granted one had more committed records."""
     harness = written()
     harness.make_candidate()
     assert harness.step(SnapshotReceived(1)) == [TruncateFullyAndStartAt(SNAPSHOT), AdvanceHighWatermark(Offset(10))]
@@ -305,7 +305,7 @@ def test_sn12_an_offer_to_a_replica_that_knows_the_high_watermark_zero_is_one() 
 
 
 def test_sn14_a_log_of_a_higher_epoch_that_ends_below_the_snapshot_is_replaced() -> None:
-    """Unlike in Kafka: what it has there was never committed, since the snapshot does not have it."""
+    """Unlike in Kafka: its records there were never committed, since the snapshot does not have them."""
     harness = behind(log=[(1, 3), (3, 2)])
     assert offer(harness) == [asks(0)]
     gives(harness, b"0123456789")
@@ -317,8 +317,8 @@ def test_sn14_a_log_of_a_higher_epoch_that_ends_below_the_snapshot_is_replaced()
 def test_sn14_a_log_that_ends_where_the_snapshot_does_in_a_higher_epoch_is_replaced() -> None:
     """Voter 1 led epoch 3 alone and wrote its record 9; epoch 4 committed the record 9 of epoch 2, and starts at 10.
 
-    The leader can offer nothing but the snapshot (SN-22: at the start, of another epoch). Were that refused, voter 1
-    would not go on before there is a newer one.
+    The leader can offer only the snapshot (SN-22: at the start, of another epoch). If voter 1 refused it, it could not
+    continue before there is a newer one.
     """
     harness = follower(4, voter_count=2, log=[(1, 9), (3, 1)])
     leads = replica(2, voter_count=2, start=(2, 10), election_state=election_state(3)).make_leader()
@@ -330,7 +330,7 @@ def test_sn14_a_log_that_ends_where_the_snapshot_does_in_a_higher_epoch_is_repla
 
 @pytest.mark.parametrize("snapshot_id", [point(LEADS + 1, 20), point(2**31 - 1, 20)])
 def test_sn12_an_offer_of_a_later_epoch_than_the_leaders_is_none(snapshot_id: OffsetAndEpoch) -> None:
-    """As for records (RF-53). Whoever took it would fetch with an epoch that every leader refuses."""
+    """As for records (RF-53). A replica that took it would fetch with an epoch that every leader refuses."""
     harness = behind()
     assert offer(harness, snapshot_id) == []
     assert is_backing_off(harness)

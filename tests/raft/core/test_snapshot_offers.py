@@ -1,4 +1,4 @@
-"""Whom the leader answers with a snapshot, and what such an answer counts for (SN-20, SN-22, PK-01, PK-07, PK-10)."""
+"""Which fetches get a snapshot as answer, and the effects of such an answer (SN-20, SN-22, PK-01, PK-07, PK-10)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ END = 18
 
 
 def leader(**changes: Any) -> Harness:
-    """Leads epoch 5, with a log from 10 to 18 and snapshots that end at 10 and 15; nobody has fetched yet."""
+    """Leads epoch 5, with a log from 10 to 18 and snapshots that end at 10 and 15; no replica has fetched yet."""
     given: dict[str, Any] = {"log": [(2, 3), (4, 4)], "start": START, "latest_snapshot": LATEST, **changes}
     harness = replica(**given).make_leader()
     assert (harness.epoch, harness.replica.log_end_offset) == (LEADS, END)
@@ -49,7 +49,7 @@ def answered(actions: list[Action]) -> FetchResponse:
 
 
 def outcome(response: FetchResponse) -> tuple[str, object]:
-    """Which of the answers to a fetch it is, and what it names; that it is nothing else besides."""
+    """The kind of an answer to a fetch, and its content; checks that it is of one kind only."""
     records = response.records.start_offset if isinstance(response.records, LogRange) else None
     named = {
         "snapshot": response.snapshot_id,
@@ -208,7 +208,7 @@ def test_pk07_a_parked_fetch_may_be_answered_with_a_snapshot_when_it_is_looked_a
     assert (response.snapshot_id, response.log_start_offset) == (later, END + 2)
 
 
-# --- what it counts for -----------------------------------------------------------------------------------------------
+# --- the effects of an offer ------------------------------------------------------------------------------------------
 
 
 def progress_of(harness: Harness, node_id: int = 2) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Voters whose state machines came to different things, and no majority to the same: an alarm, and nobody is fenced."""
+"""Voters whose state digests differ without a majority for one: an alarm, and no replica is fenced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every change of state does beside: votes, timers, the high watermark, the disk, connections (RF-08 to RF-13).
+"""The effects of a state change on votes, timers, the high watermark, the disk, connections (RF-08 to RF-13).
 
 Rules that tests here are named after: RF-09, RF-10, RF-11, RF-97.
 """
@@ -232,7 +232,7 @@ def test_rf13_a_resigned_leader_never_names_itself() -> None:
 
 def test_rf13_a_resigned_leader_does_not_follow_itself() -> None:
     harness = replica(election_state=election_state(5, leader_id=1))
-    for epoch in (5, 6):  # whoever says that, it is not this replica
+    for epoch in (5, 6):  # whichever peer claims that, it is not this replica
         assert harness.ask(begin_quorum_epoch(1, epoch)).error is ErrorCode.INVALID_REQUEST
         assert (harness.role, harness.epoch, harness.leader_id) == (Role.RESIGNED, 5, None)
 

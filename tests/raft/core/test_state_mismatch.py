@@ -1,4 +1,4 @@
-"""State machines that differ: who is right, who is told, and what a fenced replica still does (RF-113)."""
+"""State machines that differ: which is right, which replica is notified, what a fenced one still does (RF-113)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.raft.core.fetching import (
 
 
 def digest(end_offset: int, name: str) -> StateDigest:
-    """What a state machine came to there; `name` stands for the state."""
+    """The digest of a state machine there; `name` stands for the state."""
     return StateDigest(Offset(end_offset), name.encode() * 16)
 
 
@@ -65,7 +65,7 @@ def tell(harness: Harness, sender_id: int, end_offset: int, name: str, max_wait_
 
 
 def diverged(harness: Harness) -> list[int]:
-    """The node ids of those of whom the description says that they diverged."""
+    """The node ids of the replicas that the description shows as diverged."""
     answer = harness.ask(DescribeQuorumRequest())
     return [line.key.node_id for line in (*answer.voters, *answer.observers) if line.has_diverged]
 
@@ -74,7 +74,7 @@ def fences(actions: list[Action]) -> list[FenceStateMachine]:
     return of_type(FenceStateMachine, actions)
 
 
-# --- who is right -----------------------------------------------------------------------------------------------------
+# --- the right digest -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("own_is_last", [False, True])
@@ -224,7 +224,7 @@ def test_an_observer_is_compared_with_what_the_voters_came_to() -> None:
     harness = leader()
     tell(harness, OBSERVER_ID, 10, "b")
     report(harness, 10, "a")
-    assert diverged(harness) == []  # the voters may come to b yet
+    assert diverged(harness) == []  # the voters may still report b
     tell(harness, 2, 10, "a")
     assert diverged(harness) == [OBSERVER_ID]
     tell(harness, 8, 10, "b")
@@ -258,11 +258,11 @@ def test_of_two_voters_neither_is_believed_without_the_other() -> None:
     assert diverged(harness) == [OBSERVER_ID]
 
 
-# --- what the leader tells --------------------------------------------------------------------------------------------
+# --- how the leader notifies ------------------------------------------------------------------------------------------
 
 
 def one_diverged() -> Harness:
-    """Leads three voters with the high watermark at the end of the log; voter 2 is to come to something else at 10."""
+    """Leads three voters with the high watermark at the end of the log; voter 2 will report another digest at 10."""
     harness = replica(voter_count=3).make_leader()
     harness.ask(fetch(2, EPOCH, END, EPOCH))
     report(harness, 10, "a")
@@ -351,7 +351,7 @@ def test_a_digest_below_zero_is_refused_and_changes_nothing() -> None:
 
 
 def fenced_leader() -> tuple[Harness, list[Action]]:
-    """A leader of three, of whom the other two came to something else."""
+    """A leader of three voters, of which the other two have another digest."""
     harness = committed_leader()
     report(harness, 10, "a")
     _ = harness.sent  # from here on
@@ -391,7 +391,7 @@ def answered(harness: Harness, send: Send, expected: StateDigest) -> list[Action
 
 
 def fenced_follower() -> Harness:
-    """Follows voter 2, which said that its state machine differs; its next fetch is under way."""
+    """Follows voter 2, which reported that this state machine differs; its next fetch is under way."""
     harness = follower()
     report(harness, 10, "a")
     assert fences(answered(harness, the_fetch(harness), digest(10, "b"))) != []

@@ -1,4 +1,4 @@
-"""What a stranger may say: no member of the cluster, a member's id with a wrong directory id, another cluster's node.
+"""Messages of strangers: no member of the cluster, a member's id with a wrong directory id, another cluster's node.
 
 The voter set has directory ids here. Each attack ended processes or lost records before `may_be_voter` decided.
 """
@@ -84,7 +84,7 @@ def stranger(request: pytest.FixtureRequest) -> ReplicaKey:
 
 
 def say(harness: Harness, request: Request) -> ErrorCode:
-    """Let a stranger say that: the replica's state stays as it is, and people are told."""
+    """Deliver a stranger's message: the replica's state does not change, and the claim is reported."""
     state, epoch = harness.state, harness.epoch
     actions = harness.deliver(request)
     assert (harness.state, harness.epoch) == (state, epoch)
@@ -126,7 +126,7 @@ def test_a_stranger_that_says_it_leads_is_not_followed(
 
 
 def test_nobody_connects_to_where_a_message_says(receiver: Harness) -> None:
-    """A true leader's news is taken, the address that came with it is not."""
+    """The message names the real leader, which is taken; the address in it is not."""
     request = begin_quorum_epoch(
         3, receiver.epoch + 1, leader_endpoint=ELSEWHERE, leader_directory_id=key(3).directory_id
     )
@@ -137,7 +137,7 @@ def test_nobody_connects_to_where_a_message_says(receiver: Harness) -> None:
 
 
 def test_made_up_fetches_acknowledge_nothing(stranger: ReplicaKey) -> None:
-    """Consider a leader that hears nobody: each made-up fetch said that another voter has everything."""
+    """Consider a leader without contact to other voters, and forged fetches, each of which shows a voter as level."""
     harness = leader()
     harness.step(AppendPrepared(1, Epoch(harness.epoch), b"body", 1))
     harness.step(AppendsScheduled())
@@ -174,7 +174,7 @@ def test_made_up_digests_fence_nobody(stranger: ReplicaKey) -> None:
         assert not of_type(FenceStateMachine, actions)
     assert not harness.context.is_fenced
     right = harness.ask(fetch(3, harness.epoch, 4, 3, state_digest=own, max_wait_ms=0))
-    assert right.expected_state_digest is None, "nor is a voter that is right told anything"
+    assert right.expected_state_digest is None, "nor is a voter with the right digest notified"
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH])
@@ -195,7 +195,7 @@ def test_a_non_voter_that_is_named_as_leader_is_not_asked_for_records(error: Err
 
 
 def test_a_request_for_another_replica_moves_nobody(receiver: Harness) -> None:
-    """Consider an old node whose address another one has now: what is meant for it says nothing to that one."""
+    """Consider an old node whose address another one has now: requests for the old node do not affect the new one."""
     state = receiver.state
     wrong = (receiver.context.key or key(1))._replace(directory_id=ANOTHER_DIRECTORY)
     for request in (
@@ -221,11 +221,11 @@ def test_without_directory_ids_a_voter_is_known_by_its_id_alone() -> None:
     assert harness.ask(request).vote_granted
 
 
-# --- who is not believed does not storm -------------------------------------------------------------------------------
+# --- a rejected peer does not flood -----------------------------------------------------------------------------------
 
 
 def test_a_candidate_that_nobody_takes_for_a_voter_counts_that_as_no() -> None:
-    """Consider a node with a copied configuration: the others do not enter its epoch, and answer from theirs."""
+    """Consider a node with a copied configuration: the other nodes do not enter its epoch, and answer with theirs."""
     harness = unattached().make_candidate()
     assert isinstance(harness.state, Candidate)
     epoch = harness.epoch

@@ -27,7 +27,7 @@ BEGIN_QUORUM_MS = 1_000
 
 
 def begins(harness: Harness) -> list[Endpoint]:
-    """Whom it has told that it leads since this was last asked."""
+    """The voters that it has notified of its leadership since the last call."""
     return [send.destination for send in harness.sent if isinstance(send.request, BeginQuorumEpochRequest)]
 
 

@@ -175,7 +175,7 @@ def test_the_table_above_is_the_automaton() -> None:
 
 
 def a_state(role: Role, epoch: int, *, leader_id: int = 3, voted_key: ReplicaKey | None = None) -> State:
-    """A state to try to enter; what it was won or lost with does not matter to the edge."""
+    """A state to try to enter; the votes in it do not matter to the edge."""
     votes = VoteTally((NodeId(1), NodeId(2), NodeId(3)), allows_change=True)
     at, leader_node = Epoch(epoch), NodeId(leader_id)
     match role:
@@ -262,7 +262,7 @@ def test_rf07_a_vote_does_not_change_within_an_epoch() -> None:
 
 
 def test_rf07_nobody_follows_itself() -> None:
-    with pytest.raises(InvariantViolation, match="nobody follows itself"):
+    with pytest.raises(InvariantViolation, match="no replica follows itself"):
         transition(unattached().context, a_state(Role.FOLLOWER, 5, leader_id=1))
 
 

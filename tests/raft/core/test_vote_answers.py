@@ -1,4 +1,4 @@
-"""What a nominee makes of the answers to its votes: the sender's side (RF-03, RF-21, RF-23, RF-24, RF-31)."""
+"""How a nominee counts the answers to its vote requests: the sender's side (RF-03, RF-21, RF-23, RF-24, RF-31)."""
 
 from __future__ import annotations
 

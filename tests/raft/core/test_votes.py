@@ -1,4 +1,4 @@
-"""Who is granted a vote or a pre-vote: the receiver's side (RF-14 to RF-22, RF-105).
+"""Granting votes and pre-votes: the receiver's side (RF-14 to RF-22, RF-105).
 
 Rules that tests here are named after: RF-16, RF-18, RF-19, RF-20.
 """
@@ -111,7 +111,7 @@ TABLE = [
     (prospective_with_vote_for_3, True, False),
     (prospective_that_knows_who_leads, True, False),
 ]
-"""A receiver in a state; whether it grants replica 2 a pre-vote, and a vote, in the epoch that it is in."""
+"""A receiver in a state; whether it grants replica 2 a pre-vote, and a vote, in its own epoch."""
 
 
 @pytest.mark.parametrize(("receiver", "grants_pre_vote", "grants_vote"), TABLE)

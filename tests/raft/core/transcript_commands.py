@@ -2,23 +2,23 @@
 
     cluster voters=3 observers=1 leader=1     start them; with `leader`, elect that one and commit its leader change;
                                               with `new=1`, all directories are new and empty
-    status [2]                                what each running replica is and has
+    status [2]                                the state of each running replica
     log 2                                     the batches of its log
-    advance 2 to election timeout             let its clock go on; also fetch, check quorum, begin quorum, parked fetch
+    advance 2 to election timeout             advance its clock; also fetch, check quorum, begin quorum, parked fetch
     advance 2 by 500 ms
-    timer 2 fetch                             how long it still has
-    pass 500 ms                               let all clocks go on together, and deliver what comes of it
+    timer 2 fetch                             the remaining time of that timer
+    pass 500 ms                               advance all clocks together, and deliver the resulting messages
     deliver                                   carry messages and flushes until there are none
-    deliver 1->3                              only what is under way there now
+    deliver 1->3                              only the messages under way there now
     deliver messages                          no flushes
-    flush 1                                   only what that disk has to do now
-    drop 1->3, drop                           lose what is under way
-    cut 1 3, isolate 1, heal                  lose it from now on, until healed
+    flush 1                                   only the pending flush of that disk
+    drop 1->3, drop                           lose the messages under way
+    cut 1 3, isolate 1, heal                  lose messages from now on, until healed
     append 1 "a" "b"                          a client's append of two records
-    crash 2, restart 2                        what was not flushed is lost
+    crash 2, restart 2                        unflushed data is lost
     damage 2 from 5                           at the next start its log ends there, and it knows that it lost records;
                                               with `, end unknown` it does not know how many
-    replace 2 with log to 5                   the same with an older copy of its directory, which knows nothing
+    replace 2 with log to 5                   the same with an older copy of its directory, and it does not know that
     wipe 2                                    an empty, new directory
     resign 1, shut down 1
     fetch version 3 17                        the newest version of Fetch that it may use
@@ -27,8 +27,8 @@
     listener 1 at 3                           how far its listener has read
     check log start 1                         move its log start as far as it may go
 
-A command behind `quietly` shows nothing. Replicas start at different times by their own clocks, and nothing happens but
-by a command, so the lines of one command are in the order of cause and effect.
+A command after `quietly` shows nothing. Replicas start at different times by their own clocks, and only commands make
+anything happen, so the lines of one command are in the order of cause and effect.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Commands:
         ]
 
     async def run(self, line: str) -> list[str]:
-        """Run one command; what was done."""
+        """Run one command; returns its lines."""
         command = line.removeprefix("quietly ")
         for pattern, carry_out in self._commands:
             found = re.fullmatch(pattern, command)

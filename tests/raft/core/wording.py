@@ -140,7 +140,7 @@ def _fetched(message: FetchResponse) -> str:
 
 
 def role(replica: Replica) -> str:
-    """What a replica is; of a follower also whom it follows."""
+    """The role of a replica; of a follower also its leader."""
     following = f" of {replica.leader_and_epoch.leader_id}" if replica.role.value == "follower" else ""
     return f"{replica.role.value}{following}, epoch {replica.epoch}"
 
@@ -152,7 +152,7 @@ def durable(state: ElectionState) -> str:
 
 
 def action(done: Action) -> str | None:
-    """What an action is called; None if it is shown by another line, or is of no interest."""
+    """The line of an action; None if another line shows it, or it is of no interest."""
     match done:
         case actions.PersistElectionState(state):
             return f"quorum state: {durable(state)}"
@@ -172,9 +172,9 @@ def action(done: Action) -> str | None:
         case actions.DropSnapshot():
             return "drops what it has of the snapshot"
         case actions.EndRecovering():
-            return "recovers no more"
+            return "ends its recovery"
         case actions.EndFounding():
-            return "may found a quorum no more"
+            return "may no longer found a quorum"
         case actions.AdvanceHighWatermark(high_watermark):
             return f"high watermark {high_watermark}"
     return _report(done)
@@ -187,16 +187,16 @@ def _report(done: Action) -> str | None:
         case actions.RebuildStateMachine():
             return "rebuilds its state machine"
         case actions.ReportRejectedClaim(reason):
-            return f"does not believe: {reason}"
+            return f"rejects a claim: {reason}"
         case actions.ReportRefusedLeader(None):
-            return "refuses that leader no more"
+            return "no longer refuses that leader"
         case actions.ReportRefusedLeader(refused) if refused is not None:
             return f"refuses leader {refused.leader.leader_id}: {gap(refused.gap)}"
     return None
 
 
 def status(replica: Replica) -> str:
-    """What a replica is and has; what is as usual is left out."""
+    """The state of a replica; usual values are left out."""
     context = replica._context
     log = context.log
     start = "" if log.start_offset == 0 else f"log from {log.start_offset}, "

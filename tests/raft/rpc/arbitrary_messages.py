@@ -24,7 +24,7 @@ Hints = Mapping[str, Sequence[Any]]
 """By field name: values that lead further than arbitrary ones do; of lists: their elements. Of a list, none: none."""
 
 HINT_WEIGHT = 5
-"""How much more often than others these values are drawn."""
+"""How much more often than other values these are drawn."""
 
 _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.CPPTYPE_INT32: st.sampled_from(_INT32) | st.integers(-(2**31), 2**31 - 1),

@@ -1,4 +1,4 @@
-"""Who is served at a real server: places of replicas, limits by name, budgets of bytes."""
+"""Admission at a real server: places of replicas, limits by name, budgets of bytes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_streams_without_a_message_give_way_and_voters_are_answered(
         empty = [caller.quorum.Fetch() for _ in range(2 * admission.UNNAMED_CALLS_MAX)]
         await asyncio.wait_for(asyncio.gather(*(call.wait_for_connection() for call in empty)), 20)
         words = await refusal_of(empty[0].read())
-        assert "the oldest gave way" in words
+        assert "the oldest was ended" in words
         for _ in range(20):
             await voter.write(fetch(VOTER))
             assert isinstance(await asyncio.wait_for(voter.read(), 10), quorum_pb2.FetchResponse)
@@ -125,7 +125,7 @@ async def test_the_oldest_of_too_many_streams_of_one_voter_gives_way(
         for call in calls:
             await call.write(fetch(VOTER))
             await call.read()
-        assert "the oldest gave way" in await refusal_of(calls[0].read())
+        assert "the oldest was ended" in await refusal_of(calls[0].read())
         for call in calls[1:]:
             await call.write(fetch(VOTER))
             assert isinstance(await call.read(), quorum_pb2.FetchResponse)

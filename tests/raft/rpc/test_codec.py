@@ -1,4 +1,4 @@
-"""Messages survive the wire, and what is no message is refused by name."""
+"""Messages survive the wire, and invalid ones are refused with an error that names the problem."""
 
 from __future__ import annotations
 

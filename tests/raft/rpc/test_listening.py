@@ -1,4 +1,4 @@
-"""A server listens at all addresses that a name stands for, or says why it cannot."""
+"""A server listens at all addresses that a name resolves to, or reports why it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a peer sends: nothing breaks, and what is refused as invalid has changed nothing.
+"""Arbitrary bytes of a peer break nothing, and a request that is refused as invalid has changed nothing.
 
 Requests and answers go through the codec into replicas in every role, as they do behind the server.
 """
@@ -205,7 +205,7 @@ STOPS: Final = ("committed records would be lost",)
 
 @contextlib.contextmanager
 def _unless_quorum_is_broken() -> Iterator[None]:
-    """The one thing that a replica is told and stops for: a leader without committed records."""
+    """The one claim that makes a replica not ready: a leader without committed records."""
     try:
         yield
     except InvariantViolation as violation:
@@ -215,7 +215,7 @@ def _unless_quorum_is_broken() -> Iterator[None]:
 
 
 def _receive(harness: Harness, request: Request) -> None:
-    """Let it arrive: it is answered at most once, and changes nothing if it is refused."""
+    """Deliver it: it is answered at most once, and changes nothing if it is refused."""
     before = picture(harness)
     epoch, high_watermark = harness.epoch, harness.replica.high_watermark
     with _unless_quorum_is_broken():
@@ -275,7 +275,7 @@ def test_bytes_that_are_nearly_an_answer_are_refused_by_name(kind: type[Message]
 
 
 def _pending(harness: Harness) -> list[Send]:
-    """What it waits for an answer to; if nothing, what it sends next."""
+    """The request that waits for an answer; if there is none, the next one that it sends."""
     sent = harness.sent
     for _ in range(5):
         if sent:
@@ -286,7 +286,7 @@ def _pending(harness: Harness) -> list[Send]:
 
 
 def _check_follows(harness: Harness, response: Response) -> None:
-    """Answer whatever it has asked: its log changes only as the protocol says."""
+    """Answer its requests: its log changes only as the protocol allows."""
     for send in _pending(harness)[-1:]:
         context = harness.context
         epoch, high_watermark = harness.epoch, harness.replica.high_watermark
@@ -299,7 +299,7 @@ def _check_follows(harness: Harness, response: Response) -> None:
         for append in of_type(AppendBatches, actions):
             assert append.batches[0].base_offset == end_offset
             assert all(batch.epoch <= harness.epoch for batch in append.batches)
-        assert not of_type(TruncateFullyAndStartAt, actions), "nobody has a snapshot here yet"
+        assert not of_type(TruncateFullyAndStartAt, actions), "no replica has a snapshot here yet"
         for piece in of_type(AppendSnapshot, actions):
             assert isinstance(response, FetchSnapshotResponse)
             assert piece.snapshot_id == SNAPSHOT

@@ -1,4 +1,4 @@
-"""Mangled bytes at a real server: each call is answered or refused by name, and the node goes on."""
+"""Mangled bytes at a real server: each call is answered or refused by name, and the node continues."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _is_message(kind: type[Message], data: bytes) -> bool:
 
 
 def _check_refusal(refusal: grpc.aio.AioRpcError, *, is_message: bool) -> None:
-    """It names what is wrong; what can be decoded is not refused for its form."""
+    """The error names the problem; a request that can be decoded is not refused for its form."""
     assert refusal.code() in NAMED, refusal
     assert (ERROR_KEY, str(int(NAMED[refusal.code()]))) in tuple(refusal.trailing_metadata())
     if not is_message:
@@ -79,7 +79,7 @@ def _state(cluster: Cluster) -> tuple[LeaderAndEpoch, Offset, Offset]:
 
 
 async def _check_goes_on(cluster: Cluster) -> None:
-    """It leads, perhaps in a later epoch, and has what it had."""
+    """It leads, perhaps in a later epoch, and has lost nothing."""
     client, recorder = cluster.clients[1], cluster.recorders[1]
     count = len(recorder.records) + 1
     await cluster.leader()

@@ -1,4 +1,4 @@
-"""What the channel options promise, over real sockets."""
+"""The effects of the channel options, over real sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
 from tests.kraftlog.command_line import environment
 
 GREETING_SECONDS: Final = 0.6
-"""How late the first bytes come: over a long link, or where a machine gave its processor to others for a moment."""
+"""How late the first bytes arrive: over a slow link, or on a machine without processor time for a moment."""
 
 SERVER: Final = """
 import asyncio
@@ -78,7 +78,7 @@ async def another_process_that_serves() -> AsyncIterator[tuple[asyncio.subproces
 
 @asynccontextmanager
 async def late_server() -> AsyncIterator[int]:
-    """A server behind a relay that holds back what the server says first."""
+    """A server behind a relay that holds back the server's first bytes."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
@@ -105,7 +105,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, late_
         writer.write(first)
         while data := await reader.read(65_536):
             writer.write(data)
-    except ConnectionError:  # the client has what it wanted
+    except ConnectionError:  # the client is done
         pass
     finally:
         writer.close()

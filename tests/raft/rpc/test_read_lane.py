@@ -1,4 +1,4 @@
-"""Whose turn it is to read: a share of the time while records are written, all of it otherwise."""
+"""When reads may run: a share of the time while records are written, all of it otherwise."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ async def test_who_is_held_back_stays_so_though_the_node_is_idle_then() -> None:
     await lane.turn("first")
     lane.charge(BURST_SECONDS + 1.0)
     waiting = asyncio.create_task(lane.turn("a"))
-    clock.busy = 0.0  # from the beginning: what was used before counts as given back
+    clock.busy = 0.0  # from the beginning: earlier use no longer counts
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(waiting), 1.2)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await asyncio.sleep(0.6)
-    async with asyncio.timeout(0.05):  # nobody waits any more, and there is time
+    async with asyncio.timeout(0.05):  # no read waits any more, and there is time
         await lane.turn("b")
 
 

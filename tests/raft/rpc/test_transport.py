@@ -1,4 +1,4 @@
-"""A peer that cannot be reached over a channel any more is looked for over a new one."""
+"""A peer that cannot be reached over a channel any more is resolved again over a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How answers leave a replica's shell: at once, or after the listeners' turn while all is committed."""
+"""How answers leave a replica's shell: at once, or after the listeners have run while all is committed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FakeLog:
 
 @dataclass
 class Stage:
-    """Answers on a runtime that is moved by hand; what left, and what else happened, in order."""
+    """Answers on a runtime that the test drives; sent answers and other events, in order."""
 
     runtime: HandRuntime = field(default_factory=HandRuntime)
     happened: list[object] = field(default_factory=list)
@@ -52,11 +52,11 @@ class Stage:
         self.happened.append((request_id, records))
 
     def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int, respond: Respond) -> None:
-        """As the node's snapshots do: the bytes come later."""
+        """As the node's snapshots do: the bytes arrive later."""
         self.reads.append(respond)
 
     def listeners(self) -> None:
-        """Their turn comes with the next turn of the loop."""
+        """They run with the next iteration of the loop."""
         self.runtime.call_soon(lambda: self.happened.append("listeners"))
 
 
@@ -183,7 +183,7 @@ def test_nothing_leaves_once_they_are_closed(is_released: bool) -> None:
 
 
 def test_a_step_that_closes_them_releases_nothing() -> None:
-    """What is carried out may end the process in its midst; the host is gone then."""
+    """An action may end the process while it is carried out; then there is no host."""
     stage = Stage()
     stage.replies.send(fetch_reply(1), may_defer=True)
     stage.replies.close()

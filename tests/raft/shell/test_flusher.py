@@ -1,4 +1,4 @@
-"""Flushes go on the loop while the disk is quick and in a thread when it is slow; a failed one is fatal either way."""
+"""Flushes run on the loop while the disk is fast, in a thread when it is slow; a failed one is fatal either way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def append_to(log: SegmentedLog) -> None:
 
 
 class World:
-    """A log, its flusher, and what the flusher said."""
+    """A log, its flusher, and the flusher's reports."""
 
     def __init__(self) -> None:
         self.files = MemoryFileSystem()
@@ -45,7 +45,7 @@ class World:
     def _before(self, operation: str, path: str) -> None:
         if "sync" in operation:
             self.flushing_threads.append(threading.current_thread().name)
-            # On the loop's own thread nobody could set it: fail at once, not when the test's time is up.
+            # On the loop's own thread nothing could set it: fail at once, not at the test's timeout.
             assert self.may_flush.is_set() or threading.current_thread() is not self.loop_thread
             assert self.may_flush.wait(20)
 
@@ -76,11 +76,11 @@ async def test_a_slow_disk_is_flushed_in_a_thread_and_the_loop_goes_on(world: Wo
     world.may_flush.clear()
     world.append()
     world.flusher.request()
-    await asyncio.sleep(0)  # the flush is under way now, and this runs all the same
+    await asyncio.sleep(0)  # the flush is under way now, and this still runs
     world.append()
     assert world.flushed.empty()
     world.may_flush.set()
-    assert await world.flushed.get() == 1  # not what was appended meanwhile
+    assert await world.flushed.get() == 1  # without the records appended meanwhile
     assert world.log.flushed_end_offset == 1
     assert world.flushing_threads[0] != threading.current_thread().name
 
@@ -99,7 +99,7 @@ async def test_a_disk_that_is_quick_again_is_flushed_on_the_loop_again(world: Wo
 
 
 class StageByHand:
-    """A flusher on a runtime that is moved by hand, and a disk that takes as long as the test says."""
+    """A flusher on a runtime that the test drives, and a disk that takes as long as the test sets."""
 
     def __init__(self) -> None:
         self.runtime = HandRuntime()
@@ -114,7 +114,7 @@ class StageByHand:
             self.runtime.time_ms += self.disk_ms
 
     def is_flushed_on_loop(self, turn_ms: float = 0.1, way_ms: float = 0.1) -> bool:
-        """Flush once; the loop's turn, and the way to the thread, take so long."""
+        """Flush once; `way_ms` is the time of the loop's iteration, and of the hop to the thread."""
         append_to(self.log)
         self.flusher.request()
         self.runtime.time_ms += turn_ms
@@ -131,7 +131,7 @@ class StageByHand:
 def test_the_disk_says_whether_flushes_are_slow_not_the_way_to_its_thread(
     way_ms: float, disk_ms: float, leaves_the_thread: bool
 ) -> None:
-    """As long as the way counted, a busy process that went to the thread once did not come back from it."""
+    """When the hop counted, a busy process that had once moved to the thread stayed there."""
     stage = StageByHand()
     stage.flusher.recent_flush_ms = SLOW_FLUSH_MS * 10
     stage.disk_ms = disk_ms

@@ -1,4 +1,4 @@
-"""What keeps a replica from taking part, by what its log recovers from and whether its directory is new."""
+"""Why a replica does not take part: its log recovers, or its directory is new."""
 
 from __future__ import annotations
 

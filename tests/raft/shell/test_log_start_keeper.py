@@ -1,4 +1,4 @@
-"""The log's start moves when it may: on the real log, the real snapshots and a real replica (SN-42, SN-51 to SN-53)."""
+"""The log's start advances when it may: with a real log, real snapshots, a real replica (SN-42, SN-51 to SN-53)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REPLICATED = LogStartConfig(
 
 
 class Bench:
-    """A node of whose parts only the keeper acts. Its log has 40 records of epoch 3, one in a batch."""
+    """A node in which only the keeper acts. Its log has 40 records of epoch 3, one in a batch."""
 
     def __init__(self, harness: Harness, config: LogStartConfig = REPLICATED) -> None:
         self.files = MemoryFileSystem()
@@ -87,7 +87,7 @@ class Bench:
         self.runtime.advance(milliseconds)
 
     def held(self) -> list[tuple[int | str, int, int]]:
-        """Who holds the log start, at which offset, for how long."""
+        """The readers that hold the log start back, with their offsets and times."""
         return [
             (holder.listener if holder.replica_id is None else holder.replica_id, holder.next_offset, holder.held_ms)
             for holder in self.keeper.holders()
@@ -126,7 +126,7 @@ class Leading(Bench):
 
 
 def settled_leader(config: LogStartConfig = REPLICATED) -> Leading:
-    """One that leads for so long that it knows all who are live, and they are where they were."""
+    """A leader that has led long enough to know all live replicas, which have not moved."""
     bench = Leading(config)
     bench.wait(SESSION_MS)
     for node_id in (2, 3):
@@ -178,7 +178,7 @@ def test_sn51_the_log_start_waits_for_a_slow_follower_and_shows_for_how_long() -
     assert bench.held() == [(3, 15, 70)]
     bench.fetch(3, 19)
     bench.keeper.check()
-    assert bench.held() == [(3, 19, 70)], "it holds since it held first, wherever it is now"
+    assert bench.held() == [(3, 19, 70)], "it counts from the first hold, whatever its offset is now"
     bench.fetch(3, 20)
     bench.keeper.check()
     assert bench.advanced == [an_id(10, EPOCH), an_id(20, EPOCH)]
@@ -361,7 +361,7 @@ def test_sn42_an_eager_follower_does_not_ask_its_leader() -> None:
     assert bench.log.start == an_id(20, EPOCH)
 
 
-# --- by itself --------------------------------------------------------------------------------------------------------
+# --- at intervals -----------------------------------------------------------------------------------------------------
 
 
 def test_sn40_it_looks_again_and_again_until_it_is_closed() -> None:

@@ -1,4 +1,4 @@
-"""Log and snapshots of a node fit each other when it starts, whatever a crash or a hand left behind (SN-43, SN-44)."""
+"""A node's log and snapshots are consistent after its start, whatever a crash or an operator left (SN-43, SN-44)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Disk:
 
     def content(self) -> dict[str, bytes]:
         return {
-            f"{path}/{name}": bytes(file.data).rstrip(b"\0")  # room that was reserved and not used is given back
+            f"{path}/{name}": bytes(file.data).rstrip(b"\0")  # unused reserved room is released
             for path in (self.directory.log_path, self.directory.snapshots_path)
             for name, file in self.files.durable_files(path).items()
         }
@@ -104,7 +104,7 @@ def extent(log: SegmentedLog) -> tuple[int, int]:
     return log.log_start_offset, log.log_end_offset
 
 
-# --- what fits stays --------------------------------------------------------------------------------------------------
+# --- consistent files stay --------------------------------------------------------------------------------------------
 
 
 def test_a_log_and_its_snapshots_stay_as_they_are(make_disk: MakeDisk) -> None:
@@ -183,7 +183,7 @@ def test_sn44_a_damaged_newest_snapshot_is_deleted_and_the_log_stays(make_disk: 
     assert disk.store.ids() == (an_id(20),)
 
 
-# --- snapshots that are not of use ------------------------------------------------------------------------------------
+# --- unusable snapshots -----------------------------------------------------------------------------------------------
 
 
 def test_sn44_snapshots_below_the_start_are_deleted(make_disk: MakeDisk) -> None:
@@ -283,7 +283,7 @@ def test_sn44_a_sole_voter_whose_start_nothing_covers_is_refused_and_its_log_is_
     after = {path: data for path, data in disk.content().items() if path.startswith(disk.directory.log_path)}
     assert after == before
     disk.write(an_id(10))
-    assert extent(disk.open(has_others=False)) == (10, 40), "a snapshot was brought back"
+    assert extent(disk.open(has_others=False)) == (10, 40), "a snapshot was restored"
 
 
 @pytest.mark.parametrize("how", ["missing", "damaged", "deleted"])
@@ -353,7 +353,7 @@ def test_sn44_a_crash_between_a_snapshot_and_the_log_that_it_replaces_is_gone_on
         log = disk.open()
         assert (log.start, log.end, log.recovering) == (an_id(60), an_id(60), None)
         assert disk.store.ids() == (an_id(60),)
-    raise AssertionError("it never came to its end")
+    raise AssertionError("it never ended")
 
 
 class _Stop(Exception):
@@ -401,7 +401,7 @@ async def test_sn44_a_voter_that_lost_what_is_below_its_start_fetches_everything
         assert cluster.recorders[victim].records == numbered(21)
 
 
-# --- what was applied was committed -----------------------------------------------------------------------------------
+# --- applied records were committed -----------------------------------------------------------------------------------
 
 
 def test_a_log_that_is_shorter_than_what_was_applied_recovers(make_disk: MakeDisk) -> None:
@@ -413,7 +413,7 @@ def test_a_log_that_is_shorter_than_what_was_applied_recovers(make_disk: MakeDis
 
 
 def test_a_log_with_other_records_than_those_that_were_applied_recovers(make_disk: MakeDisk) -> None:
-    """It may have grown past that offset again: the epoch tells."""
+    """It may have grown past that offset again: the epoch shows the difference."""
     disk = make_disk()
     disk.applied, disk.applied_epoch = 30, EPOCH + 1
     log = disk.open()

@@ -1,4 +1,4 @@
-"""What a shell does with what cannot be believed: a cut within a batch, and lines for the log that never end."""
+"""How a shell handles claims that it rejects: a truncation within a batch, and a flood of log lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEADER = LeaderAndEpoch(NodeId(2), EPOCH)
 
 
 def answer(node: VoterShell, **changes: object) -> None:
-    """The leader's answer to the fetch that was sent last."""
+    """The leader's answer to the last fetch."""
     fetch = [send for send in node.sent if isinstance(send.request, FetchRequest)][-1]
     values = {"leader": LEADER, "high_watermark": Offset(0), "log_start_offset": Offset(0), **changes}
     node.shell.outcome(ResponseReceived(fetch.correlation_id, FetchResponse(**values)))  # type: ignore[arg-type]

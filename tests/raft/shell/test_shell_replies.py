@@ -1,4 +1,4 @@
-"""In which order a shell lets listeners and others know that something is committed."""
+"""The order in which a shell notifies listeners, clients and replicas of a commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLOW_DISK_MS = 5.0
 
 
 def waiting_for_fetches() -> LeadingShell:
-    """All of the log is committed, and everybody's fetch is parked."""
+    """All of the log is committed, and every replica's fetch is parked."""
     leader = LeadingShell()
     leader.acknowledge(2, 3)
     leader.ask(OBSERVER)
@@ -94,7 +94,7 @@ def test_what_is_committed_before_it_is_on_the_leaders_disk_holds_no_answer_back
     leader.append()
     leader.turns(2)
     leader.happened.clear()
-    leader.acknowledge(2, 3)  # the listener is told when the flush is done
+    leader.acknowledge(2, 3)  # the listener is notified when the flush is done
     assert leader.happened == ["settled", "fetch of 9", "fetch of 2", "fetch of 3"]
 
 

@@ -1,4 +1,4 @@
-"""A shell's timer: it may come early, because it is not moved at every step, and must not disturb the replica then."""
+"""A shell's timer: it may fire early, because it is not moved at every step, and must not affect the replica then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOTERS = VoterSet(
 
 
 def a_voter(runtime: HandRuntime) -> Shell:
-    """One of two voters, which hears nobody."""
+    """One of two voters, without contact to the other."""
     files = MemoryFileSystem()
     files.make_directories("data")
     quorum_state = QuorumStateStore(files, "data")

@@ -1,4 +1,4 @@
-"""Where a node has its voter set from when it starts (RF-84)."""
+"""The source of a node's voter set when it starts (RF-84)."""
 
 from __future__ import annotations
 

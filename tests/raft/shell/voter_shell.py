@@ -1,4 +1,4 @@
-"""The shell of one of three voters on a runtime that is moved by hand, and what leaves it."""
+"""The shell of one of three voters on a runtime that the test drives, and its outputs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ OBSERVER = ReplicaKey(NodeId(9), UUID(int=9))
 
 
 class VoterShell:
-    """The shell of node 1, and what left it or became of it, in order. Alone, or with nodes 2 and 3."""
+    """The shell of node 1, and its outputs and events, in order. Alone, or with nodes 2 and 3."""
 
     def __init__(self, voter_count: int = 3) -> None:
         self.runtime = HandRuntime()
         self.happened: list[str] = []
         self.ready_at_replies: list[int] = []
-        """How many callbacks waited for their turn when each answer to a fetch left."""
+        """How many callbacks were waiting when each answer to a fetch left."""
         self.sent: list[Send] = []
         self._asked: dict[int, str] = {}
         self._told = Offset(0)
@@ -73,7 +73,7 @@ class VoterShell:
         return self.log.log_end_offset
 
     def ask(self, key: ReplicaKey, end_offset: Offset | None = None, known: Offset | None = None) -> None:
-        """A fetch of a replica whose log ends there, and which knows what is committed, or less of it."""
+        """A fetch of a replica whose log ends there, and whose high watermark is the leader's, or lower."""
         end_offset = self.end_offset if end_offset is None else end_offset
         known = min(end_offset, self.shell.replica.high_watermark) if known is None else known
         epoch = self.shell.replica.epoch
@@ -83,7 +83,7 @@ class VoterShell:
         self.shell.step(RequestReceived(request_id, replace(request, replica_key=key, high_watermark=known)))
 
     def turns(self, count: int) -> None:
-        """So many turns of the loop, each with all that is ready when it begins."""
+        """Run this many iterations of the loop, each with all callbacks that are ready when it begins."""
         for _ in range(count):
             for _ in range(len(self.runtime.soon)):
                 self.runtime.soon.popleft()()
@@ -121,7 +121,7 @@ class VoterShell:
         raise AssertionError("there is none")
 
     def state_diverged(self, *digests: object) -> None:
-        raise AssertionError("nobody compares")
+        raise AssertionError("no digest is compared")
 
     def leader_refused(self, *refused: object) -> None:
         raise AssertionError("no leader lacks anything")
@@ -152,13 +152,13 @@ class LeadingShell(VoterShell):
         self.ready_at_replies.clear()
 
     def append(self) -> None:
-        """One record, to be written when the loop comes round."""
+        """Append one record, which is written with the next iteration of the loop."""
         epoch = self.shell.replica.epoch
         self.shell.prepare_append(self.shell.new_id(), epoch, encode_body([b"x"]), 1)
         self.shell.schedule_appends()
 
     def acknowledge(self, *node_ids: int) -> None:
-        """Voters have all of the log, and do not know that others have it."""
+        """Voters have all of the log, and do not know yet that it is committed."""
         known = self.shell.replica.high_watermark
         for node_id in node_ids:
             self.ask(VOTERS.voters()[node_id - 1].key, known=known)

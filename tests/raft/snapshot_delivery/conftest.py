@@ -1,4 +1,4 @@
-"""A world that leaves no snapshot open and has not failed when its test is over."""
+"""A world that leaves no snapshot open and has not failed when its test has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a snapshot does to the leader that a listener hears of, and to its position (LI-05, SN-51)."""
+"""The effects of a snapshot on a listener's leader notifications and on its position (LI-05, SN-51)."""
 
 from __future__ import annotations
 

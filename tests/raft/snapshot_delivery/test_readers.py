@@ -1,4 +1,4 @@
-"""The reader of a snapshot holds up its own listener only, and leaves no file open (SN-60, LI-07)."""
+"""The reader of a snapshot blocks only its own listener, and leaves no file open (SN-60, LI-07)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_sn60_nothing_is_delivered_until_the_snapshots_reader_is_closed(wo
     await settled()
     assert listener.given == [("snapshot", 3, 3)]
     listener.held[0].close()
-    listener.held[0].close()  # twice is once
+    listener.held[0].close()  # closing twice changes nothing
     await settled()
     assert listener.given == [("snapshot", 3, 3), ("commit", 3, 6)]
 

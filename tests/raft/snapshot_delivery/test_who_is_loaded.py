@@ -1,4 +1,4 @@
-"""Listeners are loaded the snapshots that the contract in raft.listener promises, and no others (SN-60 to SN-63).
+"""Listeners get exactly the snapshots that the contract in raft.listener promises (SN-60 to SN-63).
 
 Rules that tests here are named after: SN-61, SN-62.
 """
@@ -12,7 +12,7 @@ from snapshot.names import snapshot_name
 from tests.raft.snapshot_delivery.world import Loading, Plain, World, numbers, register, settled
 from tests.snapshot.builders import DIRECTORY, an_id
 
-# --- who is loaded one ------------------------------------------------------------------------------------------------
+# --- which listeners get one ------------------------------------------------------------------------------------------
 
 
 async def test_sn60_a_new_listener_begins_with_the_newest_snapshot_and_goes_on_where_it_ends(world: World) -> None:
@@ -83,7 +83,7 @@ async def test_sn60_a_listener_that_remembers_an_offset_below_the_start_is_loade
 
 
 async def test_sn60_a_listener_with_everything_is_loaded_nothing_until_more_is_committed(world: World) -> None:
-    """Its offset is below the start only for as long as it lacks something."""
+    """Its offset is below the start only while records are missing."""
     world.commit(10)
     world.take_snapshot(8)
     world.start_log_at(8)

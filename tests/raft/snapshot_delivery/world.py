@@ -41,7 +41,7 @@ class CountingFiles(MemoryFileSystem):
 
 
 class LoopRuntime:
-    """Work aside is done when the loop comes round, if it may go on; what is to happen later does not."""
+    """Work aside is done in the next iteration of the loop, unless it is held; timers never fire."""
 
     def __init__(self) -> None:
         self.may_go_on = asyncio.Event()
@@ -79,12 +79,12 @@ class LoopRuntime:
 
 
 class Plain(Listener):
-    """Keeps what it was given; cannot load a snapshot."""
+    """Keeps everything that it gets; cannot load a snapshot."""
 
     def __init__(self, name: str = "plain") -> None:
         self._name = name
         self.given: list[tuple[str, int, int]] = []
-        """What: commit (first offset, end offset) or snapshot (its id)."""
+        """Calls: commit (first offset, end offset) or snapshot (its id)."""
         self.records: list[bytes] = []
         self.leaders: list[LeaderAndEpoch] = []
         self.held: list[BatchReader | LoadSnapshotReader] = []
@@ -153,7 +153,7 @@ class World:
         self.damaged += 1
 
     def commit(self, count: int) -> None:
-        """So many records more."""
+        """Append this many records."""
         for _ in range(count):
             offset = self.log.log_end_offset
             self.log.append((encode_batch(offset, Epoch(3), encode_body([b"%d" % offset]), 1, 0),))
@@ -187,7 +187,7 @@ def numbers(*bounds: int) -> list[bytes]:
 
 
 async def settled() -> None:
-    """Let every task run until all of them wait; nothing here takes time."""
+    """Run every task until all of them wait; nothing here takes time."""
     for _ in range(100):
         await asyncio.sleep(0)
 

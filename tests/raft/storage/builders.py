@@ -13,7 +13,7 @@ from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 
 LOG = "data/log"
-"""Where the log is that the tests use."""
+"""The directory of the log that the tests use."""
 
 SMALL = LogConfig(segment_bytes=600, preallocate_bytes=512, reserve_bytes=256, tail_cache_bytes=1000)
 """Three to five batches of the tests fill a segment, and three fill the cache."""
@@ -21,11 +21,11 @@ SMALL = LogConfig(segment_bytes=600, preallocate_bytes=512, reserve_bytes=256, t
 BIG = LogConfig()
 
 EPOCH = Epoch(7)
-"""Of a replica that opens a damaged log."""
+"""The epoch of a replica that opens a damaged log."""
 
 
 class Stopped(BaseException):
-    """The process dies here."""
+    """The process ends here."""
 
 
 def data_batch(base_offset: int, epoch: int = 1, record_count: int = 1, size: int = 20) -> Batch:
@@ -51,7 +51,7 @@ def open_log(files: FileSystem, config: LogConfig = SMALL, minimum_durable_offse
 def open_accepting(
     files: FileSystem, config: LogConfig = SMALL, minimum_durable_offset: int = 0, *, may_create: bool = False
 ) -> SegmentedLog:
-    """That log, opened by a replica that has others to fetch from what is damaged."""
+    """That log, opened by a replica that can fetch damaged records from other voters."""
     return SegmentedLog.open(
         files,
         LOG,

@@ -1,4 +1,4 @@
-"""Stopping a story after every operation on the file system, crashing in every way, and looking at what is left."""
+"""Stops a scenario after every operation on the file system, crashes in every way, and checks the files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def stop_everywhere(
     story: Callable[[MemoryFileSystem, Told], None],
     verify: Callable[[MemoryFileSystem, Told], None],
 ) -> int:
-    """Stop `story` at its first, second, ... operation, crash in every way, and `verify`; returns how many there were.
+    """Stop `story` at its first, second, ... operation, crash in every way, and `verify`; returns their number.
 
-    `prepare` makes a fresh object in which the story writes down what it was promised; `verify` compares.
+    `prepare` makes a new object in which the scenario records the promises that it got; `verify` compares.
     """
     step = 0
     while True:
@@ -49,7 +49,7 @@ def stop_everywhere(
 
 
 def tell_until(files: MemoryFileSystem, told: Told, story: Callable[[MemoryFileSystem, Told], None], step: int) -> bool:
-    """Tell the story, stopping before operation `step`; whether it was stopped."""
+    """Run the scenario, and stop before operation `step`; whether it was stopped."""
     remaining = step
 
     def stop(operation: str, path: str) -> None:

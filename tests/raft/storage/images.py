@@ -1,9 +1,8 @@
-"""Every state that a crash may leave of a MemoryFileSystem, for stories that are short enough to try them all.
+"""Every state that a crash may leave of a MemoryFileSystem, for scenarios that are short enough to try them all.
 
-Of what was written to a file and not synced, each piece within a sector is kept or lost, and each change of the size,
-too, independently of all others; where a piece is lost there is what was there before, or, with the file grown all the
-same, zeros. Of the unsynced changes to a directory's names the first few are kept. This is all that
-`kraftbase.files.files` leaves open.
+Each unsynced write to a file is kept or lost in pieces, each within a sector, and so is each change of the size, all
+independently. In place of a lost piece are the bytes from before, or zeros if the file has grown. Of the unsynced
+changes to a directory's names a first part is kept. That is all that `kraftbase.files.files` leaves open.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ IMAGES_MAX = 4096
 
 @dataclass
 class Coverage:
-    """What was tried."""
+    """How many images were tried."""
 
     operations: int = 0
     images: int = 0
     sampled: int = 0
-    """How many points of the story had too many images to try all."""
+    """How many points of the scenario had too many images to try all."""
 
 
 def crash_everywhere(
@@ -43,8 +42,8 @@ def crash_everywhere(
 ) -> Coverage:
     """Stop `story` before each operation and after the last one, and `verify` every image that a crash may leave there.
 
-    `prepare` makes a fresh object in which the story writes down what it was promised; `verify` may change it no more
-    than the files.
+    `prepare` makes a new object in which the scenario records the promises that it got; `verify` may change neither it
+    nor the files.
     """
     coverage = Coverage()
     while True:
@@ -77,7 +76,7 @@ def all_images(files: MemoryFileSystem, sector_bytes: int = SECTOR_BYTES) -> Ite
 
 
 def a_random_image(files: MemoryFileSystem, random: Random, sector_bytes: int = SECTOR_BYTES) -> MemoryFileSystem:
-    """One of them."""
+    """One image."""
     names = [
         _names_after(directory, random.randint(0, len(directory.changes))) for directory in files._directories.values()
     ]
@@ -97,7 +96,7 @@ def _names_after(directory: _Directory, kept: int) -> dict[str, _Content]:
 
 
 def _contents(content: _Content, sector_bytes: int) -> set[bytes]:
-    """Everything that may be left of a file's content. Stops beyond what anybody would try."""
+    """All contents that may be left of a file, up to a number that can be tried."""
     found = {bytes(content.durable)}
     for piece in _pieces(content, sector_bytes):
         found |= {outcome for before in found for outcome in _outcomes(before, piece)}
@@ -114,7 +113,7 @@ def _a_content(content: _Content, random: Random, sector_bytes: int) -> bytes:
 
 
 def _outcomes(before: bytes, piece: _Write | _Resize) -> Iterator[bytes]:
-    """What a piece may do to a content, besides nothing."""
+    """The effects that a piece may have on a content, apart from none."""
     changes = [piece]
     if isinstance(piece, _Write) and piece.position + len(piece.data) > len(before):
         changes.append(_Resize(piece.position + len(piece.data)))

@@ -1,4 +1,4 @@
-"""Batches as bytes: what is encoded is decoded, and nothing else is."""
+"""Batches as bytes: encoded batches are decoded, and nothing else is."""
 
 from __future__ import annotations
 

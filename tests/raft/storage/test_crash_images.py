@@ -1,4 +1,4 @@
-"""A crash between any two operations, with everything that it may leave behind: small stories, all images."""
+"""A crash between any two operations, with everything that it may leave: small scenarios, all images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROWING = LogConfig(segment_bytes=700, preallocate_bytes=1, reserve_bytes=0, tai
 """Five batches of the tests fill a segment; files grow as they are written."""
 
 PREALLOCATED = LogConfig(segment_bytes=700, preallocate_bytes=256, reserve_bytes=0, tail_cache_bytes=0)
-"""Files are longer than what is written."""
+"""Files are longer than their content."""
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -32,13 +32,13 @@ PREALLOCATED = LogConfig(segment_bytes=700, preallocate_bytes=256, reserve_bytes
 
 @dataclass
 class LogTold:
-    """What was written, how much of it was promised to last, and what it was cut to."""
+    """The written batches, how many of them must last, and where the log was truncated."""
 
     config: LogConfig
     written: list[Batch] = field(default_factory=list)
     durable: Offset = field(default=Offset(0))
     cut: list[Batch] = field(default_factory=list)
-    """What the log held before a cut that may not have happened yet."""
+    """The log before a truncation that may not have happened yet."""
 
     def open(self, files: MemoryFileSystem) -> SegmentedLog:
         return SegmentedLog.open(files, "data/log", config=self.config)
@@ -60,7 +60,7 @@ class LogTold:
 
 
 def _verify_log(files: MemoryFileSystem, told: LogTold) -> None:
-    """It opens, as a prefix of what was written with what was promised; its epochs are right; it goes on from there."""
+    """It opens as a prefix of the written batches with all that must last; its epochs are right; it continues."""
     log = told.open(files)  # a crash is no damage: that would be refused here
     assert log.recovering is None
     found = all_batches(log)
@@ -164,7 +164,7 @@ STORIES = {
     _truncates_over_segments: 70,
     _opens_again: 25,
 }
-"""With how many images each has at least."""
+"""The scenarios, with the least number of images of each."""
 
 
 @pytest.mark.parametrize("config", [GROWING, PREALLOCATED], ids=["growing", "preallocated"])
@@ -197,7 +197,7 @@ def test_whatever_a_crash_of_a_recovery_leaves_the_log_recovers(config: LogConfi
 
 @dataclass
 class Damaged:
-    """A log whose durable part was damaged, and how far it has come on its way back."""
+    """A log whose durable part was damaged, and how far it has recovered."""
 
     batches: list[Batch]
     has_recovered: bool = False
@@ -228,7 +228,7 @@ def _recovers_from_damage(files: MemoryFileSystem, told: Damaged) -> None:
 
 
 def _verify_damaged(files: MemoryFileSystem, told: Damaged) -> None:
-    """Until everything is there again it says that it recovers, and up to where."""
+    """Until it has everything again it reports that it recovers, and up to where."""
     log = _accept_damage(files)
     held = all_batches(log)
     assert held == told.batches[: len(held)]
@@ -245,7 +245,7 @@ def _verify_damaged(files: MemoryFileSystem, told: Damaged) -> None:
 def test_whatever_a_crash_of_a_recovery_from_damage_leaves_the_log_knows_that_it_recovers() -> None:
     coverage = crash_everywhere(_damaged, _recovers_from_damage, _verify_damaged, sector_bytes=100)
     assert coverage.images >= 1000
-    assert coverage.sampled <= 1  # what recovery writes once more has pieces enough for more images than are tried
+    assert coverage.sampled <= 1  # the data that recovery rewrites has enough pieces for more images than are tried
 
 
 # --- the quorum state -------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def _verify_saved(files: MemoryFileSystem, told: Saved) -> None:
     found = store.load()
     assert found in (told.done, told.under_way or told.done)
     files.crash()
-    assert QuorumStateStore(files, "data").load() == found  # what was answered once stays
+    assert QuorumStateStore(files, "data").load() == found  # a state that was returned once stays
     store = QuorumStateStore(files, "data")
     store.load()
     store.save(_state(9))
@@ -312,7 +312,7 @@ DIRECTORY_ID = UUID(int=7)
 
 @dataclass
 class Formatted:
-    """Whether formatting was said to be done."""
+    """Whether formatting has returned."""
 
     is_done: bool = False
 

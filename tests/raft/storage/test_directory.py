@@ -1,4 +1,4 @@
-"""Data directories: formatted once, used by one process, refused by name when they are another's."""
+"""Data directories: formatted once, used by one process, refused when they belong to another node."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_whatever_operation_a_crash_comes_before_formatting_can_be_done_again() 
 
 @pytest.mark.parametrize("name", ["log", "snapshots", "quorum-state-0", "metadata.db"])
 def test_a_node_without_its_meta_file_is_neither_opened_nor_formatted_anew(name: str) -> None:
-    """To format it again, or an empty directory in its place, would forget what the node acknowledged."""
+    """Formatting it again, or an empty directory in its place, would lose what the node acknowledged."""
     files = MemoryFileSystem()
     files.make_directories("data")
     files.make_directories("data/log")

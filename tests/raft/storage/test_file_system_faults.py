@@ -1,4 +1,4 @@
-"""What a crash and failing syncs leave: the in-memory file system's model, and the real one's errors."""
+"""The effects of a crash and of failing syncs: the in-memory file system's model, and the real one's errors."""
 
 from __future__ import annotations
 

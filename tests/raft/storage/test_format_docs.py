@@ -1,4 +1,4 @@
-"""The byte tables and worked examples in docs/formats say what the code does."""
+"""The byte tables and worked examples in docs/formats match the code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assert_without_gaps(rows: list[tuple[int, int]], total: int) -> None:
 
 
 def example(name: str) -> bytes:
-    """The bytes of a document's worked example, whose lines say where they are."""
+    """The bytes of a document's worked example, whose lines have their positions."""
     (block,) = re.findall(r"```hex\n(.*?)```", (FORMATS / name).read_text(), re.DOTALL)
     data = b""
     for line in block.splitlines():

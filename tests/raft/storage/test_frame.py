@@ -1,4 +1,4 @@
-"""Frames: every byte is under a checksum, and a frame is one only where it was written."""
+"""Frames: every byte is under a checksum, and a frame is valid only where it was written."""
 
 from __future__ import annotations
 

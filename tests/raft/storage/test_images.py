@@ -1,4 +1,4 @@
-"""The enumeration itself: what a crash may leave of a few small changes, written down by hand."""
+"""The enumeration itself: the images of a few small changes, listed by hand."""
 
 from __future__ import annotations
 

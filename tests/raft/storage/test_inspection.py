@@ -1,4 +1,4 @@
-"""Walking through segments, damaged or not, and rehearsing recovery: all there is, and nothing changes."""
+"""Walking through segments, damaged or not, and rehearsing recovery: everything is found, and nothing changes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_flipped_byte_costs_one_frame_and_the_walk_goes_on(position: int) -> N
     assert [(item.position, item.end_position) for item in stretches(found)] == [(STARTS[hit], STARTS[hit + 1])]
     assert [item.frame.batch for item in frames(found)] == BATCHES[:hit] + BATCHES[hit + 1 :]
     behind = [item.is_chained for item in frames(found)][hit:]
-    assert behind == [None, *[True] * len(behind)][: len(behind)]  # what the first one follows is not known
+    assert behind == [None, *[True] * len(behind)][: len(behind)]  # the frame before the first one is unknown
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_flipped_byte_costs_one_frame_and_the_walk_goes_on(position: int) -> N
     [
         (0, "a frame whose checksum does not fit"),
         (4, "garbage"),
-        (12, "which the file has not"),
+        (12, "longer than the rest of the file"),
         (19, "a frame that belongs at byte"),
         (40, "a frame whose batch is damaged: its CRC does not match its bytes"),
     ],
@@ -155,7 +155,7 @@ def test_any_bytes_are_walked_once_from_end_to_end(data: bytes, base_offset: int
 
 
 def write_log(directory: Path) -> None:
-    """A log of several segments, the last with frames that nothing says were flushed."""
+    """A log of several segments, the last with frames that nothing shows to be flushed."""
     log = SegmentedLog.open(PosixFileSystem(), str(directory), config=SMALL, minimum_durable_offset=Offset(0))
     for batch in batches_from(0, 11):
         log.append([batch])
@@ -252,7 +252,7 @@ def test_nothing_can_be_changed_through_the_files_of_a_rehearsal(tmp_path: Path)
         files.open(str(path), create=True)
     files.remove(str(path))
     files.open(str(path) + "2", create=True).write_at(0, b"new")
-    assert files.list_directory(str(tmp_path)) == ["file2"], "whoever asks these files sees the change"
+    assert files.list_directory(str(tmp_path)) == ["file2"], "the change is visible through these files"
     assert not files.exists(str(path))
     assert read_whole(files, str(path) + "2") == b""
     for gone in (lambda: files.remove(str(path)), lambda: files.open(str(path))):

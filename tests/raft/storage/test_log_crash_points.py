@@ -16,7 +16,7 @@ from tests.raft.storage.crash_points import stop_everywhere
 
 @dataclass
 class Told:
-    """What was written, and how much of it was promised to last."""
+    """The written batches, and how many of them must last."""
 
     written: list[Batch] = field(default_factory=list)
     durable: Offset = field(default=Offset(0))
@@ -42,7 +42,7 @@ def prepare(files: MemoryFileSystem) -> Told:
 
 
 def verify(files: MemoryFileSystem, told: Told) -> None:
-    """The log is a prefix of what was written that holds what was promised, and it goes on from there."""
+    """The log is a prefix of the written batches with all that must last, and it continues from there."""
     log = open_log(files)
     found = all_batches(log)
     assert found == told.written[: len(found)]

@@ -1,4 +1,4 @@
-"""What is durable when: flushes on one thread and beside it, markers, and failing syncs."""
+"""What is durable when: flushes on the log's thread and on another one, markers, and failing syncs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_marker_is_written_once_after_a_flush_and_never_flushed(memory_files: 
     operations: list[str] = []
     memory_files.before_operation = lambda operation, path: operations.append(operation)
     log.write_marker()
-    assert operations == [], "nothing is flushed yet that no frame vouches for"
+    assert operations == [], "a frame records everything that is flushed yet"
     log.flush()
     log.write_marker()
     log.write_marker()

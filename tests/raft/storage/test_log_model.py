@@ -1,4 +1,4 @@
-"""A log and a list, told the same story by hypothesis, with crashes and full disks: they must agree at every step."""
+"""A log and a list, given the same steps by hypothesis, with crashes and full disks: they must agree at each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.raft.storage.builders import all_batches, data_batch, open_log
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """`batches` is what the log must hold; `durable` how far it must hold it after a crash."""
+    """`batches` are what the log must hold; `durable` is how far it must hold them after a crash."""
 
     def __init__(self) -> None:
         super().__init__()

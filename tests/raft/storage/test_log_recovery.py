@@ -1,4 +1,4 @@
-"""Opening a damaged log: a torn tail is cut and reported, damage to durable data is refused and left as it is."""
+"""Opening a damaged log: a torn tail is cut and reported, damage to durable data is refused and not touched."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST = "data/log/00000000000000000000.log"
 
 
 def log_on_disk(flushed: int, *, with_marker: bool = False, unflushed: int = 0) -> MemoryFileSystem:
-    """One segment: `flushed` batches, flushed one by one, then others in one append; as if all had reached the disk."""
+    """One segment: `flushed` batches, flushed one by one, then more in one append; as if all had reached the disk."""
     files = MemoryFileSystem()
     log = open_log(files, BIG)
     for batch in BATCHES[:flushed]:

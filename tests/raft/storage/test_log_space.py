@@ -1,4 +1,4 @@
-"""A full disk: appends are refused before they are agreed to, nothing is half-written, and it works again with room."""
+"""A full disk: appends are refused before they are accepted, none is half-written, and it works again with room."""
 
 from __future__ import annotations
 

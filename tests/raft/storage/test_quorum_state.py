@@ -1,4 +1,4 @@
-"""The quorum state: what save promised is loaded, whatever a crash or one rotten copy does; two refuse the start.
+"""The quorum state: a saved state is loaded, despite a crash or one damaged copy; with two the node does not start.
 
 Rules that tests here are named after: RF-06, RF-95, RF-96.
 """
@@ -234,7 +234,7 @@ def save_after_mending(files: MemoryFileSystem, told: Told) -> None:
 
 
 def verify(files: MemoryFileSystem, told: Told) -> None:
-    """What is loaded was promised, or on its way; and it can be loaded and saved again."""
+    """The loaded state was saved, or was being saved; and it can be loaded and saved again."""
     files.make_directories("data")
     found = load(files)
     assert found in told.possible

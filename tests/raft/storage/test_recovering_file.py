@@ -1,4 +1,4 @@
-"""A damaged log whose data others have: it opens shorter, says what is missing, and forgets that when it is back."""
+"""A damaged log whose data other voters have: it opens shorter, records what is missing, until that is back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def opened(files: MemoryFileSystem, minimum_durable_offset: int = 0, *, may_crea
 
 
 def flushed_log() -> MemoryFileSystem:
-    """Several segments, every batch flushed and vouched for."""
+    """Several segments, every batch flushed, with a later frame that records it."""
     files = MemoryFileSystem()
     log = opened(files)
     for batch in BATCHES:
@@ -175,7 +175,7 @@ def lose_all(files: MemoryFileSystem) -> None:
 
 
 def flip_in_the_first_and_end_in_garbage(files: MemoryFileSystem) -> None:
-    """The last marker is gone, and nobody can tell whether only that was there."""
+    """The last marker is lost, and it is unknown whether there was anything else."""
     flip_in_the_first(files)
     path = segment_paths(files)[-1]
     flip(files, path, len(read_whole(files, path).rstrip(b"\0")) - 1)
@@ -185,7 +185,7 @@ def flip_in_the_first_and_end_in_garbage(files: MemoryFileSystem) -> None:
 def test_how_far_the_log_went_is_not_known_where_its_end_cannot_be_seen(
     damage: Callable[[MemoryFileSystem], None],
 ) -> None:
-    """A log that takes its undamaged part for all of it would vote as if it had acknowledged no more."""
+    """A replica that took the undamaged part for the whole log would vote as if it had acknowledged no more."""
     files = flushed_log()
     damage(files)
     log = opened(files, may_create=False)
@@ -207,7 +207,7 @@ def test_a_log_that_was_there_is_not_made_anew_without_others() -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_crash_anywhere_on_the_way_is_followed_by_the_same(damage: Callable[[MemoryFileSystem], None]) -> None:
-    """Stop before every operation of opening a damaged log; lose what is not synced; open again."""
+    """Stop before every operation of opening a damaged log; lose unsynced data; open again."""
     for stop_after in range(10_000):
         files = flushed_log()
         damage(files)
@@ -219,7 +219,7 @@ def test_a_crash_anywhere_on_the_way_is_followed_by_the_same(damage: Callable[[M
         assert held == BATCHES[: len(held)]
         assert log.recovering is not None
         assert log.recovering.until_offset == END
-    pytest.fail("opening a log does not take so many operations")
+    pytest.fail("opening a log takes fewer operations")
 
 
 def test_the_file_says_what_it_was_told() -> None:
@@ -272,7 +272,7 @@ def test_without_a_whole_copy_and_others_to_fetch_from_it_does_not_start_and_not
     for path in copy_paths(LOG, RECOVERING_NAME):
         flip(files, path, 12)
     before = {name: read_whole(files, f"{LOG}/{name}") for name in files.list_directory(LOG)}
-    with pytest.raises(StorageError, match=r"cannot be told up to which offset.*Delete nothing"):
+    with pytest.raises(StorageError, match=r"is unknown up to which offset.*Delete nothing"):
         SegmentedLog.open(files, LOG, config=SMALL)
     assert {name: read_whole(files, f"{LOG}/{name}") for name in files.list_directory(LOG)} == before
 

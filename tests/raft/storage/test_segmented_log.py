@@ -70,7 +70,7 @@ def test_an_append_that_does_not_go_on_with_the_log_is_a_violation_and_changes_n
         [data_batch(3, 3), data_batch(5, 3)],
         [data_batch(3, 3), data_batch(4, 2)],
     ):
-        with pytest.raises(InvariantViolation, match="goes on where the log ends"):
+        with pytest.raises(InvariantViolation, match="starts at the log end"):
             log.append(wrong)
     assert all_batches(log) == batches_from(0, 2, epoch=2)
     assert log.epochs.entries() == [(2, 0)]

@@ -1,4 +1,4 @@
-"""A node that has nothing but snapshots, on every file system."""
+"""A node that has only snapshots, on every file system."""
 
 from __future__ import annotations
 

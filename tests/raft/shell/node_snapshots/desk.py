@@ -1,4 +1,4 @@
-"""A node's snapshots with a store, a runtime that the test moves, and ears for what they tell."""
+"""A node's snapshots with a store, a runtime that the test drives, and a record of their notifications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = 1_000_000
 
 
 class Desk:
-    """The snapshots of a node that does nothing else, and what they tell it."""
+    """The snapshots of a node that does nothing else, and their notifications."""
 
     def __init__(self, files: FileSystem) -> None:
         self.files = files
@@ -42,7 +42,7 @@ class Desk:
         )
 
     def names(self) -> list[str]:
-        """Whatever is in the directory."""
+        """All names in the directory."""
         return self.files.list_directory(DIRECTORY)
 
     def part_names(self) -> list[str]:
@@ -50,13 +50,13 @@ class Desk:
         return [name for name in self.names() if name.endswith(".part")]
 
     def damage(self, snapshot_id: OffsetAndEpoch, position: int = -10) -> None:
-        """Put a snapshot there of which one byte is not as it was."""
+        """Store a snapshot with one changed byte."""
         data = bytearray(snapshot_bytes(snapshot_id))
         data[position] ^= 0xFF
         put(self.files, bytes(data), snapshot_id)
 
     def descriptors(self) -> set[str]:
-        """What this process has open in the directory; of the file system in memory there is none to see."""
+        """The files that this process has open in the directory; none for the file system in memory."""
         if not isinstance(self.files, PosixFileSystem):
             return set()
         base = Path.cwd().resolve() / DIRECTORY
@@ -72,14 +72,14 @@ class Desk:
 def read(
     snapshots: NodeSnapshots, snapshot_id: OffsetAndEpoch, position: int = 0, max_bytes: int = ALL
 ) -> list[Answer]:
-    """Ask for a piece; the answer is in the list once it has come."""
+    """Ask for a piece; the answer is in the list once it has arrived."""
     answers: list[Answer] = []
     snapshots.read(snapshot_id, position, max_bytes, lambda *answer: answers.append(answer))
     return answers
 
 
 class Fetch:
-    """Gives pieces to `NodeSnapshots.append` and keeps what it says."""
+    """Gives pieces to `NodeSnapshots.append` and keeps its reports."""
 
     def __init__(self, desk: Desk, snapshots: NodeSnapshots) -> None:
         self.desk = desk

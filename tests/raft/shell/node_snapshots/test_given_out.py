@@ -1,4 +1,4 @@
-"""A node's snapshots are given out to others, whole ones only (SN-10, SN-42)."""
+"""A node serves its snapshots to other replicas, whole ones only (SN-10, SN-42)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_sn42_a_snapshot_that_is_deleted_while_it_is_read_stays_for_a_while_and_
     desk.runtime.advance(DELETE_DELAY_MS - 1)
     assert read(snapshots, an_id(10), 3, 4) == [(ErrorCode.NONE, len(data), data[3:7])]
     desk.runtime.advance(DELETE_DELAY_MS - 1)
-    assert read(snapshots, an_id(10), 3, 4) == [(ErrorCode.NONE, len(data), data[3:7])], "somebody is fetching it"
+    assert read(snapshots, an_id(10), 3, 4) == [(ErrorCode.NONE, len(data), data[3:7])], "a replica is fetching it"
     desk.runtime.advance(DELETE_DELAY_MS)
     assert read(snapshots, an_id(10), 3, 4) == [NOT_FOUND]
     assert desk.names() == [snapshot_name(an_id(20))]
@@ -204,7 +204,7 @@ def test_one_that_rots_after_it_was_read_through_is_found_when_somebody_begins_w
     desk.runtime.advance(READ_THROUGH_FOR_MS)
     assert read(snapshots, an_id(), 0, 1)[0][0] is ErrorCode.NONE
     desk.runtime.advance(1)
-    assert read(snapshots, an_id(), 1, 1)[0][0] is ErrorCode.NONE, "who has begun goes on, and finds out in the end"
+    assert read(snapshots, an_id(), 1, 1)[0][0] is ErrorCode.NONE, "a transfer continues, and fails at its end"
     later = read(snapshots, an_id(), 0, 1)
     assert later == []
     desk.runtime.run()
@@ -223,7 +223,7 @@ def test_a_snapshot_that_can_no_longer_be_read_is_not_found_and_ends_nothing() -
     files.failing_reads.add(path)
     assert read(snapshots, an_id(), 0, 1) == [NOT_FOUND]
     again = read(snapshots, an_id(), 0, 1)
-    assert desk.runtime.aside, "it is read through again"
+    assert desk.runtime.aside, "it is verified again"
     desk.runtime.run()
     assert again == [NOT_FOUND]
     files.failing_reads.clear()

@@ -25,7 +25,7 @@ def test_what_the_store_holds_is_there_from_the_start(desk: Desk) -> None:
 
 
 def test_sn51_after_a_restart_a_snapshot_is_eligible_since_the_last_record_of_the_newer_one(desk: Desk) -> None:
-    """The time that readers are waited for goes on, however often the node restarts."""
+    """The time for which the log start waits for readers keeps running over restarts of the node."""
     day_ms = 24 * 3_600_000
     now_ms = desk.runtime.wall_clock_ms()
     for days_ago, offset in ((8, 10), (7, 20), (-1, 30), (0, 40)):
@@ -41,7 +41,7 @@ def test_sn51_after_a_restart_a_snapshot_is_eligible_since_the_last_record_of_th
         since = [stored.eligible_since_ms for stored in snapshots.stored()]
         snapshots.close()
         start_ms = int(desk.runtime.now_ms())
-        assert since == [1_000 - 7 * day_ms, start_ms, 1_000, None], "a clock that was ahead makes nobody wait longer"
+        assert since == [1_000 - 7 * day_ms, start_ms, 1_000, None], "a clock that was ahead makes no wait longer"
         desk.runtime.advance(5_000)
 
 
@@ -106,7 +106,7 @@ def test_a_snapshot_that_cannot_be_deleted_is_none_of_the_nodes_any_more(desk: D
     write_snapshot(desk.store, an_id(10))
     write_snapshot(desk.store, an_id(20))
     snapshots = desk.open()
-    desk.files.remove(desk.store.path_of(an_id(10)))  # an operator's hand
+    desk.files.remove(desk.store.path_of(an_id(10)))  # by an operator
     snapshots.delete_surplus(an_id(20))
     assert [stored.snapshot_id for stored in snapshots.stored()] == [an_id(20)]
     with pytest.raises(StorageError):

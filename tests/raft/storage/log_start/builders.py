@@ -1,4 +1,4 @@
-"""A log of twelve batches that is to start above offset 0, and what is to be found in it then."""
+"""A log of twelve batches that will start above offset 0, and the content that it must have then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOURS = LogConfig(segment_bytes=500, preallocate_bytes=512, reserve_bytes=0, tai
 
 
 def point(offset: int, epoch: int | None = None) -> OffsetAndEpoch:
-    """A start in BATCHES, of the epoch before it unless told."""
+    """A start in BATCHES, by default of the epoch before it."""
     return OffsetAndEpoch(epoch=Epoch(1 + (offset - 1) // 4) if epoch is None else Epoch(epoch), offset=Offset(offset))
 
 
@@ -40,7 +40,7 @@ def filled(files: FileSystem, *, is_flushed: bool = True) -> SegmentedLog:
 
 
 def bases(files: FileSystem) -> list[int]:
-    """The base offsets of the segments that there are."""
+    """The base offsets of the existing segments."""
     found = (parse_segment_name(name) for name in files.list_directory(LOG))
     return [base for base in found if base is not None]
 
@@ -51,7 +51,7 @@ def contents(files: FileSystem) -> dict[str, bytes]:
 
 
 def on_disk(start: OffsetAndEpoch | None = None) -> MemoryFileSystem:
-    """A closed log of BATCHES, and, if told so, the start that was written down just before a crash."""
+    """A closed log of BATCHES, and optionally the start that was written just before a crash."""
     files = MemoryFileSystem()
     filled(files).close()
     files.crash(kept_unsynced_bytes=10**9)
@@ -61,12 +61,12 @@ def on_disk(start: OffsetAndEpoch | None = None) -> MemoryFileSystem:
 
 
 def accepting(files: FileSystem, minimum_durable_offset: int = 0) -> SegmentedLog:
-    """The log opened by a replica that has others to fetch from."""
+    """The log opened by a replica that has other voters to fetch from."""
     return open_accepting(files, FOURS, minimum_durable_offset)
 
 
 def assert_empty_at(log: SegmentedLog, start: OffsetAndEpoch) -> None:
-    """It holds nothing and goes on where it starts."""
+    """It is empty and continues at its start."""
     assert log.start == start
     assert log.log_start_offset == log.log_end_offset == log.flushed_end_offset == start.offset
     assert log.epochs.entries() == []

@@ -1,6 +1,6 @@
-"""A crash while the log's start moves up, while a snapshot takes its place (SN-14, SN-42 to SN-44), or it is given up.
+"""A crash while the log's start advances, a snapshot replaces the log (SN-14, SN-42 to SN-44), or it is given up.
 
-What opens is the old log or the new one, and nothing else; it opens to the same once more, and goes on.
+The opened log is the old one or the new one; it opens to the same again, and continues.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ EPOCH = Epoch(30)
 
 @dataclass
 class Told:
-    """What the log may be found as: where it starts, and what it holds, of which the first so many must be there."""
+    """A state in which the log may be found: its start, and its content, of which a first part must exist."""
 
     config: LogConfig
     start: OffsetAndEpoch = LOG_BEGINNING
     batches: list[Batch] = field(default_factory=list)
     durable: Offset = field(default=Offset(0))
     new: OffsetAndEpoch | None = None
-    """A start that is under way; what is held does not change by it, as far as it stays in the log."""
+    """A new start that is under way; the content that stays in the log does not change."""
     is_replaced: bool = False
-    """Whether what is under way leaves nothing of it."""
+    """Whether the operation under way removes all of it."""
 
     def open(self, files: MemoryFileSystem) -> SegmentedLog:
         return SegmentedLog.open(files, "data/log", config=self.config, may_create=True)
@@ -64,10 +64,10 @@ class Told:
         self.start, self.new, self.batches, self.is_replaced = self.new, None, batches, False
 
     def outcome(self, start: OffsetAndEpoch) -> tuple[list[Batch], Offset]:
-        """What a log that is found to start there may hold, and how far it must."""
+        """The content that a log with that start may have, and how far it must have it."""
         if start == self.start:
             return self.batches, self.durable
-        assert start == self.new, "it starts where it did or where it was told to, and nowhere else"
+        assert start == self.new, "it starts at its old start or its new one, and nowhere else"
         if self.is_replaced:
             return [], start.offset
         return [batch for batch in self.batches if batch.base_offset >= start.offset], self.durable
@@ -97,7 +97,7 @@ def verify(files: MemoryFileSystem, told: Told) -> None:
 
 
 def fill(files: MemoryFileSystem, told: Told) -> SegmentedLog:
-    """Segments from offset 0, 3 and 6; the last one has something that is not flushed."""
+    """Segments from offset 0, 3 and 6; the last one has unflushed data."""
     log = told.open(files)
     told.append(log, *(data_batch(offset, epoch=1 + offset // 4, size=100) for offset in range(7)))
     told.flush(log)
@@ -224,7 +224,7 @@ STORIES: dict[Callable[[MemoryFileSystem, Told], None], int] = {
     _moves_up_and_is_cut_there: 30,
     _opens_after_a_crash: 30,
 }
-"""With how many operations each has at least."""
+"""The scenarios, with the least number of operations of each."""
 
 GROWING = LogConfig(segment_bytes=600, preallocate_bytes=1, reserve_bytes=0, tail_cache_bytes=0)
 PREALLOCATED = LogConfig(segment_bytes=600, preallocate_bytes=256, reserve_bytes=0, tail_cache_bytes=0)
@@ -252,7 +252,7 @@ def test_sn_44_whatever_a_crash_leaves_the_log_is_the_old_or_the_new_one(
 # --- a crash of the opening that finishes ---------------------------------------------------------------------------
 
 UNFINISHED = [point(2, 1), point(3, 1), point(5, 2), point(6, 2)], [point(9, 2), point(4, 3), point(3, 3), point(8, 3)]
-"""Starts that a log moves up to, and such that one starts over at."""
+"""Starts to which a log advances, and starts at which a log starts over."""
 
 
 @CONFIGS
@@ -309,7 +309,7 @@ def test_whatever_a_crash_leaves_of_giving_a_log_up_it_is_as_it_was_or_recovers(
             assert (log.recovering.until_offset, log.recovering.epoch) == (max(8, start.offset), EPOCH)
         log.close()
         if log.start != LOG_BEGINNING:
-            give_up(files, told)  # as whoever finds no snapshot does
+            give_up(files, told)  # as a node that finds no snapshot does
         files.crash()
         log = accept(files)
         assert (log.start, all_batches(log)) == (LOG_BEGINNING, [])

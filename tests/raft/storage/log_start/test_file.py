@@ -1,4 +1,4 @@
-"""The file that says where a log starts."""
+"""The file with the start of a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that starts above offset 0 is looked at as a start would open it, and nothing changes (SN-44)."""
+"""A log that starts above offset 0 is inspected as a start would open it, and nothing changes (SN-44)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def node(tmp_path: Path) -> Path:
 
 
 def start_at(node: Path, start: OffsetAndEpoch) -> None:
-    """As a crash may leave it: the start is written down, and no more."""
+    """As a crash may leave it: the start is written, and nothing else."""
     write_log_start(PosixFileSystem(), str(node / LOG_NAME), start)
 
 
@@ -46,7 +46,7 @@ def contents(node: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def verified(node: Path) -> LogVerdict:
-    """The verdict; nothing changes, and it is right about where the next start finds the log to end."""
+    """The verdict; nothing changes, and it has the log end that the next start finds."""
     before = contents(node)
     verdict = verify_log(node)
     assert contents(node) == before
@@ -120,7 +120,7 @@ def test_a_damaged_start_is_found_and_so_is_what_the_segments_are(node: Path, ha
     verdict = verified(node)
     report = found(verdict, LOG_START_NAME)
     assert (report.status, report.next_start) == (FileStatus.DAMAGED, FETCHES_ALL)
-    assert "it cannot be told where this replica's log starts" in report.reason
+    assert "it is unknown where this replica's log starts" in report.reason
     assert len(verdict.reports) == (5 if has_segments else 3)
     assert verdict.end_offset is None
 

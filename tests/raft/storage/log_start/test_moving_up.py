@@ -1,4 +1,4 @@
-"""A log's start moves up to where a snapshot ends (KIP-630; SN-42, SN-43, SN-54)."""
+"""A log's start advances to the end of a snapshot (KIP-630; SN-42, SN-43, SN-54)."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_log_is_cut_at_its_start_and_never_below(files: FileSystem, offset: in
 
 
 def test_a_flush_that_is_under_way_keeps_the_file_of_a_segment_that_goes(files: FileSystem) -> None:
-    """The log may have gone on to further segments since the flush began."""
+    """The log may have rolled to new segments since the flush began."""
     log = opened(files)
     log.append(BATCHES[:2])
     pending = log.start_flush()

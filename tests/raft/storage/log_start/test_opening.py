@@ -108,7 +108,7 @@ def test_a_log_that_starts_below_its_first_segment_is_damaged() -> None:
 
 @pytest.mark.parametrize("offset", [5, 6, 7, 9, 10, 11])
 def test_damage_anywhere_from_the_start_segment_on_is_found_and_recovered_from(offset: int) -> None:
-    """Below the start, too: what is behind it was durable and is lost with it."""
+    """Below the start, too: the data behind the damage was durable and is lost with it."""
     segment = offset // 4 - 1
     whole = on_disk(point(offset))
     opened(whole).close()
@@ -139,7 +139,7 @@ def test_damage_anywhere_from_the_start_segment_on_is_found_and_recovered_from(o
 
 
 def test_damage_below_the_start_with_records_behind_it_that_nothing_vouches_for_is_damage() -> None:
-    """A lost sector explains only what was not flushed, and what is below the start was."""
+    """A lost sector explains only missing unflushed data, and data below the start was flushed."""
     files = MemoryFileSystem()
     log = open_log(files, BIG)
     batches = [data_batch(offset, size=600) for offset in range(4)]
@@ -157,12 +157,12 @@ def test_damage_below_the_start_with_records_behind_it_that_nothing_vouches_for_
 def test_a_start_that_belongs_to_another_log_is_refused(start: OffsetAndEpoch) -> None:
     files = on_disk(start)
     before = contents(files)
-    with pytest.raises(StorageError, match=r"log-start says that .* not of one log\. Nothing of the log was changed"):
+    with pytest.raises(StorageError, match=r"log-start has offset .* not of one log\. Nothing of the log was changed"):
         opened(files)
     assert contents(files) == before
     log = accepting(files)
     assert_empty_at(log, LOG_BEGINNING)
-    assert log.recovering is not None, "with others to fetch it from it recovers"
+    assert log.recovering is not None, "with other voters to fetch from it recovers"
 
 
 def test_sn14_a_log_that_ends_at_the_start_in_a_higher_epoch_is_replaced() -> None:

@@ -1,4 +1,4 @@
-"""A log starts over: where a snapshot ends that takes its place (SN-14), or at 0 if nothing below its start is left."""
+"""A log starts over: at the end of a snapshot that replaces it (SN-14), or at 0 if nothing below its start is left."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_flush_that_is_under_way_makes_nothing_durable_that_is_not_there(
     assert_holds(opened(files), start, [data_batch(start.offset, epoch=9)])
 
 
-# --- giving up what nothing below holds -------------------------------------------------------------------------------
+# --- giving up a log that nothing covers below its start --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offset", [4, 6, 12])
