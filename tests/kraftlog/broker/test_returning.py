@@ -161,7 +161,7 @@ async def test_one_that_waits_for_its_other_incarnation_says_so_once_and_when_it
         assert told[0].startswith(WAITS)
         await first.stop()
         await second.unfenced()
-        assert told[1:] == ["The other incarnation's session is over: broker 1 is registered."]
+        assert told[1:] == ["The other incarnation's session has expired: broker 1 is registered."]
         await second.stop()
 
 

@@ -179,7 +179,7 @@ async def test_without_retry_a_leader_that_cannot_be_reached_is_certainly_not_se
                 await client.execute(create("a"), retry=False)
     assert failure.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     assert failure.value.args[0] == (
-        f"the leader was at {nodes[0].leader}, where nobody answers; for another a majority of the voters must run:"
+        f"the leader was at {nodes[0].leader}, where no node answers; for another a majority of the voters must run:"
         " start those that do not"
     )
 
