@@ -380,7 +380,7 @@ async def test_ct18_an_append_at_an_unexpected_offset_ends_the_process(
     with pytest.raises(InvariantViolation, match="does not follow the log"):
         await held.submit(create("a"))
     (fault,) = held.faults  # whatever becomes of what was raised
-    assert "an append gets the offset it was told" in str(fault)
+    assert "an append gets the offset it was given" in str(fault)
     held.faults.clear()
     assert not held.controller.is_active
     assert held.log.leader_and_epoch.leader_id is None  # it resigned

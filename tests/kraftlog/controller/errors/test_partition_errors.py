@@ -121,7 +121,7 @@ STEPS = [
         E.INVALID_REQUEST,
         altering(topic="lost", sender=1, isr=[7]),
         LOST,
-        "led by nobody",
+        "led by no broker",
         "broker 1",
     ),
     Case(

@@ -252,7 +252,7 @@ def test_more_comparisons_than_the_controller_has_time_for_are_refused(monkeypat
     monkeypatch.setattr(acl_deletion, "COMPARISONS_MAX", 5)
     state = committed(an_entry(1), an_entry(2, operation=WRITE))
     assert len(deleted(state, *[AclFilter()] * 2)[0]) == 2
-    with pytest.raises(ApiError, match="3 filters come to more than 5 comparisons") as refused:
+    with pytest.raises(ApiError, match="3 filters need more than 5 comparisons") as refused:
         deleted(state, *[AclFilter()] * 3)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     many = committed(*(an_entry(number, host=f"192.0.2.{number}") for number in range(9)))
