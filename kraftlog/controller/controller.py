@@ -226,7 +226,7 @@ class Controller:
         if self.unavailable_reason is not None:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"this node cannot apply what is committed: {self.unavailable_reason}; mend that and try again",
+                f"this node cannot apply what is committed: {self.unavailable_reason}; fix that and try again",
             )
         if len(self._pending) >= OPERATIONS_WAITING_MAX:
             raise ApiError(

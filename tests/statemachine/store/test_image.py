@@ -228,8 +228,8 @@ MARKERS: dict[str, Any] = {
     ("bodies", "cluster_id", "reason"),
     [
         ([encoded(STATE)], "MkU3OEVBNTcwNTJENDM2Qg", "is of cluster MkU3"),
-        ([], CLUSTER_ID, "does not say what its state machine had come to"),
-        ([encoded(topic("a", 1))], CLUSTER_ID, "does not say what its state machine had come to"),
+        ([], CLUSTER_ID, "does not have the applied state of its state machine"),
+        ([encoded(topic("a", 1))], CLUSTER_ID, "does not have the applied state of its state machine"),
         ([encoded(STATE), b"\x0f"], CLUSTER_ID, "no MetadataBatch"),
         ([encoded(STATE), encoded(partition(1))], CLUSTER_ID, "cannot be applied"),
         ([encoded(STATE), encoded(STATE)], CLUSTER_ID, "cannot be applied"),

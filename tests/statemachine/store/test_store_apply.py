@@ -253,7 +253,7 @@ def test_somebody_elses_writing_is_noticed(store: MetadataStore, database: Path)
     with closing(sqlite3.connect(database)) as other:
         other.execute("UPDATE applied SET end_offset = 5")
         other.commit()
-    with pytest.raises(ReplayError, match="somebody else"):
+    with pytest.raises(ReplayError, match="another process"):
         store.apply([batch(0, [no_op()])])
 
 
