@@ -160,7 +160,7 @@ class BrokerLifecycle:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._may_go.wait()
         except TimeoutError:
-            logger.warning("the controller did not let the broker go in time", broker_id=self.broker_id)
+            logger.warning("the controller did not allow the shutdown in time", broker_id=self.broker_id)
             return False
         return True
 
@@ -194,7 +194,7 @@ class BrokerLifecycle:
                     self._incarnation_id = uuid_to_text(random_uuid())
                 elif not _is_passing(error, was_registered=self._was_registered):
                     raise
-                logger.info("broker not heard", broker_id=self.broker_id, reason=str(error))
+                logger.info("no answer to the broker", broker_id=self.broker_id, reason=str(error))
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             await self._pause()
@@ -248,11 +248,11 @@ class BrokerLifecycle:
             async with asyncio.timeout(OFFSET_TIMEOUT_MS / 1000):
                 self._known_metadata_offset = await self._metadata_offset()
         except TimeoutError:
-            logger.info("what the broker has applied was not heard in time", broker_id=self.broker_id)
+            logger.info("the applied offset was not known in time", broker_id=self.broker_id)
         except ApiError as error:
             if not _is_passing(error, was_registered=True):
                 raise
-            logger.info("what the broker has applied was not heard", broker_id=self.broker_id, reason=str(error))
+            logger.info("the applied offset could not be read", broker_id=self.broker_id, reason=str(error))
         return self._known_metadata_offset
 
     async def _pause(self) -> None:

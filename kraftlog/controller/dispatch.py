@@ -122,7 +122,7 @@ def _assign_replicas_to_dirs(asked: Asked) -> Decision:
 
 
 def _elect_leaders(asked: Asked) -> Decision:
-    """Elections where they are asked for, or in pages wherever they are needed."""
+    """Elections of the named partitions, or in pages wherever they are needed."""
     if asked.request.HasField("partitions"):
         records, elected = elect_leaders(asked.state, asked.request)
         return Decision(records, OperationResult(elect_leaders=elected))

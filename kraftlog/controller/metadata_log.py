@@ -30,7 +30,7 @@ class CommitFuture(Protocol):
 
 
 class PreparedAppend(Protocol):
-    """An append whose offsets are known and that is not written so far (LI-20)."""
+    """An append whose offsets are known and that is not written yet (LI-20)."""
 
     @property
     def base_offset(self) -> Offset:

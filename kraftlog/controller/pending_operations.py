@@ -88,7 +88,7 @@ class PendingOperations:
     def complete_up_to(self, end_offset: Offset) -> bool:
         """Answer those at the front whose outcome is known; returns whether any of it is committed.
 
-        Only what is below `end_offset` counts as committed: the state machine does not have the rest in hand so far.
+        Only what is below `end_offset` counts as committed: the state machine does not have the rest in hand yet.
         """
         has_acknowledged = False
         while self._queue:

@@ -49,7 +49,7 @@ class OffsetWaiters:
             heapify(self._places)
 
     def reach(self, end_offset: Offset) -> None:
-        """Wake those who wait for that offset, or an earlier one."""
+        """Wake those that wait for that offset, or an earlier one."""
         while self._places and self._places[0][0] <= end_offset:
             _, number = heappop(self._places)
             reached = self._waiting.pop(number, None)

@@ -100,7 +100,7 @@ class Checkpointer:
             await asyncio.shield(self._task)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue."""
         self._is_paused = False
 
     # --- one attempt --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
 
 READ_SECONDS_MAX: Final = 5.0
-"""How long one node may take before the next one is asked."""
+"""How long one node may take before the next one is tried."""
 
 QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + STATEMENT_SECONDS_MAX
 """The same for an SQL statement: longer than a node lets one run, so that the node's own error arrives."""
@@ -32,7 +32,7 @@ WAIT_SHARE: Final = 0.9
 """The part of a read's time that the node may spend waiting for the wanted offset."""
 
 _NEXT_NODE: Final = (
-    grpc.StatusCode.CANCELLED,  # the node stops while it is asked; a read that is given up here is a CancelledError
+    grpc.StatusCode.CANCELLED,  # the node stops during the read; a read that is given up here is a CancelledError
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -153,7 +153,7 @@ class NodeReader:
             )
 
     async def close(self) -> None:
-        """Close the connections; reads that are under way end with an error, and so do later ones."""
+        """Close the connections; reads in progress end with an error, and so do later ones."""
         self._is_closed = True
         channels = list(self._channels.values())
         self._channels.clear()

@@ -165,7 +165,7 @@ class OperationStream:
 
     def retire(self) -> None:
         """Send no more. What was not sent is NotSent; what was sent is answered or times out, then the stream ends."""
-        self._is_retired = True  # not cancelled: gRPC would end the whole call with the write that is under way
+        self._is_retired = True  # not cancelled: gRPC would end the whole call with the write in progress
         self._something_to_send.set()
         for operation in self._unsent:
             answer = self._pending.get(operation.correlation_id)

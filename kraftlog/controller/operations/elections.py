@@ -84,7 +84,7 @@ class ElectionPages:
 
 
 def _election(request: ElectLeadersRequest) -> Election:
-    """The kind that is asked for; raises ApiError(INVALID_REQUEST)."""
+    """The requested kind; raises ApiError(INVALID_REQUEST)."""
     if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

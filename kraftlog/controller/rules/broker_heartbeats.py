@@ -49,7 +49,7 @@ def next_state(
 ) -> BrokerState:
     """The state that a heartbeat gives a broker in the state `current`: the table of CT-35.
 
-    `controlled_shutdown_offset` is where its controlled shutdown began, None: not known so far; the broker may stop
+    `controlled_shutdown_offset` is where its controlled shutdown began, None: not known yet; the broker may stop
     only when every active one has applied that. `lowest_active_offset` is the end offset of the metadata that the
     slowest active broker has applied, None: no broker is active.
     """

@@ -89,7 +89,7 @@ class MutationQuota:
     def check(self, now_ms: int, mutations: int, owed: int = 0) -> None:
         """Raise ApiError(THROTTLING_QUOTA_EXCEEDED) while there is debt, `owed` partitions counted as charged.
 
-        `mutations` is how many are asked for; 0: that is not known so far.
+        `mutations` is how many are asked for; 0: that is not known yet.
         """
         rate, _, source = self._limit
         out_of_debt_ms = self._after(now_ms, owed)
@@ -114,7 +114,7 @@ class MutationQuota:
     # accepted, and the debt lasts until 104.5. At second 130 the bucket is full again and no more than full: out of
     # debt since second 119.
     #
-    # Within one request what was accepted counts although nothing is charged so far. Topics of 15, 15 and 1 partitions
+    # Within one request what was accepted counts although nothing is charged yet. Topics of 15, 15 and 1 partitions
     # at second 100: the first two are accepted, 89 + 7.5 + 7.5 = 104, and the third is refused.
     def _after(self, now_ms: int, mutations: int) -> float:
         rate, burst, _ = self._limit
