@@ -1,4 +1,4 @@
-"""A broker's life with a real cluster: it registers, lives by heartbeats, and hands over when it goes."""
+"""A broker's life with a real cluster: it registers, sends heartbeats, and hands over when it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL statements of others in processes of their own: what they cannot take from the node, and how they end."""
+"""SQL statements of clients in processes of their own: what they cannot take from the node, and how they end."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def run_in_thread(statement: QueryProcess) -> tuple[threading.Thread, list[objec
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Return when it holds; the test's time limit ends it."""
+    """Wait until it holds; the test's time limit ends it."""
     while not condition():
         threading.Event().wait(0.01)
 

@@ -1,4 +1,4 @@
-"""`--timeout`: on every command that asks a cluster, and held to whoever does not answer."""
+"""`--timeout`: on every command that calls a cluster, and enforced on nodes that do not answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def no_limit() -> Iterator[None]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of somebody who takes connections and says nothing."""
+    """The address of a server that accepts connections and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield "{}:{}".format(*listening.getsockname())
 

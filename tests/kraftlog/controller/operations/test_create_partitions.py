@@ -1,4 +1,4 @@
-"""CreatePartitions (CT-23): what is made of a state, and every row of errors."""
+"""CreatePartitions (CT-23): the records for a state, and every row of errors."""
 
 from __future__ import annotations
 
