@@ -18,7 +18,7 @@ class Subscriber(Protocol):
         ...
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """The leader, reported to every subscriber that has seen everything before (LI-05)."""
+        """The leader, as this node's listener learned of it (LI-05)."""
         ...
 
     def shut_down(self) -> None:

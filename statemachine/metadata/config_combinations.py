@@ -1,4 +1,4 @@
-"""Which configs of a topic or a broker go together, wherever they are set: itself, all brokers, or Kafka.
+"""Which configs of a topic or a broker go together: its own, the default of all brokers, and Kafka's defaults.
 
 The rules are those of Kafka's LogConfig (topics) and of its DynamicLogConfig and KafkaConfig (brokers).
 """

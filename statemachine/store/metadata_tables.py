@@ -198,8 +198,8 @@ class MetadataTables:
     ) -> PreparedRun | None:
         """The first half of `apply`, which writes nothing: the result of replaying the batches, for `commit`.
 
-        None if that is too much: with `removals_max` more `Changes.removals`, with `rows_max` more rows, as `Changes`
-        counts them; a record of tiered storage has some for each leader epoch. Raises ReplayError.
+        None if that is too much: more `Changes.removals` than `removals_max`, or more rows than `rows_max`, as
+        `Changes` counts them; a record of tiered storage has some for each leader epoch. Raises ReplayError.
         """
         try:
             prepared = self._prepared(batches, rows_max)

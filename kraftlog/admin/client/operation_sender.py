@@ -116,7 +116,7 @@ class OperationSender:
         return self._stream
 
     def _follow(self, stream: OperationStream, result: admin_pb2.OperationResult) -> None:
-        """Go to the leader that a node names which does not lead. If it names itself it soon will: keep the stream."""
+        """Follow the hint of a node that does not lead. If it names itself it soon will lead: keep the stream."""
         leader = result.current_leader
         if codec.endpoint_to_proto(stream.endpoint) == leader.leader_endpoint:
             return

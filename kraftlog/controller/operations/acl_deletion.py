@@ -24,7 +24,7 @@ COMPARISONS_PER_TURN: Final = 1_000
 """Entries times filters that are compared before other operations have their turn: some milliseconds of work."""
 
 COMPARISONS_MAX: Final = 500_000
-"""At most this many comparisons for the filters of one request, if they are several: about a second, in turns."""
+"""At most this many comparisons for the filters of one request, if they are several: a second or more, in turns."""
 
 
 class AclDeletion:

@@ -45,7 +45,7 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self.messages = 0
         self.reads = 0
         self.listing: admin_pb2.ListTopicsResponse | None = None
-        """Its answer to ListTopics; None: none, as new as the request wants."""
+        """Its answer to ListTopics; None: no topics, as of the offset in the request."""
         self.leader: Endpoint | None = None
         self.leader_epoch = 1
         self.cluster_id = ""

@@ -146,7 +146,7 @@ async def test_a_time_that_nobody_waits_is_refused(observed: AdminCluster, timeo
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@refused([Case("any operation: says nothing", ErrorCode.INVALID_REQUEST, Operation(), "nothing to do")])
+@refused([Case("any operation: says nothing", ErrorCode.INVALID_REQUEST, Operation(), "no kind")])
 async def test_an_operation_that_says_nothing_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)
 
