@@ -65,7 +65,7 @@ def _count_added(topic: PartitionsOfTopic, present: int) -> int:
     if topic.count <= present:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {quoted(topic.name)} has {present} partitions, of which {topic.count} is no increase; give the"
+            f"topic {quoted(topic.name)} has {present} partitions, and {topic.count} is no increase; give the"
             " number of all that it should have, the present ones included",
         )
     if topic.count > PARTITIONS_PER_TOPIC_MAX:
