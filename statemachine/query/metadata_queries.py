@@ -1,4 +1,4 @@
-"""Queries on a metadata database, live through a store's connections or offline through `schema.open_reader`."""
+"""Queries on a metadata database, live through a store's connections or offline through `open_reader`."""
 
 from __future__ import annotations
 

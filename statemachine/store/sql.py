@@ -101,7 +101,7 @@ def run_query(
 ) -> QueryResult:
     """Run one statement: SELECT, WITH, VALUES, EXPLAIN, or a PRAGMA that only describes. Blocks for that long.
 
-    `connection` is one of `schema.open_reader`, which has no other user meanwhile; it may be in a transaction, and
+    `connection` is one of `open_reader`, which has no other user meanwhile; it may be in a transaction, and
     stays in it. Raises ApiError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than
     one, or may not be run; if it takes longer than `timeout_seconds`, has more than `rows_max` rows, or more than
     about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read. The memory it takes, and the time of

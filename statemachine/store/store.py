@@ -248,7 +248,7 @@ class MetadataStore:
 
     @property
     def write_ahead_log(self) -> WriteAheadLog:
-        """That of the present database: another one after `use_loaded` and `rebuild_if_ahead`."""
+        """That of the present database: another one after `use_loaded`."""
         return self._write_ahead_log
 
     def _start_over_at_open(self) -> None:
