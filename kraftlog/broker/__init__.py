@@ -1,1 +1,1 @@
-"""Data brokers: they live by the committed metadata."""
+"""Data brokers: they follow the committed metadata."""

@@ -1,10 +1,10 @@
-"""What tells a broker that starts that it was shut down in good order: a file with the epoch that it had (KIP-966).
+"""What shows a starting broker that its last shutdown was clean: a file with its broker epoch (KIP-966).
 
     DIR/clean-shutdown      lines of key=value, as in docs/formats/directory.md
 
-The file is gone as soon as it was read, before the broker registers: what is there at a start was left by the life just
-before. A crash leaves none, and then the broker names no epoch, so the controller takes it for one that may have lost
-what it had. So does damage: no epoch is better than a wrong one.
+The file is deleted as soon as it was read, before the broker registers, so a file found at a start is from the run just
+before. A crash leaves none. Then the broker names no epoch, and the controller assumes that it may have lost records.
+Damage has the same effect: no epoch is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _EPOCH_KEY: Final = "broker.epoch"
 
 
 def take_clean_epoch(files: FileSystem, directory: str) -> int | None:
-    """The epoch that the broker had when it was shut down in good order; None if it was not, or never ran.
+    """The epoch that the broker had at its clean shutdown; None if it had none, or never ran.
 
-    Makes the directory, and takes the file away, durably. Raises StorageError, also if it is no directory.
+    Makes the directory, and deletes the file, durably. Raises StorageError, also if it is no directory.
     """
     files.make_directories(directory)
     if FILE_NAME not in files.list_directory(directory):

@@ -1,11 +1,11 @@
-"""A broker's own directory: whose it is, that nobody else uses it, and how the broker was shut down.
+"""A broker's own directory: which broker owns it, that no other process uses it, and how the broker was shut down.
 
     DIR/.lock              held while a broker uses the directory
     DIR/meta.properties    cluster, broker and directory id, as in a node's directory (raft.storage.directory)
-    DIR/clean-shutdown     the epoch of the last registration, while the broker is down in good order
+    DIR/clean-shutdown     the epoch of the last registration, while the broker is down after a clean shutdown
 
-A broker that comes for the first time knows no cluster: the directory becomes its own when it has found one, and from
-then on no other cluster's controller takes the broker (INCONSISTENT_CLUSTER_ID).
+A broker that starts for the first time knows no cluster: the directory becomes its own when it has found one, and from
+then on no other cluster's controller accepts the broker (INCONSISTENT_CLUSTER_ID).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raft.storage.directory import META_NAME, DataDirectory
 
 
 class BrokerDirectory:
-    """The directory of one broker that runs; locked from `open` if it is some broker's by then, else from `claim`."""
+    """The directory of one running broker; locked from `open` if some broker owns it by then, else from `claim`."""
 
     def __init__(self, files: FileSystem, path: str, broker_id: int) -> None:
         """Use `open`."""
@@ -26,13 +26,13 @@ class BrokerDirectory:
         self._broker_id = NodeId(broker_id)
         self._data: DataDirectory | None = None
         self.clean_epoch: int | None = None
-        """The epoch that the broker had when it was shut down in good order; None if it was not, or never ran."""
+        """The epoch that the broker had at its clean shutdown; None if it had none, or never ran."""
 
     @classmethod
     def open(cls, files: FileSystem, path: str, broker_id: int) -> BrokerDirectory:
-        """Make it if it is not there, and take what the broker left in it.
+        """Make it if it does not exist, and read what the broker left in it.
 
-        Raises DirectoryError if it is another broker's or in use; StorageError, also if it is no directory.
+        Raises DirectoryError if another broker owns it or a process uses it; StorageError, also if it is no directory.
         """
         directory = cls(files, path, broker_id)
         if files.exists(join(path, META_NAME)):
@@ -46,14 +46,14 @@ class BrokerDirectory:
 
     @property
     def cluster_id(self) -> str | None:
-        """Whose broker it is, None if it has been nobody's."""
+        """The cluster of the broker that owns it, None if none does."""
         return None if self._data is None else self._data.identity.cluster_id
 
     def claim(self, cluster_id: str, directory_id: DirectoryId) -> None:
-        """Make it the directory of that cluster's broker, for ever; one that is some cluster's stays as it is.
+        """Make it the directory of that cluster's broker, for ever; one that a cluster's broker owns stays as it is.
 
         Raises DirectoryError if it is not empty or another process came first; StorageError; ConfigurationError if an
-        id is none.
+        id is not valid.
         """
         if self._data is None:
             DataDirectory.format(
@@ -67,7 +67,7 @@ class BrokerDirectory:
             self._data = DataDirectory.open(self._files, self._path, cluster_id=cluster_id, node_id=self._broker_id)
 
     def close(self, clean_epoch: int | None = None) -> None:
-        """Leave the epoch for the next start, if one is given, and unlock it. Raises StorageError."""
+        """Leave the epoch for the next start, if it is given, and unlock it. Raises StorageError."""
         try:
             if clean_epoch is not None:
                 leave_clean_epoch(self._files, self._path, clean_epoch)

@@ -3,11 +3,11 @@
     async with BrokerLifecycle(client, broker_id=1, listeners=[("PLAINTEXT", "localhost", 9092)]) as life:
         await life.unfenced()
 
-Registration is repeated until the controller takes it; a broker whose epoch is no longer the present one, because its
-session was over and somebody else has registered, registers again. On leaving the context it shuts down controlled: its
-partitions get other leaders before it goes, as far as there are any. It stays with the cluster that it was let in by
-first. With a directory of its own it knows that cluster when it starts again, and whether it was shut down in good
-order (kraftlog.broker.directory).
+Registration is repeated until the controller accepts it. A broker whose epoch is no longer the present one, because its
+session expired and another incarnation has registered, registers again. On leaving the context it does a controlled
+shutdown: its partitions get other leaders before it stops, as far as there are any. It stays with the cluster that
+accepted it first. With a directory of its own it knows that cluster when it starts again, and whether its shutdown was
+clean (kraftlog.broker.directory).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ RETRY_MS: Final = 200
 """How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
 
 REQUEST_TIMEOUT_MS: Final = 4_500
-"""How long one heartbeat or registration may take before it is sent again, to whoever leads then: half a session, as in
-Kafka. It would sit on a leader that hangs until the next leader takes the broker for dead."""
+"""How long one heartbeat or registration may take before it is sent again, to the leader of that time: half a session,
+as in Kafka. Otherwise it would wait at a hung leader until the next leader considers the broker dead."""
 
 OFFSET_READ_TIMEOUT_MS: Final = 1_000
 OFFSET_TIMEOUT_MS: Final = 1_500
-"""How long a heartbeat waits to hear what the broker has applied: from a node, and from the broker itself. After that
-it says what it said last: it is more urgent than exact."""
+"""How long a heartbeat waits to learn what the broker has applied: from a node, and from the broker itself. After that
+it reports the last known offset: a heartbeat in time matters more than an exact one."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 10_000
 
 PORT_BASE: Final = 9_092
-"""Where `living_brokers` say that they listen: one port each, above this one."""
+"""Where `living_brokers` report that they listen: one port each, above this one."""
 
 _NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
-"""Of the ids of log directories that brokers have which keep no data."""
+"""Namespace for the ids of the log directories of brokers that keep no data."""
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -73,13 +73,12 @@ class BrokerLifecycle:
         data_dir: str | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """`metadata_offset` tells the end offset of the metadata that the broker has applied; without one, the broker
-        has none of its own and goes by the node that answers the client's reads. `log_dirs` are the ids of its log
-        directories; without them it has one, which is the same whenever a broker of that id starts: its partitions are
-        assigned to it, and a broker that came back with another one could not lead them. In `data_dir` it keeps whose
-        broker it is and how it was shut down; without one each start of it counts as one after a crash. `tell` is told
-        why it has to wait, if it has to for longer than a moment, and when that is over. The client stays the
-        caller's."""
+        """`metadata_offset` returns the end offset of the metadata that the broker has applied; without one, the broker
+        reports that of the node that answers the client's reads. `log_dirs` are the ids of its log directories; without
+        them it has one, whose id is the same at every start of a broker with that id: its partitions are assigned to
+        that directory, and under another it could not lead them. In `data_dir` it keeps its cluster and how it was shut
+        down; without one each start counts as one after a crash. `tell` is called with a message when the broker has to
+        wait for longer than a moment, and when the wait has ended. The client stays the caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
@@ -104,12 +103,12 @@ class BrokerLifecycle:
         self.broker_epoch: int = -1
         """The epoch of its registration; -1 before the first."""
         self.is_fenced = True
-        """What the last heartbeat was told."""
+        """The state in the last heartbeat's answer."""
 
     def start(self) -> None:
         """Register as a new incarnation, and send heartbeats from now on.
 
-        Raises StorageError, and DirectoryError if the directory is another broker's or in use.
+        Raises StorageError, and DirectoryError if another broker owns the directory or a process uses it.
         """
         if self._data_dir is not None:
             self._directory = BrokerDirectory.open(PosixFileSystem(), self._data_dir, self.broker_id)
@@ -135,7 +134,7 @@ class BrokerLifecycle:
         await self.stop()
 
     async def unfenced(self) -> None:
-        """Return when the controller has unfenced it."""
+        """Wait until the controller has unfenced it."""
         task = self._task
         if task is None:
             raise RuntimeError("the broker has not been started: use it as a context")
@@ -148,29 +147,30 @@ class BrokerLifecycle:
             waiting.cancel()
 
     async def ended(self) -> None:
-        """Return when it says nothing more; raises what ended it."""
+        """Wait until it sends no more heartbeats; raises what ended it."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
     async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
-        """Ask to go, until the controller lets it; whether it did in time. One that is not registered just goes."""
+        """Ask to shut down, until the controller allows it; returns whether it did in time. Without a registration the
+        broker just stops."""
         self._is_leaving = True
         self._wakes.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._may_go.wait()
         except TimeoutError:
-            logger.warning("the controller did not let the broker go in time", broker_id=self.broker_id)
+            logger.warning("the controller did not allow the shutdown in time", broker_id=self.broker_id)
             return False
         return True
 
     async def stop(self) -> None:
-        """Say nothing more, as a process does that dies, unless it was asked to go before. Raises StorageError."""
+        """Send nothing more, like a process that dies, unless it was asked to shut down before. Raises StorageError."""
         if self._task is None:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        # One that has not registered has changed nothing: what it found holds for its next start.
+        # A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
         clean_epoch = self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
         if self._directory is not None:
             self._directory.close(clean_epoch)
@@ -181,7 +181,7 @@ class BrokerLifecycle:
         while not self._may_go.is_set():
             try:
                 if self.broker_epoch < 0 and self._is_leaving:
-                    self._may_go.set()  # there is nothing that it could hand over
+                    self._may_go.set()  # it has no leadership to hand over
                     break
                 if self.broker_epoch < 0:
                     await self._register()
@@ -194,7 +194,7 @@ class BrokerLifecycle:
                     self._incarnation_id = uuid_to_text(random_uuid())
                 elif not _is_passing(error, was_registered=self._was_registered):
                     raise
-                logger.info("broker not heard", broker_id=self.broker_id, reason=str(error))
+                logger.info("no answer to the broker", broker_id=self.broker_id, reason=str(error))
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             await self._pause()
@@ -218,15 +218,15 @@ class BrokerLifecycle:
         self._previous_broker_epoch = None
         if self._waits_for_another:
             self._waits_for_another = False
-            self._tell(f"The other incarnation's session is over: broker {self.broker_id} is registered.")
+            self._tell(f"The other incarnation's session has expired: broker {self.broker_id} is registered.")
 
     def _wait_for_another(self) -> None:
-        """Say once that it waits for another incarnation's session to be over, and what can be done."""
+        """Report once that it waits for another incarnation's session to expire, and what the user can do."""
         if not self._waits_for_another:
             self._waits_for_another = True
             self._tell(
                 f"Broker {self.broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
-                " still runs, stop it, or take another id; when its session is over this one registers by itself."
+                " still runs, stop it, or take another id; when its session expires this one registers by itself."
             )
 
     async def _heartbeat(self) -> None:
@@ -243,20 +243,20 @@ class BrokerLifecycle:
             self._may_go.set()
 
     async def _applied_metadata(self) -> int:
-        """The end offset of the metadata that the broker has applied; what it was before if that is not heard now."""
+        """The end offset of the metadata that the broker has applied; the last known if it cannot be learned now."""
         try:
             async with asyncio.timeout(OFFSET_TIMEOUT_MS / 1000):
                 self._known_metadata_offset = await self._metadata_offset()
         except TimeoutError:
-            logger.info("what the broker has applied was not heard in time", broker_id=self.broker_id)
+            logger.info("the applied offset was not known in time", broker_id=self.broker_id)
         except ApiError as error:
             if not _is_passing(error, was_registered=True):
                 raise
-            logger.info("what the broker has applied was not heard", broker_id=self.broker_id, reason=str(error))
+            logger.info("the applied offset could not be read", broker_id=self.broker_id, reason=str(error))
         return self._known_metadata_offset
 
     async def _pause(self) -> None:
-        """Wait for the next heartbeat: less long while something is to change."""
+        """Wait for the next heartbeat: less long while a state change is pending."""
         is_waiting = self.is_fenced or self._is_leaving
         pause_ms = min(RETRY_MS, self._heartbeat_interval_ms) if is_waiting else self._heartbeat_interval_ms
         try:
@@ -269,7 +269,7 @@ class BrokerLifecycle:
 
 @asynccontextmanager
 async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> AsyncIterator[list[BrokerLifecycle]]:
-    """Brokers on this machine that are unfenced when the block begins, and fall silent when it ends."""
+    """Brokers on this machine that are unfenced when the block begins, and stop sending heartbeats when it ends."""
     lives = [
         BrokerLifecycle(client, broker_id=broker_id, listeners=[("PLAINTEXT", "localhost", PORT_BASE + broker_id)])
         for broker_id in broker_ids
@@ -286,10 +286,10 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
 
 
 def _is_passing(error: ApiError, *, was_registered: bool) -> bool:
-    """Whether another attempt may go better: there is no controller now, or another incarnation still has a session.
+    """Whether another attempt may succeed: there is no controller now, or another incarnation still has a session.
 
-    That nobody is there at all means a wrong address before it has registered, and that all are down after it. What a
-    node fails with unexpectedly is its own trouble once it has let the broker in: another one may lead soon.
+    If no node answers at all, the address is wrong before the broker has registered, and all nodes are down after that.
+    A node's unexpected error is that node's own once the broker is registered: another one may lead soon.
     """
     if error.code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
         return was_registered

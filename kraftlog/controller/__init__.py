@@ -1,1 +1,1 @@
-"""Decides: it turns operations into records, and watches over brokers and partitions."""
+"""The controller: it turns operations into records, and watches over brokers and partitions."""

@@ -1,8 +1,9 @@
-"""Brokers that come, fall silent and go: the decisions that concern their partitions too (CT-30, CT-31, CT-33, CT-36).
+"""Brokers that register, fall silent and leave: the decisions that also concern their partitions (CT-30, CT-31, CT-33,
+CT-36).
 
-First comes the record that says what the broker is now, so that nothing decided from then on counts on it or passes it
-over; then, page by page, what becomes of its partitions: first those that it leads, because they stand still. A
-controller that takes over in the middle finishes what is left (`resume_unfinished`).
+First comes the record with the broker's new state, so that no later decision counts on the broker or passes it over.
+Then its partitions are changed page by page: first those that it leads, because they are unavailable. A controller that
+takes over in the middle finishes what is left (`resume_unfinished`).
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from statemachine.tables.topic_tables import counting_on
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 
 RESUMED_TOGETHER_MAX: Final = 20
-"""The partitions of so many brokers are looked for together: one page comes to so many records for each partition."""
+"""The partitions of at most this many brokers are looked up together: a page has this many records per partition."""
 
 
 def register(
     state: MetadataState, request: RegisterBrokerRequest, context: DecisionContext, next_offset: Offset
 ) -> Decision:
-    """A broker registers; another incarnation of one that was there has left all its partitions (KIP-966)."""
+    """A broker registers; a new incarnation of a known one leaves all its partitions (KIP-966)."""
     has_session = context.heartbeats.has_session(request.broker_id, context.runtime.now_ms())
     was_there = state.broker(request.broker_id) is not None
     found = register_broker(state, request, context.cluster_id, next_offset, has_session)
@@ -59,14 +60,14 @@ def register(
         return _removal([request.broker_id], found.records, result, pages, context)
 
     def on_appended(end_offset: Offset) -> None:
-        if found.records:  # the directories that it names now are online, whatever has failed before
+        if found.records:  # the directories that it names now are online, whichever have failed before
             context.failed_directories.pop(request.broker_id, None)
 
     return Decision(found.records, result, on_appended=on_appended)
 
 
 def note_contact(state: MetadataState, request: BrokerHeartbeatRequest, context: DecisionContext) -> None:
-    """A broker was heard, even if it cannot be answered now: it is not silent."""
+    """Note that a broker has sent a heartbeat, even if it cannot be answered now: the broker is not silent."""
     is_heard = request.current_metadata_offset >= METADATA_OFFSET_UNKNOWN
     if is_heard and _is_unfenced(state, request.broker_id, request.broker_epoch):
         now_ms = context.runtime.now_ms()
@@ -74,7 +75,7 @@ def note_contact(state: MetadataState, request: BrokerHeartbeatRequest, context:
 
 
 def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: DecisionContext) -> Decision:
-    """A broker says that it is there and what it wants."""
+    """A broker reports that it is alive and what it wants."""
     now_ms, version = context.runtime.now_ms(), state.metadata_version
     transition, response = broker_heartbeat(state, context.heartbeats, request, now_ms)
     result = OperationResult(broker_heartbeat=response)
@@ -84,10 +85,10 @@ def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: De
     has_failed = _has_failed(state, broker, request, context)
     has_none = bool(broker.log_dirs) and set(broker.log_dirs) <= set(request.offline_log_dirs)
     if transition is Transition.UNFENCE and (has_failed or has_none or context.departing[broker.broker_id]):
-        transition, response.is_fenced = Transition.NONE, True  # not before its partitions know; it asks again
+        transition, response.is_fenced = Transition.NONE, True  # not before its partitions are settled; it asks again
 
     def session_follows(end_offset: Offset) -> None:
-        if _is_unfenced(state, request.broker_id, request.broker_epoch):  # others may have overtaken it
+        if _is_unfenced(state, request.broker_id, request.broker_epoch):  # another append may have overtaken it
             carried_out(context.heartbeats, request, transition, end_offset, now_ms)
 
     match transition:
@@ -118,7 +119,7 @@ def fence(state: MetadataState, request: FenceBrokerRequest, context: DecisionCo
 
 
 def fence_silent(state: MetadataState, broker_id: int, context: DecisionContext) -> Decision:
-    """A broker whose session is over is fenced."""
+    """A broker whose session has expired is fenced."""
     broker = state.broker(broker_id)
     if broker is None or broker.fenced:
         context.heartbeats.forget(broker_id)
@@ -127,7 +128,7 @@ def fence_silent(state: MetadataState, broker_id: int, context: DecisionContext)
     decision = _removal([broker_id], records, OperationResult(), leader_and_isr_updates(state, broker_id), context)
 
     def on_appended(end_offset: Offset) -> None:
-        context.heartbeats.expire(broker_id)  # not before: if the append is refused it must be tried again
+        context.heartbeats.expire(broker_id)  # not before: if the append is refused it must be retried
         decision.on_appended(end_offset)
 
     return decision._replace(on_appended=on_appended)
@@ -142,17 +143,17 @@ def fence_silent(state: MetadataState, broker_id: int, context: DecisionContext)
 #
 # Kafka appends the fence last, in the same step, so nothing can come in between. Here something can. After the first
 # page broker 2, which has just received a late fetch of broker 1, may ask for the ISR 1, 2, 3 again. With broker 1
-# fenced that is INELIGIBLE_REPLICA. If it were not fenced yet, the ISR would be granted after the page, and broker 1
-# would stay in the ISR of a partition that no page comes back to. Topics that are created in between do not get broker
+# fenced that is INELIGIBLE_REPLICA. If it were not fenced, the ISR would be granted after the page, and broker 1
+# would stay in the ISR of a partition to which no page returns. Topics that are created in between do not get broker
 # 1 as leader.
 #
 # Nor is broker 1 unfenced in between, although it may return and have read the whole log: `departing` counts its
-# departures, and it has to wait until the last page of the last one is appended. Otherwise the pages to come would take
-# it out of partitions that it is in by right.
+# departures, and it has to wait until the last page of the last one is appended. Otherwise the later pages would take
+# it out of partitions that it has rightly joined.
 #
-# If the controller is lost when the third page is committed, so is offset 500. The next controller finds broker 1
-# fenced, looks through all partitions for those that still count on it (`resume_unfinished`), and finishes. If not even
-# offset 500 is committed, nothing has happened: broker 1 gets a new session there, and is fenced when that is over.
+# If the controller is lost when the third page is committed, offset 500 is committed, too. The next controller finds
+# broker 1 fenced, searches all partitions for those that still count on it (`resume_unfinished`), and finishes. If not
+# even offset 500 is committed, nothing has happened: broker 1 gets a new session there, and is fenced when it expires.
 def _removal(
     broker_ids: Sequence[int],
     records: list[MetadataRecord],
@@ -160,7 +161,7 @@ def _removal(
     pages: Pages,
     context: DecisionContext,
 ) -> Decision:
-    """Brokers are fenced by `records`, if they are not yet, and by `pages` taken out of their partitions."""
+    """Brokers are fenced by `records`, unless they are already, and by `pages` taken out of their partitions."""
 
     def on_appended(end_offset: Offset) -> None:
         for broker_id in broker_ids:
@@ -176,7 +177,7 @@ def _removal(
 
 
 def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: DecisionContext) -> Decision:
-    """A broker goes for good: fenced first, then out of every ISR, then its registration is removed."""
+    """A broker is removed: fenced first, then taken out of every ISR, then its registration is deleted."""
     records, response = unregister_broker(state, request)
     broker_id = request.broker_id
     broker = state.broker(broker_id)
@@ -188,7 +189,7 @@ def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: 
             return records
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED if present is None else ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"broker {broker_id} {'was unregistered by somebody else' if present is None else 'has registered again'}"
+            f"broker {broker_id} {'was unregistered' if present is None else 'has registered again'}"
             " meanwhile; nothing more was done",
         )
 
@@ -198,10 +199,10 @@ def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: 
 
 
 def resume_unfinished(state: MetadataState, context: DecisionContext) -> Iterator[Decision]:
-    """What the controller before may not have finished.
+    """What the previous controller may not have finished.
 
-    Partitions may count on brokers that are gone, and may have no leader though one came back. All partitions are
-    looked through for that, once for many brokers: mostly nothing is left to do, but no index says so.
+    Partitions may still count on brokers that have left, and may have no leader though one returned. All partitions are
+    searched for that, once for many brokers. Mostly nothing is left to do, but no index shows that.
     """
     yield Decision([], pages=_leaderless_updates(state))
     going = [broker for broker in state.brokers().values() if broker.fenced or broker.in_controlled_shutdown]
@@ -212,14 +213,14 @@ def resume_unfinished(state: MetadataState, context: DecisionContext) -> Iterato
 def _unfinished_removals(
     state: MetadataState, going: Sequence[RegisterBrokerRecord], context: DecisionContext
 ) -> Decision:
-    """Brokers that are fenced, or whose controlled shutdown has begun, leave the partitions that they may be in yet."""
+    """Brokers that are fenced, or in controlled shutdown, leave the partitions that they may still be in."""
     fenced = [broker.broker_id for broker in going if broker.fenced]
     lost_data = {broker.broker_id for broker in going if broker.fenced and broker.unclean_shutdown}
     broker_ids = [broker.broker_id for broker in going]
 
     def decide(page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
-        # One after the other, each from what the one before leaves: what becomes of a partition is what would have
-        # become of it if they had left on their own.
+        # One broker after the other, each from the partitions that the one before leaves: the result is the same as if
+        # they had left on their own.
         records: list[MetadataRecord] = []
         for broker_id in broker_ids:
             changes = partitions_without(state, broker_id, page, may_have_lost_data=broker_id in lost_data)
@@ -230,7 +231,7 @@ def _unfinished_removals(
     def on_done(end_offset: Offset) -> None:
         removal.on_done(end_offset)
         for broker in going:
-            # It may go when others can know who leads its partitions.
+            # It may shut down when the other brokers can know who leads its partitions.
             if not broker.fenced and _is_unfenced(state, broker.broker_id, broker.broker_epoch):
                 context.heartbeats.begin_controlled_shutdown(broker.broker_id, end_offset)
 
@@ -271,14 +272,14 @@ def leader_and_isr_updates(
 
 
 def _leaderless_updates(state: MetadataState) -> PartitionPages:
-    """What nobody leads gets a leader, where there is one now."""
+    """Partitions without a leader get one, where there is one now."""
     return PartitionPages([led_by(state, NO_LEADER)], lambda page: leaders_where_none(state, page))
 
 
 def _has_failed(
     state: MetadataState, broker: RegisterBrokerRecord, request: BrokerHeartbeatRequest, context: DecisionContext
 ) -> bool:
-    """Whether the broker names log directories that this controller has not heard of as failed."""
+    """Whether the broker names log directories that this controller does not know as failed."""
     known = context.failed_directories.get(broker.broker_id, frozenset())
     return state.metadata_version >= METADATA_VERSION_DIRECTORIES and not known.issuperset(request.offline_log_dirs)
 
@@ -290,7 +291,7 @@ def _without_directories(
     result: OperationResult,
     context: DecisionContext,
 ) -> Decision:
-    """The replicas in directories that have failed leave the ISR and the leadership; if all have, the broker does."""
+    """The replicas in failed directories leave the ISR and the leadership; if all failed, the broker does."""
     broker_id, version = broker.broker_id, state.metadata_version
 
     def on_appended(end_offset: Offset) -> None:

@@ -1,7 +1,7 @@
-"""AlterConfigs through the controller: what a lower min.insync.replicas puts an end to is ended before it (KIP-966).
+"""AlterConfigs through the controller: eligible replicas that a lower min.insync.replicas ends go first (KIP-966).
 
-From then on an ISR that was too small may commit what the eligible replicas do not have, so these are forgotten first,
-wherever the lower value is to hold: page by page, if they are many (CT-12).
+From then on an ISR that was too small may commit what the eligible replicas do not have. So these are forgotten before,
+wherever the lower value will apply: page by page, if they are many (CT-12).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 # safe because broker 1 commits nothing alone: its high watermark stands at, say, 100 (DB-22), and broker 2 has all
 # below 100. If broker 1 stops, broker 2 is elected, and nothing is lost.
 #
-# Now the value is set to 1. As soon as broker 1 reads that, it commits alone: 100 to 109. If broker 2 were eligible
-# still and broker 1 stopped, broker 2 would be elected as if it had everything, and those ten records would be gone. So
-# first comes a record that makes nobody eligible, and then the config, in one append where they fit. From then on only
-# broker 1 may lead, and if it stops, it is waited for.
+# Now the value is set to 1. As soon as broker 1 reads that, it commits alone: 100 to 109. If broker 2 were still
+# eligible and broker 1 stopped, broker 2 would be elected as if it had everything, and those ten records would be lost.
+# So first comes a record that leaves no replica eligible, and then the config, in one append where they fit. From then
+# on only broker 1 may lead, and if it stops, the partition waits for it.
 #
-# Where the ISR is empty, nobody leads and nobody commits, so the eligible replicas stay eligible.
+# Where the ISR is empty, there is no leader and nothing is committed, so the eligible replicas stay eligible.
 #
 # If more partitions than fit have eligible replicas, the records before come page by page, and the config with the last
 # page. While the second page is on its way, a partition of the first one may lose a member of its ISR and have an
 # eligible replica again. `Written.about_eligible` counts such appends, and the pages begin again with the first.
 def alter(state: MetadataState, request: AlterConfigsRequest, context: DecisionContext) -> Decision:
-    """The configs that change, and before them what must come before."""
+    """The configs that change, after the records that must precede them."""
     records, response = alter_configs(state, request)
     result = OperationResult(alter_configs=response)
     lowered = _lowered_by(state, records)
@@ -53,7 +53,7 @@ def alter(state: MetadataState, request: AlterConfigsRequest, context: DecisionC
 
 
 class _Lowered(NamedTuple):
-    """Where a lower value is to hold."""
+    """Where a lower value will apply."""
 
     topic_ids: frozenset[bytes] = frozenset()
     is_default: bool = False
@@ -63,16 +63,16 @@ class _Lowered(NamedTuple):
         return bool(self.topic_ids) or self.is_default
 
     def is_within(self, other: _Lowered) -> bool:
-        """Whether it is to hold nowhere else."""
+        """Whether it will apply only where the other does."""
         return self.topic_ids <= other.topic_ids and self.is_default <= other.is_default
 
     def page(self, state: MetadataState, after: Key | None) -> Page[PartitionRecord]:
-        """Partitions above the key that have eligible replicas, those in which the value is to hold among them."""
+        """Partitions above the key that have eligible replicas, among them all those to which the value will apply."""
         only = next(iter(self.topic_ids)) if len(self.topic_ids) == 1 and not self.is_default else None
         return with_eligible(state, only)(after, PAGE_PARTITIONS)
 
     def forgotten(self, state: MetadataState, page: Page[PartitionRecord]) -> list[MetadataRecord]:
-        """The records that forget the eligible replicas of those of a page in which the value is to hold."""
+        """The records that forget the eligible replicas of those partitions of a page to which the value will apply."""
         holds: dict[bytes, bool] = {}
         for _, partition in page.found:
             if partition.topic_id not in holds:
@@ -86,7 +86,7 @@ class _Lowered(NamedTuple):
 
 
 def _lowered_by(state: MetadataState, records: Iterable[MetadataRecord]) -> _Lowered:
-    """Where the value is lower after the config `records`; a broker's own is nobody's."""
+    """Where the value is lower after the config `records`; a single broker's own value affects none."""
     values = {
         (record.config.resource_type, record.config.resource_name): (
             record.config.value if record.config.HasField("value") else None
@@ -110,8 +110,8 @@ def _lowered_by(state: MetadataState, records: Iterable[MetadataRecord]) -> _Low
 class _ForgettingPages:
     """Eligible replicas page by page, and the configs with the last page.
 
-    It starts over if replicas have become eligible before it came to the end, or the value was changed somewhere: then
-    it may have passed some.
+    It starts over if, before its end, replicas have become eligible or the value was changed somewhere: it may have
+    passed such partitions.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class _ForgettingPages:
         self._on_appended: Callable[[], None] = self._stay
 
     def take(self) -> list[MetadataRecord] | None:
-        """The records of the next page, or of the last and the configs."""
+        """The records of the next page; the last page comes with the configs."""
         if self._is_done:
             return None
         page = self._lowered.page(self._state, self._after)
@@ -150,7 +150,7 @@ class _ForgettingPages:
         return records
 
     def appended(self) -> None:
-        """Go on behind the page."""
+        """Continue after the page."""
         self._on_appended()
 
     def _close(self, forgotten: list[MetadataRecord]) -> list[MetadataRecord]:

@@ -1,12 +1,12 @@
 """The active controller: it turns operations into records, and answers when they are committed (CT-10).
 
-What is answered is applied here before this node answers another read of its admin service.
+An answered operation is applied here before this node answers another read of its admin service.
 
 An operation is validated against the latest state (store and overlay), makes its records, prepares their append, enters
-the overlay, and waits (CT-10). What comes to more records than one batch holds, such as a broker's departure, is worked
-off page by page, each decided on the state as it is then (CT-12). A controller is active from the moment that its own
-state machine, level with the log, hears that this node leads (LI-05), until it hears of another leader or an append is
-refused (CT-13, CT-15).
+the overlay, and waits (CT-10). Work that needs more records than one batch holds, such as a broker's departure, is done
+page by page, each decided on the state as it is then (CT-12). A controller is active from the moment that its own
+state machine, level with the log, learns that this node leads (LI-05), until it learns of another leader or an append
+is refused (CT-13, CT-15).
 
 What is not certain is not claimed: an answer with an error and an end offset of 0 or more means that the records were
 handed to the log and may still be committed; with -1, nothing was written.
@@ -58,7 +58,7 @@ from statemachine.words.limits import (
 from statemachine.words.record_versions import in_version
 
 TURNS_BETWEEN_SLICES: Final = 5
-"""So many turns of the loop then: about what it takes to hear a follower's fetch and to answer it."""
+"""How many turns of the loop come between slices: about what it takes to receive a follower's fetch and answer it."""
 
 logger = structlog.get_logger(__name__)
 
@@ -101,7 +101,7 @@ class Controller:
         self.last_append: PreparedAppend | None = None
         """The last append; None if everything is applied."""
         machine.subscribe(self)
-        # No operation is in a metadata transaction, which could be aborted yet: activation writes all of one (CT-16).
+        # No operation is in a metadata transaction, which could still be aborted: activation writes all of one (CT-16).
         machine.set_commit_callback(self._pending.complete_up_to)
 
     @property
@@ -129,8 +129,8 @@ class Controller:
     async def submit(self, operations: Sequence[Operation], on_result: OnResult) -> None:
         """Carry out `operations` in order; `on_result` gets the answer to each, at the latest by its timeout.
 
-        Returns when all are on their way. Those that come together are appended together. What has waited for its turn
-        longer than its timeout is not carried out (CT-19). `on_result` must not raise.
+        Returns when all are on their way. Those that arrive together are appended together. One that has waited longer
+        than its timeout for its turn is not carried out (CT-19). `on_result` must not raise.
         """
         arrived_ms = self._runtime.now_ms()
         slice_end_ms = arrived_ms + SLICE_MS
@@ -150,12 +150,12 @@ class Controller:
         return await answer
 
     def schedule(self) -> None:
-        """Let everything that was appended be written."""
+        """Have everything that was appended written."""
         if self._epoch is not None:
             self._log.schedule_appends()
 
     def take(self, operation: Operation, on_result: OnResult, arrived_ms: float | None = None) -> None:
-        """Carry out one operation, which came at `arrived_ms`, None: now. `schedule` must follow.
+        """Carry out one operation, which arrived at `arrived_ms`, None: now. `schedule` must follow.
 
         `on_result` may be called at once.
         """
@@ -184,7 +184,7 @@ class Controller:
             self._paged_writes.begin(decision, self._pending.add_paged(result, on_result, deadline_ms))
 
     def carry_out(self, decision: Decision) -> bool:
-        """Append what a decision of the controller's own comes to; False if it has to wait."""
+        """Append the records of a decision of the controller's own; False if it has to wait."""
         if self._epoch is None or self.unavailable_reason is not None:
             return False
         try:
@@ -206,9 +206,9 @@ class Controller:
         return end_offset
 
     def _decide(self, operation: Operation, deadline_ms: float) -> Decision:
-        """What the operation comes to. Raises ApiError."""
+        """The decision on the operation. Raises ApiError."""
         if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
-            self.renounce()  # the log may know before the state machine is told
+            self.renounce()  # the log may know before the state machine is notified
             raise not_controller("this node is not the active controller")
         if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
             raise ApiError(
@@ -216,17 +216,17 @@ class Controller:
                 f"the timeout is {operation.timeout_ms} ms; it must be between 0 and {OPERATION_TIMEOUT_MS_MAX}",
             )
         operation.DiscardUnknownFields()  # rows do not keep them, and digests must not depend on them
-        if operation.HasField("broker_heartbeat"):  # whatever comes of it: who is heard is alive
+        if operation.HasField("broker_heartbeat"):  # whatever the result: a broker that sends is alive
             note_contact(self.state, operation.broker_heartbeat, self._context)
         if deadline_ms <= self._runtime.now_ms():
             raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, "its time was up before its turn came; nothing was written: try again"
+                ErrorCode.REQUEST_TIMED_OUT, "it timed out before its turn came; nothing was written: try again"
             )
         self._machine.refuse_if_fenced()
         if self.unavailable_reason is not None:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"this node cannot apply what is committed: {self.unavailable_reason}; mend that and try again",
+                f"this node cannot apply what is committed: {self.unavailable_reason}; fix that and try again",
             )
         if len(self._pending) >= OPERATIONS_WAITING_MAX:
             raise ApiError(
@@ -248,19 +248,21 @@ class Controller:
         base_offset = self._log.next_append_offset
         prepared = self._log.prepare_append(epoch, MetadataBatch(records=records).SerializeToString(), len(records))
         try:
-            check(prepared.base_offset == base_offset, "an append gets the offset it was told", base_offset=base_offset)
+            check(
+                prepared.base_offset == base_offset, "an append gets the offset it was given", base_offset=base_offset
+            )
             self._overlay.replay(records, prepared.end_offset)
         except ReplayError as error:
-            # A bug of a decision. Once written they would stop every node at each of its starts. What is prepared is
-            # not written before `schedule`, and goes with leadership; so does the overlay, which holds a part of them.
-            # Kafka ends the process here (CT-18); then whoever asks again ends one more.
-            logger.exception("what was decided cannot be applied; nothing was written, and this node leads no more")
+            # A bug of a decision. Once written the records would stop every node at each of its starts. What is
+            # prepared is not written before `schedule`, and is dropped with leadership; so is the overlay, which holds
+            # a part of it. Kafka ends the process here (CT-18); then every retry ends one more.
+            logger.exception("a decision's records cannot be applied; nothing was written, and this node resigns")
             self.renounce()
             self._log.resign(epoch)
-            message = "the controller decided what cannot be applied, and wrote nothing; see its log"
+            message = "the controller made records that cannot be applied, and wrote nothing; see its log"
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
         except BaseException as error:
-            # The overlay is not what the log will be: nothing more may be decided on it (CT-15, CT-18).
+            # The overlay is not what the log will be: no further decision may use it (CT-15, CT-18).
             self.renounce()
             self._log.resign(epoch)
             self._log.fatal(error)
@@ -285,7 +287,7 @@ class Controller:
         self.renounce()
         if leader_and_epoch.leader_id != self._log.node_key.node_id:
             return
-        self._overlay.clear()  # of what was asked for while others changed it
+        self._overlay.clear()  # of what was kept while another controller changed the store
         self._epoch = leader_and_epoch.epoch
         logger.info("controller active", epoch=leader_and_epoch.epoch)
         try:
@@ -305,7 +307,7 @@ class Controller:
         self._pending.close()
 
     def resign(self) -> None:
-        """Let another node lead: this one cannot go on."""
+        """Stop leading so that another node can: this one cannot continue."""
         epoch = self._epoch
         if epoch is not None:
             self.renounce()
@@ -318,17 +320,17 @@ class Controller:
     #     C   the same CreateTopics again: refused because of B, nothing written
     #     D   a job whose first page has offsets 104 to 303, and whose others are still to come
     #
-    # Node 2 is elected in epoch 6, and node 1 hears of it. A is answered with success when node 1 has it in hand, as if
-    # nothing had happened. B is answered with NOT_CONTROLLER and the end offset 104: it may or may not be carried out.
-    # Node 2 may have fetched 102 and 103 before it was elected; then it commits them. If not, node 1 cuts them off when
-    # it follows node 2. The client cannot know which, so it must look before it tries again. C is answered with
-    # NOT_CONTROLLER and the end offset -1: it wrote nothing and may be tried again. D is answered as B is. What is left
-    # of its pages is for node 2 to find.
+    # Node 2 is elected in epoch 6, and node 1 learns of it. A is answered with success when node 1 has it in hand, as
+    # if nothing had happened. B is answered with NOT_CONTROLLER and the end offset 104: it may or may not be carried
+    # out. Node 2 may have fetched 102 and 103 before it was elected; then it commits them. If not, node 1 truncates
+    # them when it follows node 2. The client cannot know which, so it must look before it tries again. C is answered
+    # with NOT_CONTROLLER and the end offset -1: it wrote nothing and may be tried again. D is answered as B is. Node 2
+    # has to find what is left of its pages.
     #
-    # The overlay goes at once. If node 1 is elected again, its store has applied all that node 2 committed before it
-    # decides anything (LI-05), whether B is among it or not.
+    # The overlay is dropped at once. If node 1 is elected again, its store has applied all that node 2 committed before
+    # it decides anything (LI-05), whether B is among it or not.
     def renounce(self) -> None:
-        """Stop deciding, drop the overlay, fail who waits; but what is committed is only waiting to be applied."""
+        """Stop deciding, drop the overlay, fail uncommitted operations; committed ones only wait to be applied."""
         if self._epoch is None:
             return
         logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._pending))

@@ -1,4 +1,4 @@
-"""What the controller is told: Kafka's keys and defaults where Kafka has them."""
+"""The controller's settings: Kafka's keys and defaults where Kafka has them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from kraftlog.controller.rules.quota import MutationQuotas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The settings of a controller. Raises ValueError for what cannot be."""
+    """The settings of a controller. Raises ValueError for values that are not allowed."""
 
     broker_session_timeout_ms: int = 9_000
-    """broker.session.timeout.ms: a broker that sends no heartbeat for so long is fenced (CT-30)."""
+    """broker.session.timeout.ms: a broker that sends no heartbeat for this long is fenced (CT-30)."""
     leader_imbalance_check_interval_seconds: int = 300
-    """leader.imbalance.check.interval.seconds: how often leadership goes back to the preferred replicas (CT-19)."""
+    """leader.imbalance.check.interval.seconds: how often leadership returns to the preferred replicas (CT-19)."""
     auto_leader_rebalance_enable: bool = True
     """auto.leader.rebalance.enable: whether it does."""
     unclean_election_check_interval_ms: int = 300_000
     """unclean.leader.election.interval.ms: how often partitions without a leader get an unclean one where allowed."""
     metadata_max_idle_interval_ms: int = 0
-    """metadata.max.idle.interval.ms: a NoOp is appended after so long without records; 0: never (Kafka: 500)."""
+    """metadata.max.idle.interval.ms: a NoOp is appended after this long without records; 0: never (Kafka: 500)."""
     delete_topic_enable: bool = True
     """delete.topic.enable."""
     create_topic_policy: CreateTopicPolicy | None = None
-    """create.topic.policy.class.name: what judges new topics. None: all are welcome."""
+    """create.topic.policy.class.name: the policy that new topics must pass. None: all are allowed."""
     controller_mutation_rate: float | None = None
-    """controller.mutation.rate: so many partitions per second may each client create and delete (CT-20). None: any."""
+    """controller.mutation.rate: how many partitions a second each client may create and delete (CT-20). None: any."""
     controller_mutation_burst: float | None = None
-    """controller.mutation.burst: so many partitions at once, after a rest. None: 11 seconds of the rate."""
+    """controller.mutation.burst: how many partitions at once, after a rest. None: 11 seconds of the rate."""
 
     def __post_init__(self) -> None:
         least = {

@@ -1,4 +1,4 @@
-"""What deciding on an operation comes to, and what it may use beside the metadata and the request."""
+"""The result of deciding on an operation, and what a decision may use besides the metadata and the request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from statemachine.words.config_definitions import MIN_ISR
 
 
 def _nothing(end_offset: Offset) -> None:
-    """Nobody needs to know."""
+    """No callback is needed."""
 
 
 class Decision(NamedTuple):
-    """What an operation comes to, or what the controller does by itself."""
+    """What is decided on an operation, or what the controller does by itself."""
 
     records: list[MetadataRecord]
-    """Appended first and together; may be none."""
+    """Appended first and together; may be empty."""
     result: OperationResult = OperationResult()
     """The answer, if the records are committed."""
     pages: Pages | None = None
@@ -39,22 +39,22 @@ class Decision(NamedTuple):
     on_appended: Callable[[Offset], None] = _nothing
     """Called with the log's end when `records` are appended."""
     on_done: Callable[[Offset], None] = _nothing
-    """Called with the log's end when the last page is appended, or the pages have refused to go on."""
+    """Called with the log's end when the last page is appended, or the pages have refused to continue."""
     in_background: bool = False
-    """Whether the pages of other decisions go first: these look at all partitions, and nobody stands still for them."""
+    """Whether the pages of other decisions go first: these search all partitions, and nothing urgent waits for them."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What the controller has appended, as far as decisions that take several pages ask."""
+    """What the controller has appended, as far as decisions that take several pages need it."""
 
     into_directories: int = 0
-    """How many appends said in which log directories partitions are."""
+    """How many appends set the log directories of partitions."""
     about_eligible: int = 0
     """How many appends made replicas eligible (KIP-966), or changed the min.insync.replicas that they depend on."""
 
     def note(self, records: Sequence[MetadataRecord]) -> None:
-        """`records` are appended together."""
+        """Count an append of `records`."""
         if any(record.partition.directories or record.partition_change.directories.ids for record in records):
             self.into_directories += 1
         if any(
@@ -69,13 +69,13 @@ class DecisionContext:
 
     cluster_id: str
     other_voter_ids: Callable[[], Collection[int]]
-    """The voters besides this node: each of them may be the controller some day."""
+    """The voters except this node: each of them may become the controller."""
     random: Random
     runtime: Runtime
     heartbeats: BrokerHeartbeats
     config: ControllerConfig
     departing: Counter[int] = field(default_factory=Counter)
-    """How many times over a broker is being taken out of its partitions: it is not unfenced before that is done."""
+    """How many removals are taking a broker out of its partitions: it is not unfenced before they are done."""
     failed_directories: dict[int, frozenset[bytes]] = field(default_factory=dict)
     """The log directories of each broker that this controller has taken replicas out of, or is about to."""
     written: Written = field(default_factory=Written)

@@ -35,7 +35,7 @@ from statemachine.words.names import check_name_lengths
 
 
 class Asked(NamedTuple):
-    """An operation, and what is at hand to decide on it."""
+    """An operation, and what is available to decide on it."""
 
     state: MetadataState
     request: Any
@@ -51,7 +51,7 @@ def decide(state: MetadataState, operation: Operation, context: DecisionContext,
     kind = operation.WhichOneof("operation") or ""
     decide_on = DECIDE.get(kind)
     if decide_on is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the operation says nothing to do that this version knows")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the operation has no kind that this version knows")
     return decide_on(Asked(state, getattr(operation, kind), context, next_offset, operation.client_id))
 
 
@@ -61,7 +61,7 @@ def decide(state: MetadataState, operation: Operation, context: DecisionContext,
 def _charged(
     asked: Asked, change: Callable[[ChargeMutations], tuple[list[MetadataRecord], OperationResult]]
 ) -> Decision:
-    check_name_lengths((asked.client_id,))  # it is remembered
+    check_name_lengths((asked.client_id,))  # it is kept in memory
     charge = asked.context.charge_of(asked.state, asked.client_id)
     records, result = change(charge or no_quota)
     return Decision(records, result, on_appended=lambda end_offset: charge.settle() if charge is not None else None)
@@ -122,7 +122,7 @@ def _assign_replicas_to_dirs(asked: Asked) -> Decision:
 
 
 def _elect_leaders(asked: Asked) -> Decision:
-    """Elections where they are asked for, or in pages wherever they are needed."""
+    """Elections of the named partitions, or in pages wherever they are needed."""
     if asked.request.HasField("partitions"):
         records, elected = elect_leaders(asked.state, asked.request)
         return Decision(records, OperationResult(elect_leaders=elected))
@@ -185,7 +185,7 @@ def _create_acls(asked: Asked) -> Decision:
 
 
 def _delete_acls(asked: Asked) -> Decision:
-    """At once if one turn finds all that there is to delete; else in the background, turn by turn."""
+    """At once if one turn finds all that is to be deleted; else in the background, turn by turn."""
     result = OperationResult(delete_acls=DeleteAclsResponse())
     deletion = AclDeletion(asked.state, asked.request, result.delete_acls)
     records = deletion.take()

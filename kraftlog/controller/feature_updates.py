@@ -15,7 +15,7 @@ from statemachine.tables.topic_tables import IN_DIRECTORIES
 
 
 def update(state: MetadataState, request: UpdateFeaturesRequest, context: DecisionContext) -> Decision:
-    """The levels that change. If they may not, for the sake of some partition, that is looked for first."""
+    """The levels that change. A partition that may forbid them is searched for first."""
     records, response = update_features(state, request, context.other_voter_ids())
     result = OperationResult(update_features=response)
     is_refused = any(answer.error_code for answer in response.features)
@@ -35,7 +35,7 @@ def update(state: MetadataState, request: UpdateFeaturesRequest, context: Decisi
         return []
 
     def closing() -> list[MetadataRecord]:
-        # A partition that was looked at may have come into a directory since.
+        # A partition that was passed may have been put into a directory since.
         in_directories = is_found or context.written.into_directories > written_before
         decided, answer = update_features(
             state, request, context.other_voter_ids(), partitions_in_directories=in_directories

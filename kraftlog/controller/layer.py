@@ -1,4 +1,4 @@
-"""What is uncommitted of one table, by key, and in the order in which SQLite has the keys."""
+"""The uncommitted records of one table, by key, and in SQLite's order of the keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
 
 class Layer:
-    """The uncommitted records of one table, and what is removed of it. Used by the overlay only."""
+    """The uncommitted records of one table, and the rows removed from it. Used by the overlay only."""
 
     __slots__ = ("_appends", "_removals", "_rows", "entries", "removed")
 
@@ -28,23 +28,23 @@ class Layer:
         self.entries = self._rows.by_key
         """The last uncommitted record of each key."""
         self.removed: dict[Key, Offset] = {}
-        """Beginnings of keys whose committed rows are all removed, and the end offset of the append that does it."""
+        """Key prefixes whose committed rows are all removed, and the end offset of the append that removes them."""
         self._appends: deque[tuple[Offset, Key]] = deque()
         self._removals: deque[tuple[Offset, Key]] = deque()
 
     def put(self, key: Key, record: Any, end_offset: Offset) -> None:
-        """Set `key` by the append that ends at `end_offset`, which is none before the last one's."""
+        """Set `key` by the append that ends at `end_offset`, which is not before the last one's."""
         self._rows.put(key, Entry(end_offset, record))
         self._appends.append((end_offset, key))
 
     def remove_all(self, prefix: Key, end_offset: Offset) -> None:
-        """Remove what begins with `prefix`, by such an append. Costs a search, and what is uncommitted of it."""
+        """Remove what begins with `prefix`, by such an append. Costs a search, and the uncommitted rows below it."""
         self._rows.remove_all(prefix)
         self.removed[prefix] = end_offset
         self._removals.append((end_offset, prefix))
 
     def is_removed(self, key: Key) -> bool:
-        """Whether the committed row with that key is removed with others."""
+        """Whether the committed row with that key is removed by a prefix."""
         return bool(self.removed) and any(key[:size] in self.removed for size in range(1, len(key) + 1))
 
     def behind(self, prefix: Key, after: Key | None, end: Key | None = None) -> Iterator[tuple[Key, Any]]:

@@ -10,14 +10,14 @@ from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 
 
 class CommitFuture(Protocol):
-    """What becomes of an append, as an `asyncio.Future` tells it; the simulator has a kind of its own."""
+    """The outcome of an append, like an `asyncio.Future`; the simulator has its own kind."""
 
     def done(self) -> bool:
-        """Whether it is known."""
+        """Whether the outcome is known."""
         ...
 
     def cancelled(self) -> bool:
-        """Whether nobody will ever know here."""
+        """Whether it will never be known here."""
         ...
 
     def exception(self) -> BaseException | None:
@@ -44,7 +44,7 @@ class PreparedAppend(Protocol):
 
     @property
     def committed(self) -> CommitFuture:
-        """Done when it is committed; a ApiError in it if that is not known."""
+        """Done when it is committed; holds an ApiError if that is not certain."""
         ...
 
 
@@ -58,12 +58,12 @@ class MetadataLog(Protocol):
 
     @property
     def node_key(self) -> ReplicaKey:
-        """Who this node is."""
+        """This node's id and directory id."""
         ...
 
     @property
     def voter_ids(self) -> frozenset[NodeId]:
-        """Who votes, and may be the controller."""
+        """The voters, each of which may be the controller."""
         ...
 
     @property
@@ -86,7 +86,7 @@ class MetadataLog(Protocol):
         ...
 
     def schedule_appends(self) -> None:
-        """Let everything that was prepared be written (LI-20)."""
+        """Have everything that was prepared written (LI-20)."""
         ...
 
     def resign(self, epoch: Epoch) -> None:

@@ -1,8 +1,8 @@
-"""What the active controller decides on: its own records that are not applied yet, and under them SQLite.
+"""The state on which the active controller decides: its own records that are not applied, and under them SQLite.
 
 Each read looks here first, then in the store. A record enters when its append is prepared, with the end offset of that
-append, and leaves when the store has applied that offset; between the store's transaction and `drain` both say the
-same. Losing leadership drops everything. This is no second copy of the world: it holds what is in flight, nothing else.
+append, and leaves when the store has applied that offset; between the store's transaction and `drain` both hold the
+same. Losing leadership drops everything. This is no second copy of the metadata: it holds what is in flight, no more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ R = TypeVar("R")
 _NOTHING: Final = Layer()
 
 _KEPT: Final = frozenset({BROKERS, FEATURES})
-"""Small tables that each decision asks for, and that seldom change: all of them is kept, committed or not. While this
+"""Small tables that every decision reads, and that seldom change: all of them is kept, committed or not. While this
 controller is active, nothing changes in the store that was not here before."""
 
 _Partitions = Iterable[tuple[Key, PartitionRecord]]
@@ -44,9 +44,9 @@ class Overlay:
         """The end of the last append that entered."""
         self._entering = Offset(0)
         self._page: dict[Key, Any] = {}
-        """Committed partitions of the page that was found last: who asks for a page mostly changes all of it."""
+        """Committed partitions of the page that was found last: a decision on a page mostly changes all of it."""
         self._kept: dict[Table[Any], dict[Key, Any]] = {}
-        """All of each table in `_KEPT` that was asked for since it changed."""
+        """All of each table in `_KEPT` that was read since it changed."""
 
     def __len__(self) -> int:
         """How many uncommitted records and removals it holds."""
@@ -71,7 +71,7 @@ class Overlay:
         return table.get(self._store.reader, key)
 
     def _is_new_topic(self, topic_id: bytes) -> bool:
-        """Whether a topic is uncommitted: so are all its partitions."""
+        """Whether a topic is uncommitted: then so are all its partitions."""
         topics = self._layers.get(TOPICS)
         entry = None if topics is None else topics.entries.get((topic_id,))
         return entry is not None and entry.record is not None
@@ -94,8 +94,8 @@ class Overlay:
         self, table: Table[R], prefix: Key, after: Key | None, limit: int, end: Key | None
     ) -> list[tuple[Key, R]]:
         layer = self._layers.get(table) or _NOTHING
-        # All at once: a statement that is not finished would keep the database from moving its write-ahead log, and the
-        # layer may be changed before somebody asks for the next one.
+        # All at once: a statement that is not finished would keep SQLite from checkpointing its write-ahead log, and
+        # the layer may change before the caller takes the next one.
         stored = self._stored(table, layer, prefix, after, limit, end)
         if limit >= 0:
             self._keep_page(table, stored)
@@ -118,14 +118,14 @@ class Overlay:
         return Page(found, stored.end) if len(found) <= limit else Page(found[:limit], found[limit - 1][0])
 
     def _keep_page(self, table: Table[R], stored: Iterable[tuple[Key, R]]) -> None:
-        """Until something changes. What is changed and not committed is looked up before this."""
+        """Kept until something changes. What is changed and not committed is looked up before this."""
         if table.name == PARTITIONS.name:
             self._page = {(record.topic_id, record.partition_id): record for _, record in cast(_Partitions, stored)}
 
     def _stored(
         self, table: Table[R], layer: Layer, prefix: Key, after: Key | None, wanted: int, end: Key | None
     ) -> list[tuple[Key, R]]:
-        """The committed rows that are as they were: at least `wanted` of them, if there are so many; -1: all."""
+        """The committed rows that are unchanged: at least `wanted` of them, if there are that many; -1: all."""
         is_gone = self._partitions_removed(table)
         found: list[tuple[Key, R]] = []
         while True:
@@ -142,9 +142,9 @@ class Overlay:
             after = some[-1][0]
 
     def _partitions_removed(self, table: Table[R]) -> Callable[[R], bool] | None:
-        """Tells of rows that follow from partitions whether those go with a topic; None if there is nothing to tell.
+        """Returns a test for rows derived from partitions: whether they are removed with a topic. None if none are.
 
-        Partitions that go with their topic are not taken from what follows from them one by one.
+        Such rows are not removed one by one.
         """
         partitions = self._layers.get(PARTITIONS)
         partition_of = table.partition_of

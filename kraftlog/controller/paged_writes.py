@@ -1,9 +1,9 @@
-"""The controller's work in pages: whose turn it is, how much is on its way, and what becomes of who waits (CT-12).
+"""The controller's work in pages: which job is next, how much is in flight, and how callers are answered (CT-12).
 
 Jobs are done in the order in which they came, those in the background when there are no others. Between two pages
-other operations are decided, and no more pages are on their way than keep the disks busy: a leader that has much to
-append must hear its followers meanwhile. While this node cannot apply what is committed, no pages come either: they
-would fill the memory, and a disk that may be short of room already; what a fenced store says must not become records.
+other operations are decided, and no more pages are in flight than keep the disks busy: a leader with much to append
+must still receive its followers' fetches. While this node cannot apply what is committed, no pages come either: they
+would fill the memory, and a disk that may be nearly full; the state of a fenced store must not become records.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from raft.core.types import Offset
 from raft.shell.runtime import Runtime
 
 SLICE_MS: Final = 5.0
-"""After so long, operations that came together, and pages, let others have the event loop."""
+"""How long operations that came together, or pages, hold the event loop before they yield."""
 
 PAGES_IN_FLIGHT_MAX: Final = 10
-"""So many pages are appended and not committed: enough to keep the disks busy, and the followers' fetches are heard."""
+"""At most this many pages are appended and not committed: enough to keep the disks busy and still serve followers."""
 
 REFUSED_PAUSE_MS: Final = 100
-"""How long pages, and a broker that is due to be fenced, wait when the log takes nothing for now, or nothing can be
+"""How long pages, and a broker that is due to be fenced, wait when the log refuses appends for now, or nothing can be
 applied."""
 
 _REFUSED_FOR_NOW: Final = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -67,7 +67,7 @@ class Appending(Protocol):
         ...
 
     def schedule(self) -> None:
-        """Let what was appended be written."""
+        """Have what was appended written."""
         ...
 
     def renounce(self) -> None:
@@ -75,7 +75,7 @@ class Appending(Protocol):
         ...
 
     def resign(self) -> None:
-        """Let another node lead."""
+        """Stop leading, so that another node can."""
         ...
 
 
@@ -86,7 +86,7 @@ class _Job(NamedTuple):
     on_done: Callable[[Offset], None]
     """Called with the log's end when the last page is appended."""
     operation: PendingOperation | None
-    """Who is answered then."""
+    """The operation that is answered then."""
 
 
 class PagedWrites:
@@ -137,7 +137,7 @@ class PagedWrites:
 
     @property
     def _can_run(self) -> bool:
-        """Whether a page is to come, and not too many are on their way: then it comes when one of those is settled."""
+        """Whether a page is due, and not too many are in flight: otherwise it comes when one of those is settled."""
         return bool(self) and self._controller.is_active and self._in_flight < PAGES_IN_FLIGHT_MAX
 
     # Consider a broker that leads 10,000 partitions and falls silent: 50 pages of 200. Ten are appended, in slices of 5
@@ -201,14 +201,14 @@ class PagedWrites:
             self._pending.finish_paged(job.operation, self._controller.last_append)
 
     def _refused(self, job: _Job, refusal: ApiError) -> None:
-        """What the job was to do has become impossible: nothing is left to do of it."""
-        logger.warning("an operation cannot be carried out to its end", reason=str(refusal))
+        """What the job was to do has become impossible: nothing of it is left to do."""
+        logger.warning("an operation cannot be completed", reason=str(refusal))
         job.on_done(self._controller.next_append_offset)
         if job.operation is not None:
             self._pending.fail_paged(job.operation, refusal)
 
     def _resign_over(self, job: _Job) -> None:
-        """A bug: nobody here would try again what is left of the job, but the next controller starts over with it."""
+        """A bug: this controller would not retry what is left of the job, but the next one starts over with it."""
         logger.exception("pages met a bug; another controller starts over with what is left of them")
         message = "the controller failed in the middle of this operation; see its log, and look before trying again"
         if job.operation is not None:

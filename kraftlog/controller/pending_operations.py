@@ -23,12 +23,12 @@ class PendingOperation:
     """An operation that is answered when `append` is committed and the state machine has it in hand."""
 
     result: OperationResult
-    """What it gets if all goes well."""
+    """The answer if all goes well."""
     on_result: OnResult
     deadline_ms: float
     """By the runtime's clock."""
     append: PreparedAppend | None
-    """The last append that the answer rests on; None: what it rests on is applied, or is still being worked off."""
+    """The last append that the answer depends on; None: that is applied, or the pages are still being appended."""
     is_completed: bool = False
 
 
@@ -49,7 +49,7 @@ class PendingOperations:
         return len(self._queue) + len(self._paged)
 
     def add(self, operation: PendingOperation) -> None:
-        """Answer when the append that it rests on is committed or has failed; at once if all is applied (CT-11)."""
+        """Answer when the append that it depends on is committed or has failed; at once if all is applied (CT-11)."""
         if operation.append is None:
             operation.result.state_end_offset = self._machine.applied_end_offset
             self._complete(operation, operation.result)
@@ -58,11 +58,11 @@ class PendingOperations:
             self._enqueue(operation)
 
     def _enqueue(self, operation: PendingOperation) -> None:
-        """Answer when the append is committed or has failed, or the time is up."""
+        """Answer when the append is committed or has failed, or the operation times out."""
         self._queue.append(operation)
         self._set_timer(operation.deadline_ms)
         if operation.append is not None and operation.append.committed.done():
-            # Nothing else may come to do it: the append before may have failed.
+            # Nothing else may trigger it: the append before may have failed.
             self.complete_up_to(self._machine.applied_end_offset)
 
     def add_paged(self, result: OperationResult, on_result: OnResult, deadline_ms: float) -> PendingOperation:
@@ -79,7 +79,7 @@ class PendingOperations:
             self.add(operation)
 
     def fail_paged(self, operation: PendingOperation, error: ApiError) -> None:
-        """The records of `operation` will not all come: some may have, as far as its end offset says."""
+        """Not all records of `operation` will be appended: some may be, up to its end offset."""
         if self._paged.pop(id(operation), None) is not None:
             result = failure(self._log, operation.result.correlation_id, error.code, error.args[0])
             result.end_offset = operation.result.end_offset
@@ -88,7 +88,7 @@ class PendingOperations:
     def complete_up_to(self, end_offset: Offset) -> bool:
         """Answer those at the front whose outcome is known; returns whether any of it is committed.
 
-        What is committed counts up to `end_offset`: what is behind that the state machine has not in hand yet.
+        Only what is below `end_offset` counts as committed: the state machine does not have the rest in hand yet.
         """
         has_acknowledged = False
         while self._queue:
@@ -108,7 +108,7 @@ class PendingOperations:
         return has_acknowledged
 
     def fail_uncommitted(self, reason: str) -> None:
-        """Nobody knows what becomes of what is not committed."""
+        """The outcome of what is not committed is not known here."""
         committed: deque[PendingOperation] = deque()
         for operation in [*self._queue, *self._paged.values()]:
             if operation.append is not None and _is_committed(operation.append.committed):
@@ -119,7 +119,7 @@ class PendingOperations:
         self._queue = committed
 
     def close(self) -> None:
-        """Turn away who still waits: the node closes."""
+        """Fail the operations that still wait: the node closes."""
         for operation in self._queue:
             self._complete(operation, self._unknown(operation, ErrorCode.NOT_CONTROLLER, "this node shuts down"))
         self._queue.clear()
@@ -142,7 +142,7 @@ class PendingOperations:
         self._timer = self._runtime.call_later(max(0, deadline_ms - self._runtime.now_ms()), self._time_out)
 
     def _time_out(self) -> None:
-        """Answer those whose time is up. They stay in the queue until the log has settled them."""
+        """Answer those that have timed out. They stay in the queue until the log has settled them."""
         self._timer = None
         now_ms = self._runtime.now_ms()
         everybody = [*self._queue, *self._paged.values()]
@@ -181,7 +181,7 @@ def failure(log: MetadataLog, correlation_id: int, code: ErrorCode, message: str
 
 
 def not_controller(reason: str) -> ApiError:
-    """What a node says that does not decide."""
+    """The error of a node that is not the active controller."""
     return ApiError(ErrorCode.NOT_CONTROLLER, f"{reason}; send it to the one that leads")
 
 

@@ -1,4 +1,4 @@
-"""What the active controller does by itself (CT-19): silent brokers are fenced, one at a time; leadership goes back to
+"""What the active controller does by itself (CT-19): silent brokers are fenced, one at a time; leadership returns to
 the preferred replicas; partitions without a leader whose topic allows it get an unclean one; an idle log gets a NoOp.
 """
 
@@ -37,19 +37,19 @@ class ActiveController(Protocol):
         ...
 
     def carry_out(self, decision: Decision) -> bool:
-        """Append what a decision comes to; False if it has to wait."""
+        """Append the records of a decision; False if it has to wait."""
         ...
 
 
 class PeriodicTasks:
-    """One controller's. Nothing happens while it is not active."""
+    """The tasks of one controller. None runs while it is not active."""
 
     def __init__(self, controller: ActiveController, context: DecisionContext) -> None:
         self._controller = controller
         self._context = context
         self._timers: dict[str, Timer] = {}
         self._under_way: set[str] = set()
-        """The tasks whose pages are not all taken up yet."""
+        """The tasks whose pages are not all appended."""
         self._last_append_ms = 0.0
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class PeriodicTasks:
             self._repeat("idle", config.metadata_max_idle_interval_ms, self._append_if_idle)
 
     def stop(self) -> None:
-        """It is no longer."""
+        """It is no longer active."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -84,10 +84,10 @@ class PeriodicTasks:
     # --- silent brokers -----------------------------------------------------------------------------------------------
 
     def watch_sessions(self, least_ms: float = 0.0) -> None:
-        """Look again when the next session may be over, not before `least_ms`; to be called when a session begins."""
+        """Look again when the next session may expire, not before `least_ms`; to be called when a session begins."""
         deadline_ms = self._context.heartbeats.next_deadline_ms
         if deadline_ms is None or "sessions" in self._timers or not self._controller.is_active:
-            return  # a timer that is set comes early, if anything
+            return  # a timer that is set fires early, if anything
         delay_ms = max(least_ms, deadline_ms - self._context.runtime.now_ms())
         self._timers["sessions"] = self._context.runtime.call_later(delay_ms, self._fence_stale)
 
@@ -100,14 +100,14 @@ class PeriodicTasks:
             is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
             if is_done:
                 timeouts = context.heartbeats.timeouts  # CT-30
-                logger.warning("the session of a broker is over: it is fenced", broker_id=broker_id, timeouts=timeouts)
+                logger.warning("the session of a broker expired: it is fenced", broker_id=broker_id, timeouts=timeouts)
         self.watch_sessions(0.0 if is_done else REFUSED_PAUSE_MS)
 
     # --- from time to time --------------------------------------------------------------------------------------------
 
     def _repeat(self, name: str, interval_ms: float, task: Callable[[], None]) -> None:
         if not self._controller.is_active:
-            return  # it has just been lost
+            return  # leadership has just been lost
 
         def run() -> None:
             self._timers[name] = self._context.runtime.call_later(interval_ms, run)
@@ -132,7 +132,7 @@ class PeriodicTasks:
         self._look_through("unclean", pages)
 
     def _look_through(self, name: str, pages: Pages) -> None:
-        """Take up `pages` in the background, unless those of the time before are still under way."""
+        """Start `pages` in the background, unless those of the previous time are still in progress."""
         if name in self._under_way:
             return
 

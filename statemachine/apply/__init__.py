@@ -1,1 +1,1 @@
-"""The state machine: it applies what is committed, and lets others know."""
+"""The state machine: it applies what is committed, and notifies its subscribers."""

@@ -11,18 +11,18 @@ from statemachine.tables.table import Table
 
 
 class Subscriber(Protocol):
-    """What is told how the state machine moves on. The calls must be quick."""
+    """A listener on the state machine's progress. The calls must be quick."""
 
     def applied(self, end_offset: Offset) -> None:
         """Everything below `end_offset` is in the store now."""
         ...
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """The leader that everybody up to now applied was told of (LI-05)."""
+        """The leader, as this node's listener learned of it (LI-05)."""
         ...
 
     def shut_down(self) -> None:
-        """Nothing more will come."""
+        """No more calls will come."""
         ...
 
 
@@ -44,7 +44,7 @@ class StateMachine(Protocol):
 
     @property
     def applied_end_offset(self) -> Offset:
-        """The offset after the last applied record that everybody was told of."""
+        """The offset after the last applied record that all subscribers know of."""
         ...
 
     @property
@@ -58,13 +58,13 @@ class StateMachine(Protocol):
         ...
 
     def refuse_if_fenced(self) -> None:
-        """Raise ApiError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the store's content must not be trusted."""
         ...
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell `subscriber` from now on."""
+        """Notify `subscriber` from now on."""
         ...
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Tell `on_committed` what is committed before it is applied, where that is next; returns if it answered."""
+        """Notify `on_committed` before applying what is committed, where that is next; it returns if it answered."""
         ...

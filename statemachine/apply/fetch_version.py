@@ -1,7 +1,8 @@
 """Which version of Fetch this node may use: that which comes with the cluster's metadata.version (CT-62, PK-05).
 
-Version 18 says the replica's high watermark (KIP-1166), and all nodes understand it from metadata.version 27 on. The
-log beneath knows nothing of features: it is told when the finalized level, as far as it is applied here, changes that.
+Version 18 carries the replica's high watermark (KIP-1166), and all nodes understand it from metadata.version 27 on. The
+log below knows nothing of features: it is notified when the finalized level, as far as it is applied here, changes
+that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from statemachine.tables.cluster_tables import FEATURES
 from statemachine.words.features import FETCH_VERSION_18
 
 VERSION_BEFORE: Final = 17
-"""What fetches have below that level."""
+"""The version of fetches below that level."""
 
 logger = structlog.get_logger(__name__)
 
@@ -29,17 +30,17 @@ def allowed_fetch_version(store: CommittedMetadata) -> int:
 
 
 class FetchVersionGate:
-    """Tells the log whenever what is applied changes the version: a `Subscriber` of the state machine."""
+    """Notifies the log when what is applied changes the version: a `Subscriber` of the state machine."""
 
     def __init__(self, store: CommittedMetadata, allow: Callable[[int], None]) -> None:
-        """`allow` is called, on the event loop, when the version is another one than when the gate was made."""
+        """`allow` is called, on the event loop, when the version differs from that when the gate was made."""
         self._store = store
         self._allow = allow
         self._looked_at = store.changed_at(FEATURES)
         self._version = allowed_fetch_version(store)
 
     def applied(self, end_offset: Offset) -> None:
-        """Look at the feature if features have changed: one row, by its key."""
+        """Check the feature if features have changed: one row, by its key."""
         changed_at = self._store.changed_at(FEATURES)
         if changed_at == self._looked_at:
             return
@@ -51,7 +52,7 @@ class FetchVersionGate:
             self._allow(version)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Whoever leads answers all versions."""
+        """Every leader answers all versions."""
 
     def shut_down(self) -> None:
         """There is nothing to end."""

@@ -1,13 +1,14 @@
-"""Feeds the store from the committed log and tells who waits for it (rules LI-01 to LI-05 on the listener's side).
+"""Feeds the store from the committed log and notifies waiters (rules LI-01 to LI-05 on the listener's side).
 
 - A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
-- Runs of batches that come to little are applied on the event loop, which takes well under 10 ms; others in a thread,
-  while reads go on and see the state before. Each run is one transaction.
-- Who waits, subscribed or watches hears of it after the transaction. Who only waits for the commit hears of it before
-  a run is written on the loop; from then on reads wait for that run, so what was acknowledged here is seen here.
-- At certain offsets the node is told what the state came to, for the quorum to compare. A state that differs from the
+- Small runs of batches are applied on the event loop, which takes well under 10 ms; others in a thread, while reads
+  continue and see the state before. Each run is one transaction.
+- Waiters, subscribers and publishers are notified after the transaction. Those that only wait for the commit are
+  notified before a run is written on the loop; from then on reads wait for that run, so what was acknowledged here is
+  seen here.
+- At certain offsets the node is given the digest of the state, for the quorum to compare. A state that differs from the
   others' is fenced: nothing more is applied or read, and the next start rebuilds it.
-- No room on the disk, or somebody else's lock on the database, is waited out; anything else that keeps a record from
+- No room on the disk, or another process's lock on the database, is waited out; anything else that keeps a record from
   being applied is raised, and the node must stop (CT-18).
 """
 
@@ -36,15 +37,15 @@ from statemachine.store.store import MetadataStore
 from statemachine.store.write_ahead_log import TRANSACTION_BYTES_SOFT_MAX, WriteAheadLogHeld
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-"""Up to about 800 records: what is applied in a few milliseconds. Half as much while somebody watches."""
+"""Up to about 800 records: what is applied in a few milliseconds. Half as much while a publisher is installed."""
 
 REMOVALS_ON_LOOP_MAX: Final = 0
-"""Of so many topics, or partitions with remote data, all rows may be removed on the loop: a topic takes up to 10,000
-partitions along, 30 milliseconds' worth, and a partition has any number of remote segments."""
+"""How many topics, or partitions with remote data, may lose all their rows on the loop: a topic takes up to 10,000
+partitions along, 30 milliseconds of work, and a partition has any number of remote segments."""
 
 ROWS_ON_LOOP_MAX: Final = 1_000
-"""What is small may still come to many rows: a remote segment has one for each leader epoch. Half as many while
-somebody watches."""
+"""Few bytes may still be many rows: a remote segment has one for each leader epoch. Half as many while a publisher is
+installed."""
 
 UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 """How long to wait before a transaction that found no room or a lock is tried again."""
@@ -52,12 +53,12 @@ UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
 WAITERS_MAX: Final = 10_000
 
 TURNS_FOR_ANSWERS: Final = 2
-"""So many turns of the loop until what was answered has been handed to the network: one for whoever waits for the
-answer, one for fetches of what is committed now, which are answered meanwhile."""
+"""How many turns of the loop until an answer has been handed to the network: one for the callers that wait for it, one
+for fetches of what is committed now, which are answered meanwhile."""
 
 ACKNOWLEDGED_WAIT_MS: Final = 2_000
-"""How long a read waits for what was acknowledged here. That is a few turns, or as long as the writer must be still for
-a checkpoint, a second and its syncs at most; only an obstacle makes it last longer."""
+"""How long a read waits for what was acknowledged here. That is a few turns, or as long as a checkpoint stops the
+writer, a second and its syncs at most; only an obstacle makes it last longer."""
 
 logger = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ class MetadataMachine(Listener):
 
     @property
     def applied_end_offset(self) -> Offset:
-        """The offset after the last applied record that everybody was told of."""
+        """The offset after the last applied record that all subscribers know of."""
         return self._applied_end_offset
 
     @property
@@ -99,20 +100,20 @@ class MetadataMachine(Listener):
         return self._store.has_open_transaction
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell `subscriber` from now on."""
+        """Notify `subscriber` from now on."""
         self._subscribers.append(subscriber)
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Tell `on_committed` of the end offset of each run that is written on the loop next.
+        """Notify `on_committed` of the end offset of each run that is written on the loop next.
 
         It returns whether it acknowledged anything.
         """
         self._on_committed = on_committed
 
     def install_publisher(self, publisher: MetadataPublisher) -> None:
-        """Let `publisher` look at the state, now or when the run that is being applied is done, then tell what changes.
+        """Show `publisher` the state, now or after the run that is being applied, and then every change.
 
-        Raises ValueError if it is watching already.
+        Raises ValueError if it is installed already.
         """
         self._publishers.add(publisher)
         self._store.has_publishers = True
@@ -120,18 +121,18 @@ class MetadataMachine(Listener):
             self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
 
     def remove_publisher(self, publisher: MetadataPublisher) -> None:
-        """Tell `publisher` nothing more; nothing happens if it is not watching."""
+        """Notify `publisher` no more; nothing happens if it is not installed."""
         self._publishers.remove(publisher)
         self._store.has_publishers = bool(self._publishers)
 
     def set_state_digest_callback(self, report: Callable[[StateDigest], None]) -> None:
-        """Tell `report`, once the node runs, what the store came to last, and then each digest that is put by."""
+        """Give `report` the store's last digest, once the node runs, and then each new digest."""
         self._report = report
         if self._store.state_digest is not None:
             self._unreported.append(self._store.state_digest)
 
     def fence(self, expected: StateDigest, own: StateDigest) -> None:
-        """Stop for good: the store came to `own`, the quorum to `expected` (KAFKA-14275).
+        """Stop for good: the store has the digest `own`, the quorum has `expected` (KAFKA-14275).
 
         Nothing more is applied, reads and operations are refused, and the next start sets the database aside.
         """
@@ -145,24 +146,24 @@ class MetadataMachine(Listener):
         )
         self._fence_for(
             f"this node's metadata differs from the quorum's at offset {expected.end_offset}; its database is rebuilt"
-            " from a snapshot and the log as soon as no other node's is",
+            " from a snapshot and the log as soon as no other node rebuilds its own",
             f"it differs from the quorum's at offset {expected.end_offset}",
         )
 
     def fence_rotten(self, reason: str) -> None:
         """Stop for good: the store's rows are not those that were applied, for `reason`, as a scrub has found.
 
-        As `fence`, but nothing was made of what is wrong, so the snapshots stay.
+        Like `fence`, but nothing was made from the wrong rows, so the snapshots stay.
         """
         if self._fence is None:
             self._fence_for(
                 f"this node's metadata rotted ({reason}); its database is rebuilt from a snapshot and the log as soon"
-                " as no other node's is",
+                " as no other node rebuilds its own",
                 reason,
             )
 
     def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
-        """Let `on_rotten` call `fence_rotten`, and tell others, when a record cannot be applied because of rot."""
+        """Have `on_rotten` call `fence_rotten`, and notify others, when rot keeps a record from being applied."""
         self._on_rotten = on_rotten
 
     def _fence_for(self, fence: str, mark: str) -> None:
@@ -173,12 +174,12 @@ class MetadataMachine(Listener):
             asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, mark)
 
     def refuse_if_fenced(self) -> None:
-        """Raise ApiError(KAFKA_STORAGE_ERROR) if what the store says must not be believed."""
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the store's content must not be trusted."""
         if self._fence is not None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence)
 
     async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
-        """Return when everything below `end_offset` is applied here, and what was acknowledged here.
+        """Wait until everything below `end_offset`, and what was acknowledged here, is applied here.
 
         Raises ApiError: REQUEST_TIMED_OUT if it is not in time, or never because this node shuts down,
         THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR if this state machine is fenced, or cannot apply
@@ -191,7 +192,7 @@ class MetadataMachine(Listener):
             if self._unavailable_reason is not None:
                 raise ApiError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"this node cannot apply what it has acknowledged: {self._unavailable_reason}; mend that or ask"
+                    f"this node cannot apply what it has acknowledged: {self._unavailable_reason}; fix that or ask"
                     " another node",
                 )
             end_offset, timeout_ms = self._acknowledged_end_offset, ACKNOWLEDGED_WAIT_MS
@@ -211,7 +212,7 @@ class MetadataMachine(Listener):
     # --- the listener -------------------------------------------------------------------------------------------------
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Apply the batches, then tell; who only waits for the commit is told before, if there is little to write."""
+        """Apply the batches, then notify; those that only wait for the commit are notified before a small run."""
         with reader, self._applying():
             for batches in _transactions(tuple(reader)):
                 await self._apply(batches)
@@ -222,7 +223,7 @@ class MetadataMachine(Listener):
                     await self._checkpointer.after_writing()
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
-        """Let the snapshot take the database's place, then tell. Reads see the old one until then."""
+        """Replace the database by the snapshot, then notify. Reads see the old one until then."""
         with reader, self._applying():
             logger.info("loading a snapshot", end_offset=reader.end_offset, applied=self._applied_end_offset)
             await self._load(reader.snapshot)
@@ -263,7 +264,7 @@ class MetadataMachine(Listener):
             subscriber.leader_changed(leader_and_epoch)
 
     async def begin_shutdown(self) -> None:
-        """Finish what a thread is doing and turn away who still waits."""
+        """Finish what a thread is doing and fail the waiters."""
         if self._is_shut_down:
             return
         self._is_shut_down = True
@@ -314,7 +315,7 @@ class MetadataMachine(Listener):
     # Reads are refused here with KAFKA_STORAGE_ERROR then, rather than answered without topic a, and so are new
     # operations.
     async def _notify_committed(self, end_offset: Offset) -> None:
-        """Let acknowledgements and answers to fetches leave: the transaction would hold them up."""
+        """Let acknowledgements and answers to fetches be sent: the transaction would delay them."""
         if self._on_committed is None or not self._on_committed(end_offset):
             return
         self._acknowledged_end_offset = end_offset
@@ -344,7 +345,7 @@ class MetadataMachine(Listener):
                 reason = await asyncio.get_running_loop().run_in_executor(self._executor, self._store.find_rot)
                 if reason is None:
                     raise
-                self._on_rotten(reason)  # not the record is wrong but what it was to change
+                self._on_rotten(reason)  # not the record is wrong but the rows that it was to change
                 return
             await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
 
@@ -356,7 +357,7 @@ class MetadataMachine(Listener):
 
     @contextmanager
     def _applying(self) -> Iterator[None]:
-        """New publishers begin after what is done meanwhile."""
+        """New publishers start after what is done meanwhile."""
         self._is_applying = True
         try:
             yield
@@ -366,11 +367,11 @@ class MetadataMachine(Listener):
     def _publish_deltas(self) -> None:
         self._publishers.publish_deltas(self._store.take_deltas())
         self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
-        self._store.has_publishers = bool(self._publishers)  # one that failed is gone
+        self._store.has_publishers = bool(self._publishers)  # one that failed was removed
 
 
 def _transactions(batches: Sequence[CommittedBatch]) -> Iterator[list[CommittedBatch]]:
-    """Those that are applied in one transaction each; none is large, for the sake of the write-ahead log."""
+    """Those that are applied in one transaction each; none is large, because of the write-ahead log."""
     run: list[CommittedBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -388,7 +389,7 @@ def _shuts_down() -> ApiError:
 
 
 async def _finished(work: asyncio.Future[None]) -> None:
-    """Wait for what a thread does, to the end also if the wait is cancelled: it may be reading what is closed then."""
+    """Wait until a thread has finished, even if the wait is cancelled: it may be reading what is closed then."""
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -1,8 +1,8 @@
-"""Publishers are told what changes in the metadata: see `MetadataMachine.install_publisher` (CT-64).
+"""Publishers are notified of changes in the metadata: see `MetadataMachine.install_publisher` (CT-64).
 
-Each delta is told once, in the order of the log, after the transaction that it tells of. What was not committed, or
-in a metadata transaction that was aborted, is never told. A snapshot that takes the state's place comes without a
-delta: the publishers look at the whole again, and deltas go on from there.
+Each delta is published once, in the order of the log, after its transaction. What was not committed, or was in a
+metadata transaction that was aborted, is never published. A snapshot that replaces the state comes without a
+delta: the publishers look at the whole again, and deltas continue from there.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ logger = structlog.get_logger(__name__)
 
 
 class MetadataPublisher(Protocol):
-    """What is told of changes, on the event loop. The calls must be quick: nothing is applied meanwhile.
+    """Notified of changes, on the event loop. The calls must be quick: nothing is applied meanwhile.
 
-    One that raises is told nothing more; the state machine goes on.
+    One that raises is notified no more; the state machine continues.
     """
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Take `metadata`, which holds everything below `end_offset`, in the place of all that was told before.
+        """Take `metadata`, which holds everything below `end_offset`, in the place of everything published before.
 
         The first call, and again after each snapshot that was loaded. `metadata` has the tables of docs/sql.md and is
-        for this call only; changes are told from `end_offset` on.
+        for this call only; changes are published from `end_offset` on.
         """
         ...
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Take note of what changed; a run that changes nothing is not told."""
+        """Note what changed; a run that changes nothing is not published."""
         ...
 
 
@@ -49,38 +49,38 @@ class MetadataPublishers:
         return bool(self._installed or self._new)
 
     def add(self, publisher: MetadataPublisher) -> None:
-        """Tell `publisher` from the next `initialize_new` on. Raises ValueError if it is installed already."""
+        """Notify `publisher` from the next `initialize_new` on. Raises ValueError if it is installed already."""
         if publisher in self._installed or publisher in self._new:
             raise ValueError(f"{publisher!r} is installed already; take another publisher")
         self._new.append(publisher)
 
     def remove(self, publisher: MetadataPublisher) -> None:
-        """Tell `publisher` nothing more; nothing happens if it is not installed."""
+        """Notify `publisher` no more; nothing happens if it is not installed."""
         for publishers in (self._installed, self._new):
             if publisher in publishers:
                 publishers.remove(publisher)
 
     def initialize_new(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Let the new ones look at the state, and tell them what changes from here on."""
+        """Show the new ones the state, and notify them of changes from here on."""
         new, self._new = self._new, []
         self._installed += new
         self._publish(new, lambda publisher: publisher.on_snapshot(end_offset, metadata))
 
     def publish_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Let those who were told of the state before look at it: it is another one."""
+        """Show the new state to the publishers that have seen the one before."""
         self._publish(self._installed, lambda publisher: publisher.on_snapshot(end_offset, metadata))
 
     def publish_deltas(self, deltas: Iterable[MetadataDelta]) -> None:
-        """Tell all but the new ones of `deltas`."""
+        """Give `deltas` to all but the new ones."""
         for delta in deltas:
             self._publish(self._installed, lambda publisher, delta=delta: publisher.on_delta(delta))  # type: ignore[misc]
 
     def _publish(self, publishers: list[MetadataPublisher], say: Callable[[MetadataPublisher], None]) -> None:
         for publisher in list(publishers):
             if publisher not in self._installed:
-                continue  # another one has taken it out
+                continue  # another publisher has removed it
             try:
                 say(publisher)
             except Exception as error:
-                logger.error("a publisher failed and is told nothing more", publisher=repr(publisher), exc_info=error)
+                logger.error("a publisher failed and gets no more changes", publisher=repr(publisher), exc_info=error)
                 self.remove(publisher)

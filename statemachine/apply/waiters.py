@@ -1,4 +1,4 @@
-"""Who waits until an offset is reached: many at once, who come and go as they like."""
+"""Waiters for offsets: many at once, which come and give up at any time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final
 from raft.core.types import Offset
 
 GONE_MIN: Final = 100
-"""The places of so many who gave up stay, rather than all the others put in order again."""
+"""At most this many places of waiters that gave up stay, instead of rebuilding the heap."""
 
 
 class OffsetWaiters:
-    """Wakes those whose offset is reached. To come, to be woken and to give up costs each a few steps of a heap.
+    """Wakes those whose offset is reached. To come, to be woken and to give up each cost a few steps of a heap.
 
     Used on one event loop.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        """By the number of their coming."""
+        """By the number in which they came."""
         self._places: list[tuple[Offset, int]] = []
-        """A heap of what they wait for, with their numbers; some have given up."""
+        """A heap of the offsets, with the waiters' numbers; some have given up."""
         self._numbers = count()
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class OffsetWaiters:
         return len(self._waiting)
 
     async def wait(self, end_offset: Offset, timeout_seconds: float) -> None:
-        """Return when everything below `end_offset` is reached. Raises TimeoutError, and what `fail` is given."""
+        """Wait until everything below `end_offset` is reached. Raises TimeoutError, and what `fail` is given."""
         number, reached = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = reached
         heappush(self._places, (end_offset, number))
@@ -43,13 +43,13 @@ class OffsetWaiters:
                 self._tidy()
 
     def _tidy(self) -> None:
-        """Forget the places of those who gave up when they are most of all, so that they do not pile up."""
+        """Forget the places of those that gave up when they are the majority, so that they do not pile up."""
         if len(self._places) > 2 * len(self._waiting) + GONE_MIN:
             self._places = [place for place in self._places if place[1] in self._waiting]
             heapify(self._places)
 
     def reach(self, end_offset: Offset) -> None:
-        """Wake those who wait for that offset, or an earlier one."""
+        """Wake those that wait for that offset, or an earlier one."""
         while self._places and self._places[0][0] <= end_offset:
             _, number = heappop(self._places)
             reached = self._waiting.pop(number, None)
@@ -57,7 +57,7 @@ class OffsetWaiters:
                 reached.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Have everybody who waits end with `error`."""
+        """Fail every waiter with `error`."""
         waiting, self._waiting = self._waiting, {}
         self._places.clear()
         for reached in waiting.values():

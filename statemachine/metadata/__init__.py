@@ -1,1 +1,1 @@
-"""Questions about the metadata that are answered the same way over any view of it."""
+"""Queries on the metadata that are answered the same way over any view of it."""

@@ -1,4 +1,4 @@
-"""Which configs of a topic or a broker go together, whoever gives them: it, the default of all brokers, or Kafka.
+"""Which configs of a topic or a broker go together: its own, the default of all brokers, and Kafka's defaults.
 
 The rules are those of Kafka's LogConfig (topics) and of its DynamicLogConfig and KafkaConfig (brokers).
 """
@@ -27,11 +27,11 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 _UNLIMITED: Final = -1
 _AS_RETENTION: Final = -2
-"""Of a local retention: the same as the whole one (TS-50)."""
+"""For a local retention: the same as the whole one (TS-50)."""
 
 
 class InheritedConfigs:
-    """What holds where a topic or broker has no value, in one state. Read when it is asked for first, and once."""
+    """The values that apply where a topic or broker has none, in one state. Read when first needed, and once."""
 
     def __init__(self, state: MetadataState) -> None:
         self._state = state
@@ -60,15 +60,15 @@ class InheritedConfigs:
 def check_topic_configs(configs: Mapping[str, str], before: Mapping[str, str], inherited: Mapping[str, str]) -> None:
     """Raise ApiError(INVALID_CONFIG) unless a topic that has the valid `configs` `before` can have `configs`.
 
-    `inherited` has what holds where the topic has none.
+    `inherited` has the values that apply where the topic has none.
     """
     values = _Values(configs, inherited)
     if values.is_on(REMOTE_STORAGE_ENABLE):
         _check_tiered(values)
     elif _is_on(before.get(REMOTE_STORAGE_ENABLE, "")) and not values.is_on(REMOTE_DELETE_ON_DISABLE):
-        # Brokers would forget what is in remote storage, and leave it there for nobody (KIP-950).
+        # Brokers would forget what is in remote storage, and it would stay there without an owner (KIP-950).
         raise invalid_config(
-            f"{values.shown(REMOTE_STORAGE_ENABLE)} would leave what is in remote storage to nobody; set"
+            f"{values.shown(REMOTE_STORAGE_ENABLE)} would leave the data in remote storage without an owner; set"
             f" {REMOTE_DELETE_ON_DISABLE}=true with it to have that deleted, or keep {REMOTE_STORAGE_ENABLE}=true and"
             f" set {REMOTE_COPY_DISABLE}=true to keep it for reading"
         )
@@ -80,21 +80,21 @@ def check_topic_configs(configs: Mapping[str, str], before: Mapping[str, str], i
 def check_broker_configs(configs: Mapping[str, str], inherited: Mapping[str, str]) -> None:
     """Raise ApiError(INVALID_CONFIG) unless the valid `configs` go together in one broker, or in all.
 
-    `inherited` has what holds where it has none.
+    `inherited` has the values that apply where it has none.
     """
     values = _Values(configs, inherited)
     _check_local_retention(values, "log.local.retention.ms", "log.retention.ms")
     _check_local_retention(values, "log.local.retention.bytes", "log.retention.bytes")
     if values.number(MAX_CONNECTIONS_PER_IP) == 0 and not values[MAX_CONNECTIONS_PER_IP_OVERRIDES]:
         raise invalid_config(
-            f"{values.shown(MAX_CONNECTIONS_PER_IP)} lets nobody in; name hosts that may come in"
+            f"{values.shown(MAX_CONNECTIONS_PER_IP)} allows no connection; name hosts that may connect in"
             f" {MAX_CONNECTIONS_PER_IP_OVERRIDES}, or raise it"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What holds: what is set, and what is inherited where nothing is."""
+    """The values that apply: what is set, and what is inherited where nothing is."""
 
     own: Mapping[str, str]
     inherited: Mapping[str, str]
@@ -109,7 +109,7 @@ class _Values:
         return _is_on(self[name])
 
     def shown(self, name: str) -> str:
-        """A config as messages name it: who has not set it is told that it holds all the same."""
+        """A config as messages name it; one that is not set is marked as the default."""
         return f"{name}={self[name]}" + ("" if name in self.own else " (the default)")
 
 

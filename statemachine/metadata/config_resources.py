@@ -13,11 +13,11 @@ BROKER_ID_MAX: Final = 2**31 - 1
 
 
 KAFKAS_OTHER_TYPES: Final[dict[int, str]] = {8: "broker loggers", 16: "client metrics", 32: "groups"}
-"""What else has configs in Kafka. Nothing here logs, measures or coordinates groups for them to act on."""
+"""Resources that have configs in Kafka only. Nothing here logs, measures or coordinates groups for them to act on."""
 
 
 def check_resource(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
-    """Raise ApiError unless there is such a resource, and its configs are kept here.
+    """Raise ApiError unless the resource exists, and its configs are kept here.
 
     A name that no topic can have is INVALID_TOPIC_EXCEPTION, as in Kafka.
     """
@@ -35,7 +35,7 @@ def check_resource(state: MetadataState, resource_type: int, resource_name: str)
 
 
 def check_describable(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
-    """As `check_resource`; but what a broker has left behind that was unregistered can be seen, and then deleted."""
+    """As `check_resource`; but the configs of an unregistered broker can be seen, and then deleted."""
     known_type = check_resource_type(resource_type)
     if known_type is ResourceType.BROKER and state.configs(known_type, resource_name):
         return known_type
@@ -54,7 +54,7 @@ def check_resource_type(resource_type: int) -> ResourceType:
 
 
 def parse_broker_name(resource_name: str) -> int:
-    """The broker id that the name of a broker resource is; raises ApiError(INVALID_REQUEST) if it is none."""
+    """The broker id in the name of a broker resource; raises ApiError(INVALID_REQUEST) if the name is not one."""
     if resource_name.isascii() and resource_name.isdigit() and len(resource_name) <= 10:
         broker_id = int(resource_name)
         if broker_id <= BROKER_ID_MAX and str(broker_id) == resource_name:  # "01" would be another resource than "1"

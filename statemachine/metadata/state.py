@@ -1,4 +1,4 @@
-"""The metadata as decisions ask for it: by the names and ids that requests use, the latest of it, committed or not.
+"""The metadata as decisions read it: by the names and ids that requests use, the latest of it, committed or not.
 
 Everything that turns a request into records (`kraftlog.controller.operations`) takes a `MetadataState` and changes
 nothing.
@@ -47,7 +47,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 
 class MetadataState:
-    """A `View` with the questions that decisions ask. Records that it gives out must not be changed."""
+    """A `View` with the queries that decisions need. Records that it returns must not be changed."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -84,11 +84,11 @@ class MetadataState:
         return [partition for _, partition in self._view.find(PARTITIONS, (topic_id,))]
 
     def all_partitions(self, after: Key | None = None, limit: int = -1) -> list[PartitionRecord]:
-        """Partitions by topic id and partition id, those above the key `after`: a page of all there are."""
+        """Partitions by topic id and partition id, those above the key `after`: a page of all of them."""
         return [partition for _, partition in self._view.find(PARTITIONS, (), after, limit)]
 
     def partitions_led_by(self, broker_id: int, after: Key | None = None, limit: int = -1) -> list[PartitionRecord]:
-        """Partitions that a broker leads (-1: nobody), by topic id and partition id, those above the key `after`."""
+        """Partitions that a broker leads (-1: no leader), by topic id and partition id, those above the key `after`."""
         key = None if after is None else (broker_id, *after)
         return [partition for _, partition in self._view.find(PARTITIONS_BY_LEADER, (broker_id,), key, limit)]
 
@@ -109,8 +109,8 @@ class MetadataState:
     def partitions_on(self, broker_id: int, after: Key | None, limit: int) -> Page[PartitionRecord]:
         """A page of the partitions of which a broker has a replica: of those above the key `after`, at most `limit`.
 
-        A departure is looked for among all partitions, some milliseconds a page, rather than that each partition keeps
-        rows for its brokers.
+        A departure searches all partitions, some milliseconds a page, so that partitions need not keep
+        rows for their brokers.
         """
         return self._view.scan(PARTITIONS, holding(broker_id), after, limit)
 
@@ -154,7 +154,7 @@ class MetadataState:
         ]
 
     def topic_config(self, topic_name: str, name: str, default: str) -> str:
-        """A topic's config: its own, or the default that the cluster has for it, or else `default`."""
+        """A topic's config: its own, or the cluster's default for it, or else `default`."""
         for resource_type, resource_name in ((ResourceType.TOPIC, topic_name), (ResourceType.BROKER, CLUSTER_DEFAULT)):
             config = self._view.get(CONFIGS, (resource_type.value, resource_name, name))
             if config is not None:
@@ -167,12 +167,12 @@ class MetadataState:
 
     @property
     def metadata_version(self) -> int:
-        """The finalized metadata.version; a log that says none has the oldest."""
+        """The finalized metadata.version; a log without a record of it has the oldest."""
         found = self._view.get(FEATURES, (METADATA_VERSION,))
         return METADATA_VERSION_MIN if found is None else found.level
 
     def client_quotas(self, entity_key: str) -> dict[str, float]:
-        """The quotas of one entity, which `cluster_tables.quota_entity_key` names."""
+        """The quotas of one entity, as `cluster_tables.quota_entity_key` names it."""
         return {quota.key: quota.value for _, quota in self._view.find(CLIENT_QUOTAS, (entity_key,))}
 
     def client_quota(self, entity_key: str, key: str) -> float | None:
@@ -194,11 +194,11 @@ class MetadataState:
         return next((like for _, like in found), None)
 
     def acls_by_content(self, prefix: Key, after: Key | None, limit: int) -> list[tuple[Key, AccessControlEntryRecord]]:
-        """A page of the access control entries whose content begins so, in its order, above the key `after`."""
+        """A page of the access control entries whose content begins with `prefix`, in order, above the key `after`."""
         return list(self._view.find(ACLS_BY_CONTENT, prefix, after, limit))
 
     def next_producer_id(self) -> int:
-        """The first producer id that was not given away."""
+        """The first producer id that was not allocated."""
         found = self._view.get(PRODUCER_IDS, (1,))
         return 0 if found is None else found.next_producer_id
 

@@ -1,1 +1,1 @@
-"""What a node answers when it is asked about the metadata."""
+"""A node's answers to reads of the metadata."""

@@ -31,14 +31,14 @@ def describe_acls(
 ) -> Generator[AccessControlEntryRecord, None, None]:
     """The committed entries that the filter matches, by id, one after the other.
 
-    Raises ApiError(INVALID_REQUEST) if it is none.
+    Raises ApiError(INVALID_REQUEST) if the filter is not valid.
     """
     matches = _matcher(acl_filter)
     return (entry for _, entry in ACLS.find(connection) if matches(entry))
 
 
 def matching_acls(entries: Iterable[AccessControlEntryRecord], acl_filter: AclFilter) -> list[AccessControlEntryRecord]:
-    """The entries that the filter matches, in their order; raises ApiError(INVALID_REQUEST) if it is none."""
+    """The entries that the filter matches, in their order; raises ApiError(INVALID_REQUEST) if it is not valid."""
     return list(filter(_matcher(acl_filter), entries))
 
 
@@ -59,7 +59,7 @@ def _matcher(acl_filter: AclFilter) -> Callable[[AccessControlEntryRecord], bool
 def content_prefix(acl_filter: AclFilter) -> Key:
     """What the content of every entry begins with that the filter matches, as in `ACLS_BY_CONTENT`.
 
-    Raises ApiError(INVALID_REQUEST) if it is none.
+    Raises ApiError(INVALID_REQUEST) if the filter is not valid.
     """
     wanted = _wanted(acl_filter)
     if wanted.get("pattern_type") == MATCH:
@@ -68,7 +68,7 @@ def content_prefix(acl_filter: AclFilter) -> Key:
 
 
 def _wanted(acl_filter: AclFilter) -> dict[str, Any]:
-    """The fields that the filter is about and their values; raises ApiError(INVALID_REQUEST)."""
+    """The fields that the filter names and their values; raises ApiError(INVALID_REQUEST)."""
     wanted: dict[str, Any] = {field.name: value for field, value in acl_filter.ListFields()}
     for field, (what, numbers) in _NUMBERS.items():
         if field in wanted:
@@ -79,7 +79,7 @@ def _wanted(acl_filter: AclFilter) -> dict[str, Any]:
 
 
 def _pattern_matches(entry: AccessControlEntryRecord, pattern_type: int, resource_name: str | None) -> bool:
-    """Whether the entry's pattern is sought: Kafka's ResourcePatternFilter.
+    """Whether the filter wants the entry's pattern: Kafka's ResourcePatternFilter.
 
     MATCH stands for every pattern that covers the resource of that name; ANY for both types with exactly that name.
     """

@@ -1,6 +1,6 @@
-"""How much fits one answer. What is too large is given up while it is put together, with what to ask for in its place.
+"""How much fits one answer. A larger one is refused while it is built, with what to ask for in its place.
 
-Reads share a thread: an answer that nobody can be sent must not cost more than the largest that can.
+Reads share a thread: an answer that cannot be sent must not cost more than the largest that can.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
 ANSWER_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
-"""Of all the parts of an answer; the rest is for what an answer has besides: an offset, a sum."""
+"""Of all the parts of an answer; the rest is for its other fields: an offset, a sum."""
 
 _HEADER_BYTES_MAX: Final = 5
 """A part's tag, and its length."""
@@ -24,9 +24,9 @@ Part = TypeVar("Part", bound=Message)
 
 
 def fitting(parts: Generator[Part, None, None], instead: str) -> Iterator[Part]:
-    """`parts`, for as long as they fit one answer, and closed then: a cursor that is left open holds an old state.
+    """`parts`, for as long as they fit one answer. They are closed then: a cursor left open holds an old state.
 
-    Raises ApiError(RECORD_LIST_TOO_LARGE), which says what to ask for `instead`.
+    Raises ApiError(RECORD_LIST_TOO_LARGE), whose message has what to ask for `instead`.
     """
     size_bytes = 0
     with closing(parts):
@@ -37,7 +37,7 @@ def fitting(parts: Generator[Part, None, None], instead: str) -> Iterator[Part]:
 
 
 def check_answer_bytes(size_bytes: int, instead: str) -> None:
-    """Raise ApiError(RECORD_LIST_TOO_LARGE) if an answer with so many bytes, or more, fits no message."""
+    """Raise ApiError(RECORD_LIST_TOO_LARGE) if an answer with this many bytes, or more, fits no message."""
     if size_bytes > ANSWER_BYTES_MAX:
         raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,

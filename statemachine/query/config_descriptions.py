@@ -1,8 +1,8 @@
-"""Every config of a topic or broker with the value that holds for it, and where that value is set.
+"""Every config of a topic or broker with the value that applies to it, and where that value is set.
 
 A topic's config that is not set falls back to the cluster's default of the brokers' config that Kafka names for it
-(retention.ms to log.retention.ms), then to Kafka's default. What single brokers have set does not count there: a topic
-lives on many, and they may differ.
+(retention.ms to log.retention.ms), then to Kafka's default. Values of single brokers do not count there: a topic
+is on many, and they may differ.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def describe_configs(
 ) -> list[DescribedConfig]:
     """The configs of one resource by name: those that are set for it; with `include_defaults`, all that it can have.
 
-    Whether there is such a resource is not asked.
+    Whether the resource exists is not checked.
     """
     own = _set_for(connection, resource_type, resource_name)
     own_source = _own_source(resource_type, resource_name)
-    # Those that an earlier version knew are told, too: they can still be removed.
+    # Configs of an earlier version are returned, too: they can still be removed.
     described = {name: DescribedConfig(name=name, value=value, source=own_source) for name, value in own.items()}
     if include_defaults:
         cluster = _set_for(connection, ResourceType.BROKER, CLUSTER_DEFAULT)
@@ -42,14 +42,14 @@ def _set_for(connection: sqlite3.Connection, resource_type: ResourceType, resour
 
 
 def _own_source(resource_type: ResourceType, resource_name: str) -> DescribedConfig.Source.ValueType:
-    """Where a value is set that is set for the resource itself."""
+    """The source of a value that is set for the resource itself."""
     if resource_type is ResourceType.TOPIC:
         return DescribedConfig.TOPIC
     return DescribedConfig.CLUSTER_DEFAULT if resource_name == CLUSTER_DEFAULT else DescribedConfig.BROKER
 
 
 def _not_set(name: str, definition: Definition, fallback: str | None, cluster: Mapping[str, str]) -> DescribedConfig:
-    """A config that is not set for the resource: what the cluster has in its place, under the name `fallback`."""
+    """A config that is not set for the resource: the cluster's value in its place, under the name `fallback`."""
     if fallback is not None and fallback in cluster:
         return DescribedConfig(name=name, value=cluster[fallback], source=DescribedConfig.CLUSTER_DEFAULT)
     return DescribedConfig(name=name, value=definition.default, source=DescribedConfig.DEFAULT)

@@ -1,4 +1,4 @@
-"""The gateway between kraftpb messages and descriptions, both ways."""
+"""Conversions between kraftpb messages and descriptions, both ways."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from statemachine.words.ids import id_to_bytes, id_to_text
 
 
 def broker_to_record(broker: BrokerDescription) -> RegisterBrokerRecord:
-    """The registration of a broker as its record says it."""
+    """The registration of a broker as a record."""
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         incarnation_id=id_to_bytes(broker.incarnation_id),
@@ -42,7 +42,7 @@ def broker_to_record(broker: BrokerDescription) -> RegisterBrokerRecord:
 
 
 def broker_from_record(record: RegisterBrokerRecord) -> BrokerDescription:
-    """What a registration says."""
+    """A registration as a description."""
     return BrokerDescription(
         broker_id=record.broker_id,
         broker_epoch=record.broker_epoch,
@@ -72,7 +72,7 @@ def topic_listing_from_proto(topic: admin_pb2.TopicListing) -> TopicListing:
 
 
 def topic_to_proto(topic: TopicDescription) -> admin_pb2.TopicDescription:
-    """A topic with everything."""
+    """A topic in full."""
     topic_id = id_to_bytes(topic.topic_id)
     return admin_pb2.TopicDescription(
         name=topic.name,
@@ -83,7 +83,7 @@ def topic_to_proto(topic: TopicDescription) -> admin_pb2.TopicDescription:
 
 
 def topic_from_proto(topic: admin_pb2.TopicDescription) -> TopicDescription:
-    """A topic with everything."""
+    """A topic in full."""
     return TopicDescription(
         name=topic.name,
         topic_id=id_to_text(topic.topic_id),
@@ -139,7 +139,7 @@ def config_from_proto(config: admin_pb2.ConfigEntry | admin_pb2.DescribedConfig)
 
 
 def query_answer_from_proto(answer: admin_pb2.QueryResponse) -> QueryAnswer:
-    """Rows of what SQLite has: numbers, texts, bytes, None."""
+    """The rows, with SQLite's values: numbers, texts, bytes, None."""
     rows = tuple(tuple(map(_query_value, row.values)) for row in answer.rows)
     return QueryAnswer(answer.applied_end_offset, tuple(answer.columns), rows)
 

@@ -1,4 +1,4 @@
-"""What is told about topics, brokers and configs: the values that queries return and the client hands out."""
+"""Descriptions of topics, brokers and configs: the values that queries and the client return."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition: who holds it and who leads it."""
+    """One partition: its replicas and its leader."""
 
     partition_id: int
     leader: int
-    """-1: nobody."""
+    """-1: none."""
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
@@ -101,7 +101,7 @@ class Counts:
     configs: int
 
 
-# --- what the admin client takes and gives ----------------------------------------------------------------------------
+# --- what the admin client takes and returns --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class NewTopic:
 
     name: str
     num_partitions: int = -1
-    """-1: as many as the cluster's num.partitions says, or as `assignments` has."""
+    """-1: the cluster's num.partitions, or as many as `assignments` has."""
     replication_factor: int = -1
-    """-1: what the cluster's default.replication.factor says, or as `assignments` has."""
+    """-1: the cluster's default.replication.factor, or as many as `assignments` has."""
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """The brokers of each partition, the preferred leader first."""
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class ListedTopics:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopics:
-    """Topics with everything, as of the offset that the answering node had applied."""
+    """Topics in full, as of the offset that the answering node had applied."""
 
     applied_end_offset: int
     topics: tuple[TopicDescription, ...]

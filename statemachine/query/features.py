@@ -1,4 +1,4 @@
-"""What is told about features: their levels, and what all nodes support."""
+"""Descriptions of features: their levels, and what all nodes support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to a metadata database, live through a store's connections or offline through `schema.open_reader`."""
+"""Queries on a metadata database, live through a store's connections or offline through `open_reader`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def digest(connection: sqlite3.Connection) -> str:
 
 
 def metadata_version(connection: sqlite3.Connection) -> int:
-    """The finalized metadata.version; the lowest that there is while there is none."""
+    """The finalized metadata.version; the lowest one while there is none."""
     feature = FEATURES.get(connection, (METADATA_VERSION,))
     return METADATA_VERSION_MIN if feature is None else feature.level
 
@@ -92,7 +92,7 @@ def describe_topic(
 
 
 def describe_all_topics(connection: sqlite3.Connection) -> Iterator[TopicDescription]:
-    """All topics by name, with everything, one after the other."""
+    """All topics by name, in full, one after the other."""
     rows = connection.execute(
         f"SELECT name, topic_id, {_PARTITION_COLUMNS} FROM topics LEFT JOIN partitions USING (topic_id)"  # noqa: S608
         " ORDER BY name, partition_id"
@@ -113,7 +113,7 @@ def describe_all_topics(connection: sqlite3.Connection) -> Iterator[TopicDescrip
 
 
 def partitions_bytes_min(connection: sqlite3.Connection) -> int:
-    """No description of all partitions has fewer bytes: they are counted, with their log directories, and not read.
+    """A lower bound on the bytes of all partitions' descriptions: they are counted, with their log directories, unread.
 
     For a million of them that takes some tenths of a second.
     """

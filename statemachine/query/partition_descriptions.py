@@ -1,4 +1,4 @@
-"""What the admin client takes and gives about single partitions: ISRs, elections, reassignments, remote segments."""
+"""What the admin client takes and returns about single partitions: ISRs, elections, reassignments, remote segments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class ElectionType(IntEnum):
     """Kafka's types of election."""
 
     PREFERRED = 0
-    """The first replica shall lead again."""
+    """The first replica should lead again."""
     UNCLEAN = 1
-    """Any replica may lead where nobody does, though it may lack what was acknowledged."""
+    """Any replica may lead where there is no leader, though it may lack what was acknowledged."""
 
 
 class TopicPartition(NamedTuple):
@@ -27,7 +27,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What became of one partition of a request."""
+    """The result for one partition of a request."""
 
     topic: str
     partition_id: int
@@ -41,7 +41,7 @@ class PartitionOutcome:
 
 
 class IsrBroker(NamedTuple):
-    """A broker that shall be in an ISR."""
+    """A broker that should be in an ISR."""
 
     broker_id: int
     broker_epoch: int = -1
@@ -56,7 +56,7 @@ class IsrAlteration:
     partition_id: int
     leader_epoch: int
     partition_epoch: int
-    """Of what the leader goes by: a partition that was changed since is left as it is."""
+    """The one that the leader knows: a partition that was changed since is left as it is."""
     isr: tuple[IsrBroker, ...]
     leader_recovery_state: int = 0
     """0 recovered, 1 recovering."""
@@ -82,12 +82,12 @@ class AlteredIsr:
 
 @dataclass(frozen=True, slots=True)
 class OngoingReassignment:
-    """A partition that is on the way to other replicas."""
+    """A partition that is moving to other replicas."""
 
     topic: str
     partition_id: int
     replicas: tuple[int, ...]
-    """Those of the target first, in its order, then those that go."""
+    """Those of the target first, in its order, then those that will be removed."""
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -126,7 +126,7 @@ class RemoteSegment:
     state: int
     """0 copy started, 1 copy finished, 2 delete started."""
     broker_id: int
-    """The broker that said so last."""
+    """The broker that reported it last."""
     max_timestamp_ms: int
     event_timestamp_ms: int
     custom_metadata: bytes | None = None

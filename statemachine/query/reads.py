@@ -21,17 +21,17 @@ from statemachine.words.ids import ID_BYTES, id_to_text
 from statemachine.words.names import check_name_lengths, quoted
 
 DESCRIBED_TOPICS_MAX: Final = 2_000
-"""So many topics may be named in one read; about a second's work, for which other reads wait."""
+"""How many topics one read may name; about a second of work, for which other reads wait."""
 
 REFERENCES_MAX: Final = 10 * DESCRIBED_TOPICS_MAX
-"""So many references are looked at for those that are given more than once."""
+"""At most this many references are searched for repeated ones."""
 
 PARTITIONS_INSTEAD: Final = "name topics, fewer at a time, or ask in SQL for what you need of them"
 """What to ask for when descriptions of topics are too large for a message."""
 
 
 def state_of(connection: sqlite3.Connection) -> MetadataState:
-    """The committed metadata with the questions that decisions ask."""
+    """The committed metadata with the queries that decisions need."""
     return MetadataState(Changes(connection))
 
 
@@ -44,7 +44,7 @@ def list_topics(connection: sqlite3.Connection, request: admin_pb2.ListTopicsReq
 def describe_topics(
     connection: sqlite3.Connection, request: admin_pb2.DescribeTopicsRequest
 ) -> admin_pb2.DescribeTopicsResponse:
-    """Topics with everything, each once, in the order of the request; a topic that is not there has an error."""
+    """Topics in full, each once, in the order of the request; a topic that does not exist has an error."""
     if request.topics:
         described = (_describe(connection, reference) for reference in _distinct(request.topics))
     else:
@@ -64,7 +64,7 @@ def list_brokers(
 def describe_resource_configs(
     connection: sqlite3.Connection, request: admin_pb2.DescribeConfigsRequest
 ) -> admin_pb2.DescribeConfigsResponse:
-    """The configs of one resource, by name; also what a broker has left behind that is not registered any more."""
+    """The configs of one resource, by name; also those of a broker that is no longer registered."""
     resource_type = check_describable(state_of(connection), request.resource_type, request.resource_name)
     found = describe_configs(connection, resource_type, request.resource_name, request.include_defaults)
     configs = fitting((config for config in found), "ask in SQL, for single configs")
@@ -97,7 +97,7 @@ def describe_acls(
 def list_partition_reassignments(
     connection: sqlite3.Connection, request: admin_pb2.ListPartitionReassignmentsRequest
 ) -> admin_pb2.ListPartitionReassignmentsResponse:
-    """The reassignments that are under way."""
+    """The reassignments in progress."""
     found = (reassignment for reassignment in list_reassignments(state_of(connection)))
     reassignments = fitting(found, "ask in SQL, for those of some topics")
     return admin_pb2.ListPartitionReassignmentsResponse(reassignments=reassignments)
@@ -142,7 +142,7 @@ def _check_topic_id(topic_id: bytes) -> None:
 
 
 def _distinct(references: Sequence[admin_pb2.TopicReference]) -> Collection[admin_pb2.TopicReference]:
-    """Each reference once. Raises ApiError(INVALID_REQUEST) if one read cannot be about so many."""
+    """Each reference once. Raises ApiError(INVALID_REQUEST) if there are too many for one read."""
     if len(references) <= REFERENCES_MAX:
         distinct = {(reference.name, reference.topic_id): reference for reference in references}
         if len(distinct) <= DESCRIBED_TOPICS_MAX:

@@ -1,4 +1,4 @@
-"""The reassignments that are under way."""
+"""The reassignments in progress."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PARTITIONS_PER_PAGE: Final = 1_000
 
 
 def is_reassigning(partition: PartitionRecord) -> bool:
-    """Whether a reassignment of the partition is under way."""
+    """Whether a reassignment of the partition is in progress."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def list_reassignments(state: MetadataState) -> list[OngoingReassignment]:
-    """The reassignments that are under way, by topic name and partition id (CT-26)."""
+    """The reassignments in progress, by topic name and partition id (CT-26)."""
     found: list[OngoingReassignment] = []
     after: Key | None = None
     while True:

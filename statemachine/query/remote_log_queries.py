@@ -1,7 +1,7 @@
 """Lookups of remote segments in a metadata database: the reading half of Kafka's RemoteLogMetadataManager (TS-56).
 
-Offsets are inclusive. Topic ids must have 16 bytes, else ValueError is raised. A segment whose place in a leader epoch
-another has taken is found by no lookup in that epoch, but listed (TS-60, TS-63).
+Offsets are inclusive. Topic ids must have 16 bytes, else ValueError is raised. A segment that another has replaced in a
+leader epoch is found by no lookup in that epoch, but listed (TS-60, TS-63).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def find_segment(
 ) -> RemoteLogSegmentMetadataRecord | None:
     """The finished copy that has the record at `offset`, written in `leader_epoch`; None if none is found.
 
-    The one that starts last at or below `offset` in that epoch is asked, and only that one: if the epoch ends there
+    Only the copy that starts last at or below `offset` in that epoch is considered: if the epoch ends there
     before `offset`, nothing is found, even where a longer copy that starts before would have it (TS-61).
     """
     found = connection.execute(

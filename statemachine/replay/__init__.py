@@ -1,1 +1,1 @@
-"""What committed records do to the metadata."""
+"""How committed records change the metadata."""

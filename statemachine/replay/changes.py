@@ -1,8 +1,8 @@
-"""What a run of committed records comes to: the net change to the tables, without the steps in between.
+"""The net change that a run of committed records makes to the tables, without the steps in between.
 
 Only the last value of each row is kept, so a flush touches each row once, and how the log was cut into runs makes no
-difference. What each record did to which row is noted for the digest by which nodes are compared; that is the same
-however the log is cut, too.
+difference. What each record did to which row is noted for the digest by which nodes are compared; that too is the same
+however the log is cut.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from statemachine.tables.topic_tables import (
 R = TypeVar("R")
 
 _NEVER_LOOKED_UP: Final = (ACLS_BY_CONTENT, TOPICS_BY_COLLISION, PARTITIONS_BY_LEADER, PARTITIONS_WITH_ELR)
-"""Indexes that only the controller asks."""
+"""Indexes that only the controller reads."""
 
 _NOTHING: Final = SortedRows[Any]()
 
 
 class TooManyRows(Exception):
-    """The records come to more rows than they may here; the `Changes` that raised it are spent."""
+    """The records need more rows than are allowed here; the `Changes` that raised it is spent."""
 
 
 class Changes:
@@ -48,26 +48,26 @@ class Changes:
     __slots__ = ("_connection", "_effects", "_new_topics", "_removed", "_rows", "_rows_left", "_stored", "_topics")
 
     def __init__(self, connection: sqlite3.Connection, rows_max: int | None = None) -> None:
-        """With `rows_max` the replay ends in TooManyRows when that many rows were looked through or touched.
+        """With `rows_max` the replay ends in TooManyRows when that many rows were searched or touched.
 
-        A remote segment counts as so many more as it has leader epochs: it holds them all.
+        A remote segment counts once more for each of its leader epochs: it holds them all.
         """
         self._connection = connection
         self._rows_left = rows_max
         self._rows: dict[Table[Any], SortedRows[Any]] = {}
-        """By table and key; None: the row goes."""
+        """By table and key; None: the row is removed."""
         self._removed: dict[Table[Any], dict[Key, None]] = {}
-        """The beginnings of keys whose stored rows all go, before anything is added."""
+        """Key prefixes whose stored rows are all removed, before anything is added."""
         self._stored: dict[tuple[Table[Any], Key], Row | None] = {}
         """Rows that were looked up, as they are stored: what is written in their place takes them from the sums."""
         self._topics: dict[Key, Any] = {}
-        """Stored topics that were looked up: the partitions of one come together."""
+        """Stored topics that were looked up: a topic's partitions mostly follow one another."""
         self._new_topics: set[Key] = set()
-        """Topics that were made by these records: nothing of theirs is stored."""
+        """Topics that these records created: no row of theirs is stored."""
         self._effects: list[bytes] = []
 
     def replay(self, records: Iterable[MetadataRecord], base_offset: int) -> None:
-        """Take in `records`, the first of which is at `base_offset`. Raises ReplayError; then this is spent."""
+        """Replay `records`, the first of which is at `base_offset`. Raises ReplayError; then this is spent."""
         replay(self, records, base_offset)
 
     def take_effects(self) -> bytes:
@@ -80,7 +80,7 @@ class Changes:
         return b"".join((pack(f">{len(effects) + 1}I", len(effects), *map(len, effects)), *effects))
 
     def removals(self) -> int:
-        """How many topics go, with all their partitions, and of how many partitions the remote data, all segments."""
+        """How many topics are removed, with all their partitions, and how many partitions' remote data."""
         return sum(len(self._removed.get(table, ())) for table in (PARTITIONS, REMOTE_SEGMENTS))
 
     @property
@@ -115,7 +115,7 @@ class Changes:
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, up to `end`: see `View`.
 
-        They are read as they are asked for: nothing must be changed meanwhile.
+        They are read as the caller iterates: nothing must be changed meanwhile.
         """
         rows = self._rows.get(table) or _NOTHING
         stored = table.find(self._connection, prefix, after, end=end)
@@ -131,7 +131,7 @@ class Changes:
             yield entry
 
     def _count(self, rows: int) -> None:
-        """Some rows more. Raises TooManyRows."""
+        """Count more rows. Raises TooManyRows."""
         if self._rows_left is not None:
             self._rows_left -= rows
             if self._rows_left < 0:
@@ -188,9 +188,9 @@ class Changes:
         return prefixes is not None and any(key[:size] in prefixes for size in range(1, len(key) + 1))
 
     def differences(self, table: Table[R]) -> Iterator[tuple[R | None, R | None]]:
-        """What each row of `table` that was touched is now, and what it will be after `flush`; None: not there.
+        """The value of each touched row of `table` now, and after `flush`; None: no row.
 
-        Each row comes once: what goes with its partition and with its topic goes with the topic.
+        Each row comes once: a row that is removed with its partition and its topic is removed with the topic.
         """
         rows, removed = (self._rows.get(table) or _NOTHING).by_key, self._removed.get(table, {})
         for prefix in removed:
@@ -202,7 +202,7 @@ class Changes:
     # --- the tables ---------------------------------------------------------------------------------------------------
 
     def flush(self, sums: RowSums) -> None:
-        """Write the net change, in the transaction that is open, and count it in `sums`: removals first."""
+        """Write the net change, in the open transaction, and count it in `sums`: removals first."""
         for table, prefixes in self._removed.items():
             for prefix in prefixes:
                 sums.subtract(table, table.rows(self._connection, prefix))
@@ -225,7 +225,7 @@ class Changes:
             self._connection.executemany(table.insert_sql, written)
 
     def _replaced(self, table: Table[Any], keys: Iterable[Key]) -> list[Row]:
-        """The stored rows with these keys, where all that is removed by prefix is gone already."""
+        """The stored rows with these keys, after all removals by prefix."""
         stored, rows, unknown = self._stored, [], []
         new_topics = self._new_topics if table is PARTITIONS else ()  # what was stored of them is removed by prefix
         has_removals = table in self._removed

@@ -1,8 +1,8 @@
-"""What a run of committed batches changed, typed: each row that is another one now, as it was and as it is.
+"""What a run of committed batches changed, typed: each changed row, as it was and as it is.
 
-A delta is the net change of one transaction of the store, made just before it is written: what was set twice shows
-once, and what came to nothing does not show at all. It costs one look-up for each row that was touched, however large
-the state is, and nothing at all while nobody watches.
+A delta is the net change of one transaction of the store, made just before it is written: a value that was set twice
+shows once, and a change without effect does not show. It costs one look-up for each row that was touched, however large
+the state is, and nothing at all without a publisher.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Change(Generic[R]):
     """One thing that changed. The records must not be changed."""
 
     before: R | None
-    """None: it was made."""
+    """None: it was created."""
     after: R | None
     """None: it was removed."""
 
@@ -62,10 +62,10 @@ class MetadataDelta:
     """A feature that is off now has no `after`."""
     controllers: tuple[Change[RegisterControllerRecord], ...] = ()
     brokers: tuple[Change[RegisterBrokerRecord], ...] = ()
-    """Registrations, with what makes them up: fenced or not, shutting down or not, which directories work."""
+    """Registrations, with their state: fenced or not, shutting down or not, which directories work."""
     topics: tuple[Change[TopicRecord], ...] = ()
     partitions: tuple[Change[PartitionRecord], ...] = ()
-    """Those of a topic that was removed are among them, each by itself."""
+    """Those of a removed topic are among them, each by itself."""
     configs: tuple[Change[ConfigRecord], ...] = ()
     client_quotas: tuple[Change[ClientQuotaRecord], ...] = ()
     producer_ids: tuple[Change[ProducerIdsRecord], ...] = ()
@@ -77,7 +77,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is another than before: the run had no records with an effect."""
+        """Whether nothing has changed: the run had no records with an effect."""
         return not any(getattr(self, field.name) for field in fields(self) if field.name != "end_offset")
 
 
@@ -95,7 +95,7 @@ _TABLES: Final[dict[str, Table[Any]]] = {
     "remote_epoch_ends": REMOTE_EPOCH_ENDS,
     "remote_partition_deletes": REMOTE_PARTITION_DELETES,
 }
-"""The field of a delta for each kind of metadata; the other tables follow from these."""
+"""The field of a delta for each kind of metadata; the other tables are derived from these."""
 
 
 def delta_of(changes: Changes, end_offset: Offset) -> MetadataDelta:

@@ -1,7 +1,7 @@
-"""What each kind of record does to the metadata (CT-01 to CT-03).
+"""How each kind of record changes the metadata (CT-01 to CT-03).
 
-A record that cannot be true (a partition of a topic that does not exist, a kind or a version that this program does not
-know) is a ReplayError: a replica that passed over it would no longer be one (CT-02, CT-18).
+A record that cannot be true (a partition of a topic that does not exist, an unknown kind or version) is a ReplayError:
+a replica that passed over it would no longer be one (CT-02, CT-18).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ReplayError(InvariantViolation):
 
 
 def replay(view: View, records: Iterable[MetadataRecord], base_offset: int) -> None:
-    """Let `records`, the first of which is at `base_offset`, take effect. Raises ReplayError; then `view` is spent."""
+    """Apply `records`, the first of which is at `base_offset`, to `view`. Raises ReplayError; then `view` is spent."""
     for offset, record in enumerate(records, base_offset):
         kind: str = record.WhichOneof("record") or ""
         apply = _REPLAY.get(kind)
@@ -137,7 +137,7 @@ def _partition_change(view: View, record: PartitionChangeRecord) -> None:
 
 
 def changed_partition(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
-    """What `change` makes of a partition (CT-01)."""
+    """A partition after `change` (CT-01)."""
     after = PartitionRecord()
     after.CopyFrom(before)
     after.partition_epoch += 1
@@ -186,7 +186,7 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     broker.CopyFrom(_registered(view, record.broker_id, record.broker_epoch, "changes"))
     if record.HasField("fenced"):
         broker.fenced = record.fenced
-        broker.unclean_shutdown &= record.fenced  # what it may have lost is forgotten before it is unfenced
+        broker.unclean_shutdown &= record.fenced  # what it may have lost is cleared before it is unfenced
     if record.HasField("in_controlled_shutdown"):
         broker.in_controlled_shutdown = record.in_controlled_shutdown
     if record.HasField("log_dirs"):

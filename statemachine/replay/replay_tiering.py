@@ -1,9 +1,9 @@
-"""What the records of tiered storage do (KIP-405; TS-60 to TS-62).
+"""How the records of tiered storage change the metadata (KIP-405; TS-60 to TS-62).
 
 A segment spans leader epochs. In each of them a copy that is finished is referenced: lookups find it, if it is the one
-that starts last at or below an offset. There it takes the place of every other that starts no earlier in that epoch and
-ends no later, or starts at the same offset. Those stay listed, unreferenced, until they are deleted; they do not come
-back when the segment that took their place is deleted.
+that starts last at or below an offset. There it replaces every other that starts no earlier in that epoch and
+ends no later, or starts at the same offset. Those stay listed, unreferenced, until they are deleted; they do not return
+when the segment that replaced them is deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EpochRange(NamedTuple):
 
 
 def epoch_ranges(segment: RemoteLogSegmentMetadataRecord) -> Iterator[EpochRange]:
-    """Which offsets of the segment are of which leader epoch."""
+    """The offsets of the segment in each of its leader epochs."""
     epochs = segment.segment_leader_epochs
     for index, entry in enumerate(epochs):
         end = epochs[index + 1].start_offset - 1 if index + 1 < len(epochs) else segment.end_offset
@@ -55,17 +55,17 @@ def epoch_ranges(segment: RemoteLogSegmentMetadataRecord) -> Iterator[EpochRange
 
 
 _STORED_STATES: Final = (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED)
-"""One whose deletion is finished is nowhere."""
+"""A segment whose deletion is finished is not stored."""
 
 
 def segment(view: View, record: RemoteLogSegmentMetadataRecord) -> None:
-    """A copy begins; in a snapshot, a segment as it stands, which the record does not tell apart."""
+    """A copy begins; or, in a snapshot, a segment in its state: the record does not tell these apart."""
     what = f"adds remote segment {record.segment_id.hex()} in state {segment_state_name(record.state)}"
     _check_ids(what, record.topic_id, record.segment_id)
     if record.state not in _STORED_STATES:
         raise InvalidRecord(f"{what}, in which none begins")
     before = view.get(REMOTE_SEGMENTS, (record.topic_id, record.partition_id, record.segment_id))
-    if before is not None and before != record:  # the epochs of the one before would stay, and lookups find it in them
+    if before is not None and before != record:  # the old one's epochs would stay, and lookups find it in them
         raise InvalidRecord(f"{what}, but another with that id is in state {segment_state_name(before.state)}")
     if any(later.start_offset <= part.start_offset for part, later in pairwise(epoch_ranges(record))):
         raise InvalidRecord(f"{what}, whose leader epochs do not start one after the other")
@@ -76,7 +76,7 @@ def segment(view: View, record: RemoteLogSegmentMetadataRecord) -> None:
 
 
 def segment_update(view: View, record: RemoteLogSegmentMetadataUpdateRecord) -> None:
-    """A segment comes into another state. In COPY_FINISHED already, it does not take the place of others again."""
+    """A segment gets its next state. In COPY_FINISHED already, it does not replace others again."""
     _check_ids(f"updates remote segment {record.segment_id.hex()}", record.topic_id, record.segment_id)
     key = (record.topic_id, record.partition_id, record.segment_id)
     before = view.get(REMOTE_SEGMENTS, key)
@@ -120,25 +120,24 @@ def _in_epoch(record: RemoteLogSegmentMetadataRecord, part: EpochRange, is_refer
 # Consider leader epochs 3, with offsets 0 to 299, and 4, from 300 on. The leader of epoch 3 has copied A, 0 to 99, and
 # B, 100 to 199. The leader of epoch 4 has longer segments and copies D, 100 to 349; its part of epoch 3 is 100 to 299.
 #
-# When D is finished it takes the place of B in epoch 3: B starts where D does and ends earlier. A starts before D and
+# When D is finished it replaces B in epoch 3: B starts where D does and ends earlier. A starts before D and
 # stays. A look-up of (epoch 3, offset 50) finds A, (3, 150) finds D, (4, 320) finds D, (3, 320) finds nothing. B is
-# still listed, so that it is deleted some day. When D is deleted B does not come back: whoever deletes D has moved the
+# still listed, so that it can be deleted. When D is deleted B does not return: the broker that deletes D has moved the
 # log's start past D before.
 #
-# Now the old leader of epoch 3 finishes a copy late: E, 200 to 279. No copy starts within E, so E takes no place, but
+# Now the old leader of epoch 3 finishes a copy late: E, 200 to 279. No copy starts within E, so E replaces none, but
 # it starts later than D. So (3, 250) finds E, and (3, 290) finds nothing, although D has it: only the copy that starts
-# last at or below the offset is asked (TS-61). Kafka's look-ups do the same.
+# last at or below the offset is considered (TS-61). Kafka's look-ups do the same.
 #
-# Kafka differs where the epoch goes on after the new copy. Consider A, 0 to 9, B, 10 to 19, and C, 20 to 29, and then
-# D, 0 to 19. Here D takes the places of A and B. Kafka takes places only if the new copy reaches the epoch's highest
-# offset, 29: there D takes that of A, which starts at the same offset, and B is found still. Both have the same
-# records.
+# Kafka differs where the epoch continues after the new copy. Consider A, 0 to 9, B, 10 to 19, and C, 20 to 29, and then
+# D, 0 to 19. Here D replaces A and B. Kafka replaces copies only if the new one reaches the epoch's highest offset, 29:
+# there D replaces A, which starts at the same offset, and B is still found. Both have the same records.
 def _take_place(view: View, finished: RemoteLogSegmentMetadataRecord, part: EpochRange) -> None:
     """Lookups in that epoch find `finished` from now on, where they found others that it covers (TS-60)."""
     partition = (finished.topic_id, finished.partition_id)
     in_epoch = (*partition, part.leader_epoch)
     # No id is below "": these are all that start within that part, mostly none, of the many that an epoch may have
-    # before and behind it. Who starts behind it goes further.
+    # before and after it. A segment that starts after it also ends after it.
     from_start, last_start = (*in_epoch, part.start_offset, ""), max(part.start_offset, part.end_offset)
     within = view.find(REMOTE_SEGMENT_EPOCHS, in_epoch, from_start, end=(*in_epoch, last_start))
     for _, other in list(within):
@@ -167,7 +166,7 @@ def _take_place(view: View, finished: RemoteLogSegmentMetadataRecord, part: Epoc
 
 
 def partition_delete(view: View, record: RemotePartitionDeleteMetadataRecord) -> None:
-    """The deletion of a partition's remote data goes on; at its end nothing of it is left."""
+    """The deletion of a partition's remote data advances; at its end nothing of it is left."""
     what = f"takes the deletion of partition {record.partition_id} of topic {record.topic_id.hex()}"
     _check_ids(what, record.topic_id)
     partition = (record.topic_id, record.partition_id)

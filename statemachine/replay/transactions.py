@@ -1,8 +1,8 @@
 """Which committed batches take effect together: metadata transactions (KIP-868; CT-16).
 
-A transaction begins with one record and ends, or is aborted, with a later one of the same batch or of another; the log
-joins appends into batches as they come, so others' records may stand before and behind in the same batch. Everything
-between takes effect at once with the end, and not at all if it is aborted. Whole batches wait for that.
+A transaction begins with one record and ends, or is aborted, with a later one of the same batch or of another. The log
+joins appends into batches as they come, so records of other appends may come before and after in the same batch. All
+records between take effect at once with the end, and not at all if it is aborted. Whole batches wait for that.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class CommittedRun(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """What waits for the end of a transaction, decoded: each batch is looked at once, whenever the others come."""
+    """What waits for the end of a transaction, decoded: each batch is decoded once, whenever the others come."""
 
     earlier: OpenTransaction | None
-    """What waited before the last of it came."""
+    """What waited before its last batch came."""
     latest: tuple[CommittedRun, ...]
     """Whole batches, at least one. The first of all is the one in which the transaction begins; where it begins in the
-    batch that ends another one, what waited for that waits on."""
+    batch that ends another one, what waited for that one still waits."""
     begun: Offset
-    """Of the record that begins it."""
+    """The offset of the record that begins it."""
     size_bytes: int
     """Of all the batches."""
 
     @property
     def last_batch(self) -> CommittedBatch:
-        """What comes next follows on it."""
+        """The batch after which the next one must follow."""
         return self.latest[-1].batch
 
     def runs(self) -> list[CommittedRun]:
@@ -63,7 +63,7 @@ class AppliedTogether(NamedTuple):
 
 
 # Consider a log in which offsets 0 to 9 are applied, and these batches:
-#
+#     10 to 12   topic a, begin, topic b
 #     10 to 12   topic a, begin, topic b
 #     13 to 14   topic c, end
 #
@@ -71,12 +71,12 @@ class AppliedTogether(NamedTuple):
 # applied end offset, 10, is where some batch begins. With the second batch a, b and c take effect at once. Were offset
 # 14 an abort, b and c would be replaced by records that do nothing, and a would stay.
 #
-# Consider that the controller is lost when only the first batch is committed. Every node stays at 10, a node that
+# Now the controller is lost when only the first batch is committed. Every node stays at 10, a node that
 # starts again reads on from 10, and snapshots end at 10. Nothing ends the transaction but the next controller: the
 # first record that it appends, after its LeaderChange, is the abort (`activation_records`). If it appended anything
 # else first, that would be part of the transaction and be undone with it.
 def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction | None = None) -> AppliedTogether:
-    """Sort out `batches`, which follow on what waits since `before`. Raises ReplayError.
+    """Divide `batches`, which follow on what waits since `before`, into applied and waiting. Raises ReplayError.
 
     Costs a look at each of their records, not at those that wait. `before` stays as it is: the same batches may be
     given again.
@@ -108,7 +108,7 @@ def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction 
 
 
 def _forget(waiting: list[CommittedRun], begun: Offset, end: Offset) -> None:
-    """Let nothing take effect from the record at `begun` to the one before `end`, which is in the last run."""
+    """Cancel the effect of the records from the one at `begun` to the one before `end`, which is in the last run."""
     for number in range(len(waiting) - 1, -1, -1):
         batch, records = waiting[number]
         if batch.end_offset <= begun:

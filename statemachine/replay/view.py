@@ -1,8 +1,8 @@
 """What replaying records needs of the metadata: keyed rows that can be looked up, set and removed.
 
-There are two views. `Changes` lies over a database and gathers what a transaction will change there; the controller's
-`Overlay` lies over the committed state and gathers what is not committed yet. Both replay records with the same code
-(`statemachine.replay.replay`), so what the controller decides on is what every node will come to.
+There are two views. `Changes` is over a database and collects what a transaction will change there; the controller's
+`Overlay` is over the committed state and collects what is not committed. Both replay records with the same code
+(`statemachine.replay.replay`), so the controller decides on the same state that every node will have.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ R = TypeVar("R")
 
 
 class InvalidRecord(Exception):
-    """Why a record cannot be true; whoever replays it knows its offset."""
+    """Why a record cannot be true; the replay adds its offset."""
 
 
 class View(Protocol):
-    """Metadata that can be read and changed. Records that it gives out must not be changed: put a copy."""
+    """Metadata that can be read and changed. Records that it returns must not be changed: put a copy."""
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """The record with that key."""
@@ -32,7 +32,7 @@ class View(Protocol):
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key; at most `limit`, -1: all.
 
-        With `end`, the beginning of a key, they go up to those that begin with it, and nothing behind is read.
+        With `end`, the beginning of a key, they go up to those that begin with it, and nothing after is read.
         """
         ...
 
@@ -45,7 +45,7 @@ class View(Protocol):
         ...
 
     def remove(self, table: Table[R], key: Key) -> None:
-        """Remove the record with that key, which must be there."""
+        """Remove the record with that key, which must exist."""
         ...
 
     def remove_all(self, table: Table[R], prefix: Key) -> None:
@@ -56,9 +56,9 @@ class View(Protocol):
 def merged(
     stored: Iterable[tuple[Key, R]], own: Iterable[tuple[Key, R | None]], is_own: Container[Key]
 ) -> Iterator[tuple[Key, R]]:
-    """What lies below with what lies above it, both by key as SQLite orders keys; above, None stands for "removed".
+    """The lower records merged with those above, both by key in SQLite's order; above, None stands for "removed".
 
-    What `is_own` is passed over below.
+    Lower records for which `is_own` is true are passed over.
     """
     below = ((key_to_sql(key), key, record) for key, record in stored if key not in is_own)
     above = ((key_to_sql(key), key, record) for key, record in own if record is not None)

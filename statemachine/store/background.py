@@ -1,4 +1,4 @@
-"""Processes of a node's own for work that must not be in its way: they share no interpreter with it, and stand back."""
+"""Child processes of a node for work that must not delay it: they have their own interpreter, and a low priority."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from types import MappingProxyType
 from typing import Final
 
 NICENESS: Final = 10
-"""How far such a process stands back behind the node's own."""
+"""How much lower such a process's priority is than the node's own."""
 
 
 def start_module(
     module: str, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
 ) -> Popen[bytes]:
-    """Run a module of this program with pipes for all that it reads and says; `communicate` with it.
+    """Run a module of this program with pipes for its input and output; `communicate` with it.
 
     It has this process's environment, with what `environment` sets.
     """
-    # -P: otherwise what lies in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+    # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     command = (sys.executable, "-P", "-m", module, *arguments)
     # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
     process = Popen(  # noqa: S603
@@ -34,7 +34,7 @@ def start_module(
 
 
 async def run_to_end(process: Popen[bytes]) -> tuple[int, bytes, bytes]:
-    """Its exit code, what it said and what it complained of; it is killed if this is cancelled."""
+    """Its exit code, its output and its error output; it is killed if this is cancelled."""
     end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
     try:
         said, complaints = await asyncio.shield(end)
@@ -46,19 +46,19 @@ async def run_to_end(process: Popen[bytes]) -> tuple[int, bytes, bytes]:
 
 
 def last_line(complaints: bytes) -> str:
-    """What such a process complained of last; empty for nothing."""
+    """The last line of such a process's error output; empty if there is none."""
     return (complaints.decode(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, in which the other one imports the same packages as it does."""
+    """This process's environment, changed so that the child imports the same packages."""
     root = str(Path(__file__).resolve().parents[2])
     others = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": root if not others else os.pathsep.join((root, others))}
 
 
 def _stand_back(process_id: int) -> None:
-    """Let everybody else's work go before this process's, as far as the system can be told."""
+    """Let all other work go before this process's, as far as the system allows."""
     with suppress(ProcessLookupError):  # it has ended already
         os.setpriority(os.PRIO_PROCESS, process_id, NICENESS)
     # Where Linux shares processors out to sessions, a process's own niceness counts only within its session.

@@ -1,7 +1,7 @@
-"""When the write-ahead log of a node's metadata database starts over, beside the transactions that fill it.
+"""When the write-ahead log of a node's metadata database starts over, between the transactions that fill it.
 
-It runs in the thread that applies what is much, so that such a run and a checkpoint never meet; what is applied on the
-event loop waits for the moment in which the writer must be still. The loop itself waits for neither.
+It runs in the thread that applies large runs, so that such a run and a checkpoint never meet. A run that is applied on
+the event loop waits for the moment in which the writer must be still. The loop itself waits for neither.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from statemachine.store.store import MetadataStore
 from statemachine.store.write_ahead_log import START_OVER_BYTES_MIN, WARN_BYTES
 
 RETRY_SECONDS: Final = 1.0
-"""How long to leave it after an attempt that did not succeed."""
+"""How long to wait after an attempt that did not succeed."""
 
 WAIT_FOR_READERS_SECONDS: Final = 0.05
-"""How long the writer is still for the sake of readers: what a page of a list takes them."""
+"""How long the writer is stopped for the sake of readers: what a page of a list takes them."""
 
 LONG_WAIT_SECONDS: Final = 1.0
 """The same when it is large. New readers do not hold it up, so it succeeds unless one is older than this."""
 
 LONG_WAIT_PAUSE_SECONDS: Final = 10.0
-"""A long wait in vain is followed by none for so long: an old reader takes a tenth of the writer's time at most."""
+"""A long wait in vain is followed by none for this long: an old reader takes a tenth of the writer's time at most."""
 
 WARNING_PAUSE_SECONDS: Final = 60.0
 
 LOOK_SECONDS: Final = 1.0
-"""How often to look, though nothing is written, whether it is due: the log, or somebody else, may take the room."""
+"""How often to look whether it is due, even if nothing is written: the log, or another program, may take the room."""
 
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
 
 class Checkpointer:
-    """The one who makes the write-ahead log of a store start over. Everything is called on the event loop."""
+    """Makes the write-ahead log of a store start over. Everything is called on the event loop."""
 
     def __init__(self, store: MetadataStore, executor: ThreadPoolExecutor) -> None:
-        """`executor` has one thread: that in which the store is written when that takes long."""
+        """`executor` has one thread: the one that writes large runs to the store."""
         self._store = store
         self._executor = executor
         self._task: asyncio.Task[None] | None = None
@@ -52,14 +52,14 @@ class Checkpointer:
         """When the next attempt may begin."""
         self._look: asyncio.TimerHandle | None = None
         self._is_held = False
-        """Whether somebody's reading has defeated the last attempt since it became large."""
+        """Whether a reader has defeated the last attempt since it became large."""
         self._no_long_wait_before = 0.0
         self._no_warning_before = 0.0
         self._is_paused = False
         self._fault: FlushFailed | None = None
 
     async def before_writing(self) -> None:
-        """Return when a transaction may be written at once.
+        """Wait until a transaction may be written at once.
 
         Raises WriteAheadLogHeld, a StoreUnavailable, if the write-ahead log has become as large as it may.
         """
@@ -69,7 +69,7 @@ class Checkpointer:
             await asyncio.shield(self._stillness)
 
     async def after_writing(self) -> None:
-        """Let it start over when it is time; returns later when it has become large. Raises FlushFailed."""
+        """Start over when it is time; returns later when it has become large. Raises FlushFailed."""
         if self._fault is not None:
             raise self._fault
         if self._is_paused:
@@ -81,7 +81,7 @@ class Checkpointer:
             self._begin_if_due()
 
     async def make_room(self) -> bool:
-        """Let it start over now, for want of room; whether there is more room than before. Raises FlushFailed."""
+        """Start over now, for want of room; returns whether there is more room than before. Raises FlushFailed."""
         size_bytes = self._store.write_ahead_log.size_bytes
         if self._is_paused or size_bytes == 0:
             return False
@@ -91,7 +91,7 @@ class Checkpointer:
         return self._store.write_ahead_log.size_bytes < size_bytes
 
     async def pause(self) -> None:
-        """Return when nothing is under way; nothing more begins before `resume`."""
+        """Wait until nothing is in progress; nothing more begins before `resume`."""
         self._is_paused = True
         if self._look is not None:
             self._look.cancel()
@@ -100,7 +100,7 @@ class Checkpointer:
             await asyncio.shield(self._task)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue."""
         self._is_paused = False
 
     # --- one attempt --------------------------------------------------------------------------------------------------

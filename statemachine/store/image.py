@@ -1,6 +1,6 @@
 """The committed metadata as a snapshot, and back (docs/formats/snapshot.md).
 
-The records are in a fixed order: what the state machine had come to, then table by table (SN-33), each by its key; at
+The records are in a fixed order: what is applied, then table by table (SN-33), each by its key; at
 most 1,024 in a batch. So the bytes depend on the state alone.
 """
 
@@ -26,10 +26,10 @@ from statemachine.tables.catalogue import TABLES
 from statemachine.tables.table import Table
 
 RECORDS_PER_BATCH_MAX: Final = 1_024
-"""So many records, at most, are in one batch of a snapshot."""
+"""How many records a batch of a snapshot has at most."""
 
 BATCH_BYTES_SOFT_MAX: Final = 1024 * 1024
-"""A batch that has so many bytes of records gets no further one."""
+"""A batch that has this many bytes of records gets no further one."""
 
 
 class SnapshotPoint(NamedTuple):
@@ -40,7 +40,7 @@ class SnapshotPoint(NamedTuple):
 
 
 def snapshot_point(connection: sqlite3.Connection) -> SnapshotPoint | None:
-    """The id and the header of the snapshot that the present read transaction comes to; None if nothing is applied.
+    """The id and header of a snapshot of the present read transaction; None if nothing is applied.
 
     It is always at the end of a batch, because transactions are (SN-31).
     """
@@ -77,7 +77,7 @@ def load_image(reader: SnapshotReader, tables: MetadataTables) -> None:
     first = next(batches, None)
     leading = [] if first is None else _records(reader, first)
     if not leading or leading[0].WhichOneof("record") != "applied_state":
-        raise CorruptSnapshot(f"the snapshot {reader.path} does not say what its state machine had come to")
+        raise CorruptSnapshot(f"the snapshot {reader.path} does not have the applied state of its state machine")
     restored = _restored(reader, leading[0].applied_state)
     try:
         tables.restore(restored, chain([leading[1:]], (_records(reader, batch) for batch in batches)))

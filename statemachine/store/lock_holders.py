@@ -1,4 +1,4 @@
-"""Which processes read an SQLite database, by the locks that they have on its shared memory file.
+"""Which processes read an SQLite database, by their locks on its shared memory file.
 
 Linux lists all locks in /proc/locks. The file itself is not opened: closing it would drop the locks that SQLite has on
 it for this process.
@@ -17,7 +17,7 @@ READ_LOCK_BYTES: Final = range(123, 128)
 COMMAND_LENGTH_MAX: Final = 80
 NAMED_MAX: Final = 3
 MOMENT_SECONDS: Final = 0.1
-"""Who reads for so long does not read for a moment only."""
+"""A process that reads for this long does not read for a moment only."""
 
 _LOCKS: Final = Path("/proc/locks")
 
@@ -34,7 +34,7 @@ class SharedLock(NamedTuple):
 def processes_reading(shared_memory: Path) -> list[str]:
     """Those that read the database now and in a moment: "process 17 (sqlite3 metadata.db)". Waits for that moment.
 
-    At most three, this process only if there is no other. Empty if the system does not say.
+    At most three, this process only if there is no other. Empty if the system does not list them.
     """
     before = _readers(shared_memory)
     time.sleep(MOMENT_SECONDS)

@@ -1,7 +1,7 @@
-"""The committed metadata as tables on one SQLite connection: what a transaction applies, and how it is remembered.
+"""The committed metadata as tables on one SQLite connection: what a transaction applies, and its progress and digest.
 
 Neither files nor threads are known here: `statemachine.store.store` has those. The digest is a chain over every batch
-(base offset, epoch, body) and what its records did. At every so many offsets it is put by as a `StateDigest`, for nodes
+(base offset, epoch, body) and what its records did. At regular offsets it is recorded as a `StateDigest`, for nodes
 to compare theirs.
 """
 
@@ -39,7 +39,7 @@ _RETRYABLE_EXTENDED: Final = (sqlite3.SQLITE_IOERR_SHMSIZE,)
 
 
 class StoreUnavailable(KraftlogError):
-    """The database cannot be written now: no room, or somebody else has locked it. Nothing changed; try again."""
+    """The database cannot be written now: no room, or another process has locked it. Nothing changed; try again."""
 
 
 class Applied(NamedTuple):
@@ -47,13 +47,13 @@ class Applied(NamedTuple):
 
     end_offset: Offset
     epoch: Epoch
-    """Of the last applied batch; 0 before the first."""
+    """The epoch of the last applied batch; 0 before the first."""
     digest: str
     """Over all batches applied so far and what they did, 32 hexadecimal digits."""
 
 
 class AppliedState(NamedTuple):
-    """What a snapshot says of the state that it holds."""
+    """A snapshot's description of the state that it holds."""
 
     applied: Applied
     timestamp_ms: int
@@ -62,7 +62,7 @@ class AppliedState(NamedTuple):
 
 
 class _Replayed(NamedTuple):
-    """What batches come to, beside the changes."""
+    """The result of replaying batches, besides the changes."""
 
     applied: Applied
     timestamp_ms: int
@@ -71,7 +71,7 @@ class _Replayed(NamedTuple):
 
 
 class PreparedRun(NamedTuple):
-    """What batches come to, as long as nothing else is written to the tables."""
+    """The result of replaying batches, valid as long as nothing else is written to the tables."""
 
     changes: Changes
     restored: AppliedState
@@ -81,7 +81,7 @@ class PreparedRun(NamedTuple):
 
     @property
     def end_offset(self) -> Offset:
-        """Where what is applied ends then."""
+        """The applied end offset after it."""
         return self.restored.applied.end_offset
 
 
@@ -99,7 +99,7 @@ class MetadataTables:
         self.connection = connection
         self._name = name
         self.applied_bytes = 0
-        """How large the bodies of the batches were that were applied since it was opened."""
+        """The size of the bodies of all batches applied since it was opened."""
         self._digest_interval = digest_interval
         self.cluster_id, end_offset, epoch, self._timestamp_ms, digest, compared_at, compared = connection.execute(
             "SELECT cluster_id, end_offset, epoch, timestamp_ms, digest, state_digest_end_offset, state_digest"
@@ -121,7 +121,7 @@ class MetadataTables:
 
     @property
     def state_digest(self) -> StateDigest | None:
-        """The last one that was put by, None before the first: at the last batch that reached or passed a multiple of
+        """The last recorded one, None before the first: at the last batch that reached or passed a multiple of
         the interval."""
         return self._state_digest
 
@@ -131,16 +131,16 @@ class MetadataTables:
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether batches have come that take effect when their metadata transaction ends, if it is not aborted."""
+        """Whether batches wait that take effect when their metadata transaction ends, if it is not aborted."""
         return self._open_transaction is not None
 
     @property
     def waiting_bytes(self) -> int:
-        """How large those batches are: what the next ones come to, if it ends with them, is as much more."""
+        """The size of those batches: the next run is larger by this if it ends their transaction."""
         return 0 if self._open_transaction is None else self._open_transaction.size_bytes
 
     def take_state_digests(self) -> list[StateDigest]:
-        """Those put by since the last call, in order; what another process has put by is not among them."""
+        """Those recorded since the last call, in order, without those that another process has recorded."""
         taken, self._new_state_digests = self._new_state_digests, []
         return taken
 
@@ -159,7 +159,7 @@ class MetadataTables:
             self.connection.execute("UPDATE applied SET diverged = ?", (reason,))
 
     def complete_row_sums(self, missing: Sequence[int]) -> None:
-        """Count the rows that were there before any were counted: `missing`, slice by slice, is what the sums lack.
+        """Count the rows from before any were counted: `missing`, slice by slice, is what the sums lack.
 
         Nothing happens if they count all. Raises StoreUnavailable as `apply` does.
         """
@@ -184,11 +184,11 @@ class MetadataTables:
         """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
 
         Those of a metadata transaction that has not ended wait in memory for its end, and what is applied ends before
-        them; a process that is started again is given them again (CT-16).
+        them; a process that is started again receives them again (CT-16).
 
         Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
         (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
-        Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition that goes with
+        Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition removed with
         its topic. With `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
         """
         self.commit(self._prepared(batches, rows_max=None), note_delta=note_delta)
@@ -196,10 +196,10 @@ class MetadataTables:
     def prepare(
         self, batches: Iterable[CommittedBatch], *, removals_max: int | None = None, rows_max: int | None = None
     ) -> PreparedRun | None:
-        """The first half of `apply`, which writes nothing: what the batches come to, for `commit`.
+        """The first half of `apply`, which writes nothing: the result of replaying the batches, for `commit`.
 
-        None if that is too much: with `removals_max` more `Changes.removals`, with `rows_max` more rows, as `Changes`
-        counts them; a record of tiered storage has some for each leader epoch. Raises ReplayError.
+        None if that is too much: more `Changes.removals` than `removals_max`, or more rows than `rows_max`, as
+        `Changes` counts them; a record of tiered storage has some for each leader epoch. Raises ReplayError.
         """
         try:
             prepared = self._prepared(batches, rows_max)
@@ -298,7 +298,7 @@ class MetadataTables:
                 raise ReplayError(
                     f"the batch at offset {batch.base_offset}, epoch {batch.epoch} does not follow on what is applied:"
                     f" offsets below {end_offset}, epoch {epoch}; if it is not of this log, stop the node and move"
-                    " the database away to have it made again"
+                    " the database away to have it rebuilt"
                 )
             body = batch.body
             changes.replay(records, batch.base_offset)
@@ -322,11 +322,11 @@ class MetadataTables:
             (*values, row_sums.encoded((self.cluster_id, *values)), before.end_offset, before.digest),
         )
         if moved.rowcount != 1:
-            raise ReplayError(f"somebody else has written to {self._name}; only this node may")
+            raise ReplayError(f"another process has written to {self._name}; only this node may")
 
 
 def _check_no_markers(run: Sequence[MetadataRecord]) -> None:
-    """A snapshot ends before a metadata transaction that is open, and holds what came of others (CT-16)."""
+    """A snapshot ends before a metadata transaction that is open, and holds the results of the others (CT-16)."""
     for record in run:
         if record.WhichOneof("record") in MARKERS:
             raise ReplayError(f"it has the marker of a metadata transaction, {record.WhichOneof('record')}")
@@ -336,5 +336,5 @@ def _check_applied_before(batch: CommittedBatch, end_offset: Offset, epoch: Epoc
     if batch.epoch > epoch or (batch.end_offset == end_offset and batch.epoch != epoch):
         raise ReplayError(
             f"the batch at offset {batch.base_offset} has epoch {batch.epoch}, what was applied there epoch {epoch}:"
-            " the database is not of this log; stop the node and move the database away to have it made again"
+            " the database is not of this log; stop the node and move the database away to have it rebuilt"
         )

@@ -1,7 +1,7 @@
-"""A copy of a metadata database to read at leisure: whoever reads the database itself keeps its write-ahead log.
+"""A copy of a metadata database for long reads: a long read of the database itself holds its write-ahead log.
 
-The copy is SQLite's temporary database: in memory while it is small, else in a file without a name, which is gone when
-the connection is closed, or the process ends.
+The copy is SQLite's temporary database: in memory while it is small, else in a file without a name, which disappears
+when the connection is closed, or the process ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraftbase.errors import OutOfSpace, StorageError
 from statemachine.tables.database import open_reader
 
 MEMORY_KIBIBYTES: Final = 64 * 1024
-"""So much of a copy is in memory, the rest in the file."""
+"""Up to this much of a copy is in memory, the rest in the file."""
 
 DIRECTORY_VARIABLE: Final = "SQLITE_TMPDIR"
 """Where SQLite makes that file, an environment variable of a process; it is read when SQLite is first used."""

@@ -1,4 +1,4 @@
-"""Threads of their own for reads that may take their time."""
+"""Threads of their own for reads that may take long."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class Lane:
-    """A thread for what may take its time, one after the other."""
+    """A thread for calls that may take long, one after the other."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._waiting = 0
 
     def shut_down(self) -> None:
-        """Wait for what runs; what waits for its turn is cancelled."""
+        """Wait for the call that runs; those that wait for their turn are cancelled."""
         self._thread.shutdown(cancel_futures=True)
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -47,7 +47,7 @@ class Lane:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """What runs is waited for; what comes waits for the end of the context."""
+        """Wait for the call that runs; later calls wait for the end of the context."""
         loop = asyncio.get_running_loop()
         is_idle, may_go_on = asyncio.Event(), threading.Event()
 
@@ -68,22 +68,22 @@ class QueryLane(Lane):
     """Reads on one database over a connection of its own, each on a consistent state."""
 
     def __init__(self, name: str, path: Path, read_seconds_max: float) -> None:
-        """A read that takes longer than `read_seconds_max` is ended: it would keep the write-ahead log."""
+        """A read that takes longer than `read_seconds_max` is ended: it would hold the write-ahead log."""
         super().__init__(name)
         self._path = path
         self._read_seconds_max = read_seconds_max
         self._connection = open_reader(path)
 
     def reopen(self) -> None:
-        """Go on with the database that is at the path now. Nothing may run: see `held`."""
+        """Continue with the database that is at the path now. Nothing may run: see `held`."""
         self._connection = open_reader(self._path)
 
     def close_connection(self) -> None:
-        """Let go of the database. Nothing may run: see `held`."""
+        """Close the connection to the database. Nothing may run: see `held`."""
         self._connection.close()
 
     async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `function` as `run` does, in a transaction. Raises REQUEST_TIMED_OUT, too, if its time is over."""
+        """Run `function` as `run` does, in a transaction. Raises REQUEST_TIMED_OUT, too, if it takes too long."""
         return await self.run(lambda: self._read(function))
 
     def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,6 +1,6 @@
-"""An SQL statement of somebody's own in a process of its own, which ends when its time is over or its caller goes.
+"""A client's SQL statement in its own process, which ends when its time has expired or its caller leaves.
 
-In the node's process it could take all memory, and SQLite looks at the clock only between steps, some of which one
+In the node's process it could take all memory, and SQLite reads the clock only between steps, some of which one
 statement can make take minutes.
 """
 
@@ -39,7 +39,7 @@ class QueryProcess:
     def run(self) -> list[QueryResponse]:
         """The answer, in pieces; an error of the statement's is in the first. Blocks for that long, in any thread.
 
-        Raises ApiError: INVALID_REQUEST if its time is over, REQUEST_TIMED_OUT if it is abandoned,
+        Raises ApiError: INVALID_REQUEST if its time has expired, REQUEST_TIMED_OUT if it is abandoned,
         UNKNOWN_SERVER_ERROR if its process ends otherwise.
         """
         with self._lock:
@@ -61,7 +61,7 @@ class QueryProcess:
         return list(decode_pieces(said))
 
     def abandon(self) -> None:
-        """Nobody wants the answer any more: it ends, or does not begin. From any thread, also when it has ended."""
+        """No caller wants the answer any more: it ends, or does not begin. From any thread, also when it has ended."""
         with self._lock:
             self._is_abandoned = True
             if self._process is not None:
@@ -69,7 +69,7 @@ class QueryProcess:
 
 
 def _abandoned() -> ApiError:
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended, for its caller has gone")
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended because its caller left")
 
 
 def _ended(code: int, complaints: bytes) -> ApiError:

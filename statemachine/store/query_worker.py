@@ -1,8 +1,8 @@
-"""Runs one SQL statement of somebody's own on a node's metadata database, while the node goes on.
+"""Runs one SQL statement of a client on a node's metadata database, while the node continues.
 
 `python -m statemachine.store.query_worker DATABASE SECONDS` reads the statement from its standard input and writes the
-answer as messages, each behind its length. What SQLite cannot bound by itself is bounded for the whole process: memory,
-where temporary tables are too, and the processor's time.
+answer as messages, each after its length. What SQLite cannot bound by itself is bounded for the whole process: memory,
+which includes temporary tables, and the processor's time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
 """The address space of the process, itself and the result included."""
 
 GRACE_SECONDS: Final = 2
-"""How much longer than the statement may take the processor's time may be: Python's own, and what SQLite cannot end."""
+"""How much more processor time the process has than the statement: for Python itself, and what SQLite cannot end."""
 
 _LENGTH_BYTES: Final = 4
 

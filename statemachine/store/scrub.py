@@ -1,10 +1,10 @@
 """Reads all rows of a metadata database and compares them with the sums that each transaction keeps (`row_sums`).
 
 One table's structure, or one slice of its rows, is read in one transaction, so none lasts long; each sees rows and sums
-as of the same offset, so the writer goes on meanwhile.
+as of the same offset, so the writer continues meanwhile.
 
-`python -m statemachine.store.scrub DATABASE` does it in a process of its own. It reads the file and not what the node
-has in memory, and shares no interpreter with the node. A line of JSON says what came of it.
+`python -m statemachine.store.scrub DATABASE` does it in its own process. It reads the file and not the node's
+memory, and shares no interpreter with the node. It prints the result as a line of JSON.
 """
 
 from __future__ import annotations
@@ -38,28 +38,26 @@ _NO_DAMAGE: Final = frozenset(
 
 
 class RottenDatabase(Exception):
-    """Its content changed by itself: nothing must be made of it, and it must be rebuilt."""
+    """The content changed by itself: nothing must be made from it, and it must be rebuilt."""
 
 
 @contextmanager
 def telling_rot(what: str) -> Iterator[None]:
-    """Turn whatever SQLite says of damaged pages, within the block, into RottenDatabase; the rest into StorageError."""
+    """Turn what SQLite reports of damaged pages, within the block, into RottenDatabase; the rest into StorageError."""
     try:
         yield
     except (UnusableDatabase, DamagedDatabase) as error:
         raise RottenDatabase(f"{ROTTEN}: {error}") from None
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NO_DAMAGE:
-            raise StorageError(
-                f"the metadata database cannot be read, {what}: {error}; see whether its disk is well"
-            ) from None
+            raise StorageError(f"the metadata database cannot be read, {what}: {error}; check its disk") from None
         raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None
-    except ValueError as error:  # a text that is none, or an id that is none
+    except ValueError as error:  # a text that is not valid, or an id that is not one
         raise RottenDatabase(f"{ROTTEN}: {what}: {error}") from None
 
 
 def check_rows(connection: sqlite3.Connection) -> None:
-    """Compare all rows that the present transaction sees, each table in one go. Partial sums say nothing of rows.
+    """Compare all rows that the present transaction sees, each table in one go. Partial sums show nothing about rows.
 
     Raises RottenDatabase if anything is not what was written, StorageError if it cannot be read.
     """
@@ -79,7 +77,8 @@ def check_rows(connection: sqlite3.Connection) -> None:
 def scrub(connection: sqlite3.Connection) -> list[int]:
     """Read everything, each part in a transaction of its own. `connection` may be one that can only read.
 
-    What the sums lack, slice by slice: nothing, or, if they are partial, what `MetadataTables.complete_row_sums` takes.
+    Returns what the sums lack, slice by slice: nothing, or, if they are partial, the argument for
+    `MetadataTables.complete_row_sums`.
     Raises RottenDatabase if anything is not what was written, StorageError if it cannot be read.
     """
     missing: list[int] = []
@@ -90,7 +89,7 @@ def scrub(connection: sqlite3.Connection) -> list[int]:
 
 
 def _readings(connection: sqlite3.Connection) -> Iterator[Callable[[], list[int]]]:
-    """All there is to be read, in parts; a part of rows says what their sum lacks."""
+    """All that has to be read, in parts; a part of rows returns what their sum lacks."""
     yield lambda: _check_frame(connection)
     for table in TABLES:
         yield lambda name=table.name: _check_structure(connection, name)  # type: ignore[misc]
@@ -108,14 +107,14 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_frame(connection: sqlite3.Connection) -> list[int]:
-    """What is applied, and that tables and views are the present ones."""
+    """The row of `applied`, and that tables and views are the present ones."""
     with telling_rot("what is applied"):
         check_tables(connection)
         return []
 
 
 def _check_structure(connection: sqlite3.Connection, table: str) -> list[int]:
-    """Pages, the order of keys, and each index against its table: SQL goes by indexes too."""
+    """Pages, the order of keys, and each index against its table: SQL uses indexes too."""
     with telling_rot(f"table {table}"):
         found = connection.execute(f"PRAGMA integrity_check({table})").fetchone()[0]
     if found != "ok":

@@ -1,4 +1,4 @@
-"""When a node reads through its own metadata database to see whether it is still what was applied."""
+"""When a node reads through its own metadata database to check that it is still what was applied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Scrubber:
-    """Scrubs at the start and then from time to time, in a process of its own. `on_rotten` is told of rot, once."""
+    """Scrubs at the start and then from time to time, in its own process. `on_rotten` is called on rot, once."""
 
     def __init__(self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None]) -> None:
         """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one, at the start."""
@@ -32,7 +32,7 @@ class Scrubber:
         self._on_rotten = on_rotten
 
     async def run(self) -> None:
-        """Go on until cancelled, or until there is rot."""
+        """Run until cancelled, or until there is rot."""
         while True:
             wait_seconds = await self.scrub()
             if wait_seconds is None:
@@ -40,7 +40,7 @@ class Scrubber:
             await asyncio.sleep(wait_seconds)
 
     async def scrub(self) -> float | None:
-        """Scrub once. After how many seconds to do it again; None: never."""
+        """Scrub once. Returns after how many seconds to scrub again; None: never."""
         code, said, complaints = await run_to_end(start_module("statemachine.store.scrub", (str(self._store.path),)))
         if code == ROTTEN_EXIT_CODE:
             self._on_rotten(last_line(complaints))

@@ -1,4 +1,4 @@
-"""When a node takes snapshots of its metadata: after so many bytes, after so long, or because somebody asks (SN-30)."""
+"""When a node takes snapshots of its metadata: after enough bytes, after enough time, or on request (SN-30)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class SnapshotConfig:
     """When snapshots are taken."""
 
     max_bytes_between: int = 20 * 1024 * 1024
-    """Take one when records of so many bytes were applied since the last."""
+    """Take one when this many bytes of records were applied since the last."""
     max_interval_ms: int = 60 * 60 * 1000
-    """Take one when the last is so long ago and anything was applied since; 0: never for that reason."""
+    """Take one when the last is this old and anything was applied since; 0: never for that reason."""
 
 
 class SnapshotGenerator:
@@ -55,15 +55,15 @@ class SnapshotGenerator:
         self._on_rotten: Callable[[str], None] = lambda reason: None
 
     def tell(self, on_taken: Callable[[], None]) -> None:
-        """Call `on_taken` whenever there is another snapshot from now on."""
+        """Call `on_taken` after each new snapshot from now on."""
         self._on_taken = on_taken
 
     def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
-        """Call `on_rotten` if the database turns out not to be what was applied: no snapshot is made of it."""
+        """Call `on_rotten` if the database turns out not to be what was applied: no snapshot is taken of it."""
         self._on_rotten = on_rotten
 
     def replace_damaged(self) -> None:
-        """A snapshot was damaged and is gone: take another one in the background."""
+        """A snapshot was damaged and deleted: take another one in the background."""
         if not self._is_shut_down and not self._has_failed and self._store.applied_end_offset > 0:
             self._start_in_background()
 
@@ -75,7 +75,7 @@ class SnapshotGenerator:
             if taken.snapshot_id.offset >= wanted:
                 return taken
 
-    # --- what the state machine tells ---------------------------------------------------------------------------------
+    # --- calls of the state machine -----------------------------------------------------------------------------------
 
     def applied(self, end_offset: Offset) -> None:
         """Take a snapshot in the background if enough was applied since the last one, or since one was loaded."""
@@ -88,7 +88,7 @@ class SnapshotGenerator:
             self._wait(self._config.max_interval_ms / 1000)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Every node takes its own, whoever leads."""
+        """Every node takes its own snapshots, whichever node leads."""
 
     def shut_down(self) -> None:
         """Take no more."""
@@ -168,7 +168,7 @@ class SnapshotGenerator:
         return decode_taken(said)
 
     def _remove_part(self, token: str) -> None:
-        """A process that was killed leaves what it has written, each time it is tried again."""
+        """A process that was killed leaves its part of a file, again with each attempt."""
         for part in Path(self._directory).glob(f"*-{token}{SUFFIX}{PART_SUFFIX}"):
             with suppress(OSError):  # the next start removes it
                 part.unlink()

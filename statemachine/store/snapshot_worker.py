@@ -1,8 +1,8 @@
-"""Takes a snapshot of a node's metadata database, while the node goes on committing to it.
+"""Takes a snapshot of a node's metadata database, while the node continues to commit to it.
 
-`python -m statemachine.store.snapshot_worker DATABASE DIRECTORY TOKEN` does it in a process of its own, so that the
-node's event loop shares no interpreter with it; one line of JSON says what came of it. The token, hexadecimal digits,
-is in the name of what is written: whoever starts the process can remove that when it was killed.
+`python -m statemachine.store.snapshot_worker DATABASE DIRECTORY TOKEN` does it in its own process, so that the
+node's event loop shares no interpreter with it; it prints the result as one line of JSON. The token, hexadecimal
+digits, is in the name of the file that it writes: the process's parent can remove the file when it was killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_row
 
 
 class TakenSnapshot(NamedTuple):
-    """A snapshot of what was applied when it was asked for."""
+    """A snapshot of what was applied when it was requested."""
 
     snapshot_id: OffsetAndEpoch
     path: str
@@ -34,12 +34,12 @@ class TakenSnapshot(NamedTuple):
 
 
 def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
-    """Write a snapshot of what is committed to the database now; which ones are deleted then is the node's business.
+    """Write a snapshot of what is committed to the database now; deleting older ones is the node's business.
 
-    One of the same id that is damaged is replaced. Readers and the writer of the database go on, and nothing holds its
-    write-ahead log once the database is copied: to write a large snapshot may take minutes. Raises StorageError if
+    One of the same id that is damaged is replaced. Readers and the writer of the database continue, and nothing holds
+    its write-ahead log once the database is copied: to write a large snapshot may take minutes. Raises StorageError if
     there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written, RottenDatabase
-    if the database is not what was applied; then no new one is there.
+    if the database is not what was applied; then there is no new snapshot.
     """
     with telling_rot("what a snapshot is made of"), closing(open_copy(database)) as connection:
         point = snapshot_point(connection)
@@ -51,7 +51,7 @@ def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
             writer = snapshots.create(*point)
         if writer is not None:
             with writer:
-                check_rows(connection)  # what is not what was applied must not spread
+                check_rows(connection)  # rows that were not applied must not spread
                 write_image(connection, writer)
                 writer.freeze()
     with snapshots.open(point.snapshot_id) as reader:

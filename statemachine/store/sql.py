@@ -1,7 +1,7 @@
-"""One SQL statement of somebody's own on the metadata: it reads, and neither writes, nor runs on, nor sees other files.
+"""One SQL statement of a client on the metadata: it can only read, cannot run for long, and sees no other files.
 
-SQLite itself enforces that: the connection can only read, an authorizer is asked about everything that a statement
-does when it is prepared, limits bound single values, and a handler that is called as it runs ends it in time.
+SQLite itself enforces that: the connection can only read, an authorizer checks every action of a statement when it is
+prepared, limits bound single values, and a handler that is called as it runs ends it in time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VALUE_BYTES_MAX: Final = 1024 * 1024
 """How large one text or blob may be, in between as well; it has to fit a message."""
 
 COLUMNS_MAX: Final = 100
-"""So many columns a result may have: a row is in memory before it is counted."""
+"""How many columns a result may have: a row is in memory before it is counted."""
 
 STATEMENT_LENGTH_MAX: Final = 100_000
 """Characters of a statement."""
@@ -39,7 +39,7 @@ _FIRST_WORD: Final = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*([
 _DESCRIBING_PRAGMAS: Final = frozenset(
     {"table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
 )
-"""Those whose argument says of what; an argument to any other would be a new setting."""
+"""Those whose argument names an object; an argument to any other would be a new setting."""
 _ASKING_PRAGMAS: Final = frozenset(
     {
         "application_id",
@@ -101,9 +101,9 @@ def run_query(
 ) -> QueryResult:
     """Run one statement: SELECT, WITH, VALUES, EXPLAIN, or a PRAGMA that only describes. Blocks for that long.
 
-    `connection` is one of `schema.open_reader`, used by nobody else meanwhile; it may be in a transaction, and stays in
-    it. Raises ApiError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than one,
-    or may not be run; if it takes longer than `timeout_seconds`, comes to more than `rows_max` rows, or to more than
+    `connection` is one of `open_reader`, which has no other user meanwhile; it may be in a transaction, and
+    stays in it. Raises ApiError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than
+    one, or may not be run; if it takes longer than `timeout_seconds`, has more than `rows_max` rows, or more than
     about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read. The memory it takes, and the time of
     single steps of SQLite, are bounded only in a process of its own (statemachine.store.query_process): MemoryError
     then.
@@ -111,7 +111,7 @@ def run_query(
     _check_statement(sql)
     check(
         connection.execute("PRAGMA query_only").fetchone()[0] == 1,
-        "statements of others are run on a connection that can only read",
+        "statements of clients run on a connection that can only read",
     )
     guard = _Guard(time.monotonic() + timeout_seconds)
     try:
@@ -126,25 +126,25 @@ def run_query(
 
 
 class _Guard:
-    """What is asked while a statement is prepared and runs."""
+    """SQLite's callbacks while a statement is prepared and runs."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self.denied: str | None = None
-        """What the statement would have done that it may not."""
+        """What the statement would have done that is not allowed."""
 
     def is_over(self) -> bool:
-        """Whether the statement has had its time; asked by SQLite as it runs."""
+        """Whether the statement's time has expired; called by SQLite as it runs."""
         return time.monotonic() >= self._deadline
 
     def authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
     ) -> int:
-        """Whether the statement may do that; what `first` and `second` are depends on the action."""
+        """Whether the statement may do that; the meaning of `first` and `second` depends on the action."""
         match action:
             case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_READ | sqlite3.SQLITE_RECURSIVE:
                 return sqlite3.SQLITE_OK
-            # What SQLite asks when a connection first uses json_each and the like. Nobody can write that table.
+            # SQLite asks this when a connection first uses json_each and the like. No statement can write that table.
             case sqlite3.SQLITE_UPDATE if first == "sqlite_master":
                 return sqlite3.SQLITE_OK
             case sqlite3.SQLITE_FUNCTION:
@@ -223,7 +223,7 @@ def _check_statement(sql: str) -> None:
 
 
 def took_too_long(timeout_seconds: float) -> ApiError:
-    """The error of a statement whose time is over."""
+    """The error of a statement that took too long."""
     return invalid_request(
         f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database"
     )
@@ -245,7 +245,7 @@ def _translated(connection: sqlite3.Connection, error: Exception, guard: _Guard,
 
 
 def _hint(connection: sqlite3.Connection, words: str) -> str:
-    """What may have been meant by a name that there is not, or where the names are."""
+    """What may have been meant by an unknown name, or where to find the names."""
     kind, _, name = words.partition(": ")
     if kind == "no such table":
         known = _names(connection, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")

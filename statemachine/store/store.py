@@ -1,12 +1,12 @@
 """The committed metadata of one node in SQLite.
 
-- One transaction applies one or several committed batches and says so: applied end offset, epoch and digest change with
-  the tables, so each record takes effect exactly once, whatever dies when.
-- One writer at a time, on whichever thread; readers have connections of their own and see whole transactions.
+- One transaction applies one or several committed batches and records it: applied end offset, epoch and digest change
+  with the tables, so each record takes effect exactly once, whatever crashes when.
+- One writer at a time, on any thread; readers have connections of their own and see whole transactions.
 - The digest is a chain over every batch (base offset, epoch, body) and what its records did: two nodes that have
   applied as much of the same log have the same one, however the batches were grouped into transactions.
 - SQLite is derived data: a database that is damaged, foreign or unlike the quorum's is set aside and
-  made again.
+  rebuilt.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from statemachine.tables.database import (
 from statemachine.tables.table import Table
 
 READ_MAX_MS: Final = 10_000
-"""How long a read of the node's own may go on, unless its owner says otherwise."""
+"""How long a read of the node's own may take, unless its owner sets another limit."""
 
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
@@ -86,9 +86,9 @@ class MetadataStore:
         """The store at `path`, made if there is none.
 
         One that cannot be used is set aside as `<name>.damaged`, and snapshot and log fill a new one. If it differed
-        from the quorum's, `forget_snapshots` is called before: they were made of it. A read that takes longer than
+        from the quorum's, `forget_snapshots` is called before: they were made from it. A read that takes longer than
         `read_max_ms` is ended. Raises DirectoryError if it holds another cluster's metadata, StorageError if the file
-        cannot be had.
+        cannot be opened or made.
         """
         remove(_new_path(path))  # a crash has left it half-filled
         try:
@@ -106,7 +106,7 @@ class MetadataStore:
     def _set_aside(path: Path, reason: str) -> None:
         target = set_aside(path)
         logger.warning(
-            "metadata database set aside; it is made again from snapshot and log", reason=reason, moved_to=str(target)
+            "metadata database set aside; it is rebuilt from snapshot and log", reason=reason, moved_to=str(target)
         )
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class MetadataStore:
 
     @property
     def applied_bytes(self) -> int:
-        """How large the bodies of the batches were that were applied since the store was opened."""
+        """The size of the bodies of all batches applied since the store was opened."""
         return self._tables.applied_bytes
 
     @property
@@ -155,20 +155,20 @@ class MetadataStore:
 
     @property
     def waiting_bytes(self) -> int:
-        """How large those batches are."""
+        """The size of those batches."""
         return self._tables.waiting_bytes
 
     @property
     def state_digest(self) -> StateDigest | None:
-        """What the state came to at the last offset where nodes compare it, None before the first."""
+        """The digest of the state at the last offset where nodes compare it, None before the first."""
         return self._tables.state_digest
 
     def take_state_digests(self) -> list[StateDigest]:
-        """Those that came up since the last call, in order."""
+        """Those recorded since the last call, in order."""
         return self._tables.take_state_digests()
 
     def take_deltas(self) -> list[MetadataDelta]:
-        """What the runs changed that were applied since the last call while it `has_publishers`; none is empty."""
+        """The changes of the runs applied since the last call while it `has_publishers`; none is empty."""
         return self._tables.take_deltas()
 
     def mark_diverged(self, reason: str) -> None:
@@ -195,14 +195,14 @@ class MetadataStore:
     def load(self, reader: SnapshotReader) -> None:
         """Make a new database of what a snapshot holds, for `use_loaded`. For a thread: 10 microseconds a row.
 
-        The store goes on with the old one. Raises CorruptSnapshot, StoreUnavailable or StorageError, OutOfSpace for
+        The store continues with the old one. Raises CorruptSnapshot, StoreUnavailable or StorageError, OutOfSpace for
         want of room; then nothing is left of the new one.
         """
         new_path = _new_path(self.path)
         remove(new_path)
         try:
             with closing(open_database(new_path, self.cluster_id).conn) as connection:
-                connection.execute("PRAGMA journal_mode = MEMORY")  # nobody needs half of it after a crash
+                connection.execute("PRAGMA journal_mode = MEMORY")  # half of it is useless after a crash
                 connection.execute("PRAGMA synchronous = OFF")
                 load_image(reader, MetadataTables(connection, name=str(new_path)))
             sync(new_path)
@@ -213,16 +213,16 @@ class MetadataStore:
             raise
 
     async def use_loaded(self, *, unless: Callable[[], bool] = lambda: False) -> None:
-        """Put the database that `load` has made in the place of the old one, and go on with it.
+        """Replace the old database by the one that `load` has made, and continue with it.
 
-        Queries that run are waited for, those that come meanwhile wait; nothing is done if `unless` is true then. A
+        Waits for queries that run; those that arrive meanwhile wait. Nothing is done if `unless` is true then. A
         crash leaves the old database or the new one.
         """
         async with self._queries.held(), self._statement_lane.held():
             if unless():
                 return
             # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
-            # one's go before the new one has that name.
+            # one's are closed before the new one has that name.
             self._close_connections()
             install(_new_path(self.path), self.path)
             self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
@@ -248,7 +248,7 @@ class MetadataStore:
 
     @property
     def write_ahead_log(self) -> WriteAheadLog:
-        """That of the database as it is now: another one after `use_loaded` and `rebuild_if_ahead`."""
+        """That of the present database: another one after `use_loaded`."""
         return self._write_ahead_log
 
     def _start_over_at_open(self) -> None:
@@ -259,7 +259,7 @@ class MetadataStore:
             logger.warning("the write-ahead log of the metadata database stays; it is tried again", reason=str(error))
         else:
             if not is_done:
-                logger.warning("somebody reads the write-ahead log of the metadata database", path=str(self.path))
+                logger.warning("a reader holds the write-ahead log of the metadata database", path=str(self.path))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class MetadataStore:
         return self._reader
 
     async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `function` on a consistent state, in a thread of its own, where it may take its time.
+        """Run `function` on a consistent state, in a thread of its own, where it may take long.
 
         Raises ApiError: THROTTLING_QUOTA_EXCEEDED if too many queries wait, REQUEST_TIMED_OUT if it takes longer
         than a read may.
@@ -277,7 +277,7 @@ class MetadataStore:
         return await self._queries.query(function)
 
     async def run_statement(self, sql: str, timeout_seconds: float) -> list[QueryResponse]:
-        """The answer to an SQL statement of somebody's own, in pieces; one after the other, each in its own process.
+        """The answer to a client's SQL statement, in pieces; one after the other, each in its own process.
 
         It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess.run`, and
         THROTTLING_QUOTA_EXCEEDED if too many wait.

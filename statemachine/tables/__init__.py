@@ -1,1 +1,1 @@
-"""The tables of the metadata: what a key, a row and a record of each look like, and the database that holds them."""
+"""The tables of the metadata: the key, row and record of each, and the database that holds them."""

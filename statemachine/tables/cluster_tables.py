@@ -44,7 +44,7 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
     )
 
 
-# Every decision about partitions asks for all brokers, and they seldom change. Who is given one must not change it.
+# Every decision about partitions reads all brokers, and they seldom change. The caller must not change the record.
 @lru_cache(maxsize=1_024)
 def _broker_from_row(row: Row) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
@@ -131,7 +131,7 @@ PRODUCER_IDS: Final = Table[ProducerIdsRecord](
     to_row=lambda record: (1, record.broker_id, record.broker_epoch, record.next_producer_id),
     from_row=lambda row: ProducerIdsRecord(broker_id=row[1], broker_epoch=row[2], next_producer_id=row[3]),
 )
-"""One row, or none while no ids were given away."""
+"""One row, or none while no ids were allocated."""
 
 
 def quota_entity_key(entity: Any) -> str:
@@ -165,11 +165,11 @@ ACL_CONTENT: Final = (
     "operation",
     "permission_type",
 )
-"""The fields of an entry besides its id, in the order in which it is looked up by them."""
+"""The fields of an entry except its id, in the order in which it is looked up by them."""
 
 
 def acl_content(record: AccessControlEntryRecord) -> Key:
-    """Everything but the id: what makes two entries equal."""
+    """Everything except the id: what makes two entries equal."""
     return tuple([getattr(record, name) for name in ACL_CONTENT])
 
 

@@ -1,8 +1,8 @@
 """The tables of a node's metadata database, and opening the file that holds them (docs/formats/metadata.md).
 
-The database is derived data: everything in it can be made again from the log. So a file that is damaged, of another
+The database is derived data: everything in it can be rebuilt from the log. So a file that is damaged, of another
 program or of another version, or that differs from the quorum's, is set aside and a new one begun; only one of another
-cluster is refused, because then the directory is not what its owner takes it for.
+cluster is refused, because then the directory is not the one that its owner believes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ configs only; 0004 kept no sums of rows."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
-"""How the reason begins why a database is set aside that rotted, of which nothing was made."""
+"""How the reason begins for setting a rotten database aside, from which nothing was made."""
 
 _APPLIED: Final = (
     "SELECT row_sums, cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
@@ -57,15 +57,15 @@ _STATEMENTS_WITHOUT_BLANKS: Final = frozenset(map(_without_blanks, (*TABLE_STATE
 
 
 class UnusableDatabase(Exception):
-    """The file cannot be used and may be replaced; the message says why."""
+    """The file cannot be used and may be replaced; the message has the reason."""
 
 
 class DamagedDatabase(StorageError):
-    """The file cannot be read because it is damaged, not because it cannot be had."""
+    """The file cannot be read because it is damaged, not because it cannot be opened."""
 
 
 class DivergedDatabase(UnusableDatabase):
-    """Its content differs from the quorum's: what was made of it must not be believed either."""
+    """Its content differs from the quorum's: what was made from it must not be trusted either."""
 
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[0])
@@ -77,13 +77,13 @@ def create_tables(database: Database) -> None:
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[1])
 def add_row_sums(database: Database) -> None:
-    """Those of a database that had none are found by the first scrub."""
+    """The sums of a database that had none are found by the first scrub."""
     if "row_sums" not in {name for _, name, *_ in database.execute("PRAGMA table_info(applied)")}:
         database.execute("ALTER TABLE applied ADD COLUMN row_sums BLOB")
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
-    """Make the present tables, empty, and views in a database that has none: one in memory, say."""
+    """Make the present tables, empty, and views in a database that has none, such as one in memory."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     MIGRATIONS.apply(Database(connection, strict=True, execute_plugins=False))
     _begin(connection, cluster_id)
@@ -93,7 +93,7 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
     """The database at `path` with the present tables, made if there is none. The caller closes its connection.
 
     One that `is_known_sound` is not read through. Raises UnusableDatabase, DirectoryError for another cluster's, and
-    StorageError if the file cannot be had, OutOfSpace if that is for want of room.
+    StorageError if the file cannot be opened or made, OutOfSpace if that is for want of room.
     """
     try:
         path.touch(mode=0o600)  # SQLite gives its other files the same mode
@@ -107,18 +107,18 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         _check_usable(connection, is_known_sound=is_known_sound)
         connection.execute("PRAGMA journal_mode = WAL")
-        # The log is the durable copy: after a power cut the last transactions may be gone, and are applied again.
+        # The log is the durable copy: after a power cut the last transactions may be lost, and are applied again.
         connection.execute("PRAGMA synchronous = NORMAL")
         # A checkpoint has to fsync; it is done by the store's owner, off the event loop.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         MIGRATIONS.apply(database)
         _claim(path, connection, cluster_id)
-        # From here on a lock that somebody else holds is reported at once, not waited for on the event loop.
+        # From here on a lock of another process is reported at once, not waited for on the event loop.
         connection.execute("PRAGMA busy_timeout = 0")
     except sqlite3.Error as error:
         connection.close()
         raise translated(path, error) from None
-    except UnicodeDecodeError as error:  # SQLite's complaint quotes what is damaged
+    except UnicodeDecodeError as error:  # SQLite's message quotes what is damaged
         connection.close()
         raise UnusableDatabase(f"it is damaged: {error}") from None
     except BaseException:
@@ -146,7 +146,7 @@ def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) ->
         except BaseException:
             connection.close()
             raise
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's complaint quotes what is damaged
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message quotes what is damaged
         kind = DamagedDatabase if _is_damage(error) else StorageError
         raise kind(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
     return connection
@@ -166,7 +166,7 @@ def install(new_path: Path, path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the closed database at `path`, if there is one, with the files beside it."""
+    """Remove the closed database at `path`, if there is one, with the files next to it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
@@ -226,11 +226,11 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raise UnusableDatabase unless tables and views are the present ones, and what is applied is what was written.
+    """Raise UnusableDatabase unless tables and views are the present ones, and `applied` is what was written.
 
     They may rot where SQLite does not look.
     """
-    # A column that was added stands in the statement with other blanks around it.
+    # A column that was added has other blanks around it in the statement.
     found = {_without_blanks(sql) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
     if not _STATEMENTS_WITHOUT_BLANKS.issubset(found):
         raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
@@ -238,7 +238,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
 
 
 def read_sums(connection: sqlite3.Connection) -> RowSums:
-    """What the rows add up to, as the last transaction says. Raises UnusableDatabase if that was changed since."""
+    """The sums of the rows, from the last transaction. Raises UnusableDatabase if they were changed since."""
     rows = connection.execute(_APPLIED).fetchall()
     if len(rows) != 1:
         raise UnusableDatabase("it is damaged: it does not say what is applied")

@@ -115,7 +115,7 @@ REMOTE_SEGMENT_EPOCHS: Final = Table[SegmentInEpoch](
         id_to_bytes(row[0]), row[1], row[2], row[3], id_to_bytes(row[4]), row[5], bool(row[6])
     ),
 )
-"""Follows from the remote segments."""
+"""Derived from the remote segments."""
 
 REMOTE_EPOCH_ENDS: Final = Table[RemoteLogEpochEndRecord](
     name="remote_epoch_ends",

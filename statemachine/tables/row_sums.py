@@ -1,11 +1,12 @@
-"""What the rows of each table add up to, kept with every transaction, so that a row that changes by itself is noticed.
+"""Sums over the rows of each table, kept with every transaction, so that a row that changes by itself is noticed.
 
-Each table's rows are divided into slices, by the first character of an id, say. The sum of a slice is that of the
-hashes of its rows, modulo 2^32: the order makes no difference, and a transaction adds the rows that come and subtracts
-those that go. The hash of a row is the CRC-32C of its values, which differs whenever up to 32 adjacent bits do.
+Each table's rows are divided into slices, for example by the first character of an id. The sum of a slice is that of
+the hashes of its rows, modulo 2^32: the order makes no difference, and a transaction adds the rows that come and
+subtracts those that go. The hash of a row is the CRC-32C of its values, which differs whenever up to 32 adjacent bits
+do.
 
 The sums are a column of `applied`, sealed together with what is applied: they change in the same transaction, and cost
-it no page more. A slice is small enough to be read in one transaction, so whoever compares needs nobody's help: one
+it no page more. A slice is small enough to be read in one transaction, so the comparison needs no help: one
 read transaction sees rows and sum as of the same offset, whatever is committed meanwhile.
 
 A database of a version that kept no sums has *partial* ones: they count from where this version opened it. What is
@@ -29,14 +30,14 @@ from statemachine.tables.cluster_tables import ACLS, CONFIGS
 from statemachine.tables.table import Row, Table
 
 LAYOUT: Final = 1
-"""Of tables, columns, slices and hashes: sums of another one are no sums."""
+"""Of tables, columns, slices and hashes: sums of another layout count as none."""
 
 SLICES: Final = 8
-"""Of a table that may be large. Of a million rows one has 125,000, which are read in a fifth of a second; and all sums
-together are so short that `applied` stays on one page of the database, and is written with it."""
+"""For a table that may be large. Of a million rows a slice has 125,000, which are read in a fifth of a second; and all
+sums together are so short that `applied` stays on one page of the database, and is written with it."""
 
 _MARSHAL_VERSION: Final = 2
-"""The last format in which equal values have equal bytes: later ones say which strings are shared."""
+"""The last format in which equal values have equal bytes: later ones record which strings are shared."""
 _MASK: Final = 2**32 - 1
 _ID_CHARACTERS: Final = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 """Of ids as text, as SQLite orders them."""
@@ -105,7 +106,7 @@ _SLICE_OF: Final = {table: _slice_of(table) for table in TABLES}
 
 
 def sum_of(rows: Iterable[Row]) -> int:
-    """What `rows` add up to. Half a microsecond each."""
+    """The sum of `rows`. Half a microsecond each."""
     found: int = sum(map(crc32c, map(dumps, rows, repeat(_MARSHAL_VERSION))))
     return found & _MASK
 
@@ -130,15 +131,15 @@ class RowSums:
         return sum(self._sums[first : first + (1 if _SLICE_OF[table] is None else SLICES)]) & _MASK
 
     def copy(self) -> RowSums:
-        """Sums that change by themselves."""
+        """A copy that changes independently."""
         return RowSums(self._sums[:], is_complete=self.is_complete)
 
     def add(self, table: Table[Any], rows: Sequence[Row]) -> None:
-        """These rows come, as `Table.to_row` has them."""
+        """Count these rows, as `Table.to_row` has them."""
         self._count(table, rows, 1)
 
     def subtract(self, table: Table[Any], rows: Sequence[Row]) -> None:
-        """These rows go, as they are stored."""
+        """Discount these rows, as they are stored."""
         self._count(table, rows, -1)
 
     def _count(self, table: Table[Any], rows: Sequence[Row], sign: int) -> None:

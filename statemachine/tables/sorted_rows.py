@@ -1,8 +1,8 @@
-"""Rows in memory by key, and by the beginning of a key in the order in which SQLite has the keys.
+"""Rows in memory by key, and by the beginning of a key in SQLite's order of the keys.
 
-What is not committed yet and what a run of records has touched are both such rows. They are put one by one, many of
-them before anybody asks for an order, and sometimes someone asks after each of them: so keys get their place when an
-order is asked for, a few by bisection, many by one sort.
+Uncommitted records and the rows that a run of records has touched are kept this way. They are put one by one, often
+many of them before any read in order, and sometimes with such a read after each of them: so keys get their place when
+an order is requested, a few by bisection, many by one sort.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from statemachine.tables.table import Key, key_to_sql
 V = TypeVar("V")
 
 STALE_KEYS_MIN: Final = 1_000
-"""So many keys of rows that are gone are passed over, rather than the others put in order again."""
+"""At most this many keys of removed rows are passed over, instead of sorting the others again."""
 
 INSERTION_WORTH: Final = 16
-"""To put one key into its place costs as much as it costs to pass over so many when all are sorted."""
+"""Putting one key into its place costs as much as passing over this many when all are sorted."""
 
 
 class SortedRows(Generic[V]):
@@ -31,11 +31,11 @@ class SortedRows(Generic[V]):
         self.by_key: dict[Key, V] = {}
         """To be read only."""
         self._ordered: list[tuple[Key, Key]] = []
-        """The keys as SQLite has them, with the keys themselves; the rows of some are gone."""
+        """The keys as SQLite has them, with the keys themselves; the rows of some were removed."""
         self._placed: set[Key] = set()
         """The keys in `_ordered`."""
         self._new: list[Key] = []
-        """Keys that are to come into `_ordered` when somebody asks for an order."""
+        """Keys that come into `_ordered` when an order is requested."""
 
     def put(self, key: Key, value: V) -> None:
         """Set the row with that key."""
@@ -44,7 +44,7 @@ class SortedRows(Generic[V]):
         self.by_key[key] = value
 
     def remove(self, key: Key) -> None:
-        """Remove the row with that key, which must be there."""
+        """Remove the row with that key, which must exist."""
         del self.by_key[key]
 
     def remove_all(self, prefix: Key) -> None:
@@ -77,7 +77,7 @@ class SortedRows(Generic[V]):
                 yield key, self.by_key[key]
 
     def tidy(self) -> None:
-        """Forget keys that were put and whose rows are gone, if they are many and nobody has asked for an order."""
+        """Forget keys of removed rows, if they are many and no order was requested."""
         if len(self._new) > 2 * len(self.by_key) + STALE_KEYS_MIN:
             self._new = [key for key in self.by_key if key not in self._placed]
 

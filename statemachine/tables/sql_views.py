@@ -1,7 +1,7 @@
-"""Views over the tables for people who ask the metadata in SQL: topics by name, one row for one thing (docs/sql.md).
+"""Views over the tables for people who query the metadata in SQL: topics by name, one row for one thing (docs/sql.md).
 
-The state machine uses none of them. Those about partitions read all of them, some seconds for a million, unless they
-are asked for one topic.
+The state machine uses none of them. Those about partitions read all of them, some seconds for a million, unless the
+query names one topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MISSING: Final = """
         WHERE replica.value NOT IN (SELECT value FROM json_each(isr))
         AND replica.value NOT IN (SELECT value FROM json_each(adding_replicas))
         AND replica.value NOT IN (SELECT value FROM json_each(removing_replicas))"""
-"""Brokers that should be in sync and are not; one that is being added has not had the time yet, one that is being
+"""Brokers that should be in sync and are not. One that is being added has not had the time, and one that is being
 removed need not be any more."""
 
 _IS_FINISHED: Final = f"remote_segments.state = {SegmentState.COPY_FINISHED.value}"
@@ -31,7 +31,7 @@ _REMOTE_DATA: Final = f"""
         count(*) FILTER (WHERE remote_segments.state = {SegmentState.COPY_STARTED.value}) AS segments_being_copied,
         count(*) FILTER (WHERE remote_segments.state = {SegmentState.DELETE_STARTED.value}) AS segments_being_deleted,
         remote_partition_deletes.state AS delete_state"""
-"""What is summed up of a partition's remote segments."""
+"""The totals of a partition's remote segments."""
 
 VIEW_STATEMENTS: Final = (
     """
@@ -137,8 +137,8 @@ VIEW_STATEMENTS: Final = (
     FROM partitions JOIN topics USING (topic_id)
     WHERE adding_replicas <> '[]' OR removing_replicas <> '[]'
     """,
-    # In two halves, for a topic's name to lead to its segments: through a LEFT JOIN of topics it does not. The half of
-    # the deleted has a name that is NULL, so it is not even begun when a name is asked for.
+    # In two halves, so that a topic's name leads to its segments: through a LEFT JOIN of topics it does not. The half
+    # of the deleted topics has a name that is NULL, so it is not even begun when a query gives a name.
     f"""
     CREATE VIEW tiered_partitions AS
     SELECT topics.name AS topic, topic_id, partition_id, {_REMOTE_DATA}

@@ -1,4 +1,4 @@
-"""A table as the state machine uses it: what the key, the row and the record of each look like.
+"""A table as the state machine uses it: the key, the row and the record of each.
 
 A record is the protobuf message that the log and snapshots hold; a row is what SQLite holds. Everything that applies,
 overlays, snapshots or looks up metadata goes through a `Table`, so a new kind of metadata is one more of them.
@@ -25,7 +25,7 @@ _KEYS_AT_ONCE: Final = (64, 8, 1)
 """How many rows one statement looks for: few numbers, so that the statements stay prepared."""
 
 SCANNED_ROWS: Final = 5_000
-"""So many rows are looked at for a page: some milliseconds' worth."""
+"""How many rows are read for a page: some milliseconds of work."""
 
 
 class Condition(NamedTuple, Generic[R]):
@@ -42,7 +42,7 @@ class Page(NamedTuple, Generic[R]):
 
     found: list[tuple[Key, R]]
     end: Key | None
-    """Up to where was looked, inclusive; None: to the end of the table."""
+    """The last key that was read, inclusive; None: to the end of the table."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ class Table(Generic[R]):
     """The columns of the key, or expressions over columns."""
     columns: tuple[str, ...]
     kind: str | None = None
-    """Which kind of `MetadataRecord` a snapshot holds for each row; None: the rows follow from other tables'."""
+    """Which kind of `MetadataRecord` a snapshot holds for each row; None: the rows are derived from other tables'."""
     key_of: Callable[[R], Key]
     to_row: Callable[[R], Row]
     from_row: Callable[[Row], R]
@@ -63,7 +63,7 @@ class Table(Generic[R]):
     where: str | None = None
     """Of an index: the condition on its rows."""
     partition_of: Callable[[R], Key] | None = None
-    """The key of the partition that a row follows from, if it does."""
+    """The key of the partition that a row is derived from, if it is."""
 
     def __repr__(self) -> str:
         return f"Table({self.name} by {', '.join(self.key)})"
@@ -92,19 +92,19 @@ class Table(Generic[R]):
 
     @lru_cache(maxsize=8)  # noqa: B019 (tables live as long as the process)
     def delete_sql(self, key_length: int) -> str:
-        """Remove the rows whose key begins with so many values."""
+        """Remove the rows whose key begins with this many values."""
         return f"DELETE FROM {self.name} WHERE {self._prefix(key_length)}"  # noqa: S608 (names of our own)
 
     @lru_cache(maxsize=64)  # noqa: B019 (tables live as long as the process)
     def select_sql(self, key_length: int, is_after: bool = False, end_length: int = 0) -> str:
-        """Select the rows whose key begins with so many values, in the order of the key.
+        """Select the rows whose key begins with this many values, in the order of the key.
 
         Maybe only those after one, or up to those that begin with `end_length` values, the first of which are the same.
         """
         conditions = [self._prefix(key_length)] if key_length else []
         if self.where is not None:
             conditions.append(self.where)
-        if is_after:  # only what is behind the prefix, so that SQLite seeks there
+        if is_after:  # only what is after the prefix, so that SQLite seeks there
             behind = self.key[key_length:]
             conditions.append(f"({', '.join(behind)}) > ({_marks(len(behind))})")
         if end_length > key_length:
@@ -129,7 +129,7 @@ class Table(Generic[R]):
         return row
 
     def get_rows(self, connection: sqlite3.Connection, keys: Sequence[Key]) -> Iterator[Row]:
-        """The rows with these keys that there are, as they are stored. For many at once, a third of `get_row`."""
+        """Those of the rows with these keys that exist, as they are stored. For many at once, a third of `get_row`."""
         start = 0
         for count in _KEYS_AT_ONCE:
             while len(keys) - start >= count:
@@ -161,7 +161,7 @@ class Table(Generic[R]):
             yield self.key_of(record), record
 
     def scan(self, connection: sqlite3.Connection, condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
-        """Look at the next `SCANNED_ROWS` records above `after`; the page has those that meet `condition`."""
+        """Read the next `SCANNED_ROWS` records above `after`; the page has those that meet `condition`."""
         window = f" LIMIT 1 OFFSET {SCANNED_ROWS - 1}"
         after_sql = () if after is None else key_to_sql(after)
         row = connection.execute(self.select_sql(0, after is not None) + window, after_sql).fetchone()

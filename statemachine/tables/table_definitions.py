@@ -104,7 +104,7 @@ TABLE_STATEMENTS: Final = (
         permission_type INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID
     """,
-    # What is there already is not made once more: this finds it.
+    # An entry that exists already is not created again: this finds it.
     """
     CREATE INDEX acls_by_content ON acls (
         resource_type, resource_name, pattern_type, principal, host, operation, permission_type

@@ -49,7 +49,7 @@ _PARTITION_COLUMNS: Final = (
 
 
 _NO_LISTS: Final = ("[]", "[]")
-"""As most partitions have it."""
+"""The value of most partitions."""
 
 
 def _partition_to_row(record: PartitionRecord) -> Row:
@@ -147,7 +147,7 @@ def counting_on(broker_ids: Collection[int], lost_data: Collection[int]) -> Cond
 
 
 def _has_one(column: str, count: int) -> str:
-    """SQL: the list in `column` has one of so many parameters."""
+    """SQL: the list in `column` has one of this many parameters."""
     marks = ", ".join("?" * count)
     return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE value IN ({marks}))"  # noqa: S608 (columns of our own)
 
@@ -160,4 +160,4 @@ NOT_LED_BY_PREFERRED: Final = Condition[PartitionRecord](
 IN_DIRECTORIES: Final = Condition[PartitionRecord](
     "directories != '[]'", (), lambda partition: bool(partition.directories)
 )
-"""Of partitions: they say in which log directories their replicas are."""
+"""Of partitions: they name the log directories of their replicas."""

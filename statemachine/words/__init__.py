@@ -1,1 +1,1 @@
-"""Kafka's names, ids and values, and what of them is allowed."""
+"""Kafka's names, ids and values, and which of them are allowed."""

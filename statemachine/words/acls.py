@@ -1,4 +1,4 @@
-"""Numbers and names of access control, and whether there can be such an entry.
+"""Numbers and names of access control, and whether an entry is valid.
 
 Numbers are Kafka's (AclOperation, AclPermissionType, PatternType, and its ResourceType, which is not that of
 configs)."""
@@ -13,7 +13,7 @@ from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord
 from statemachine.words.names import quoted
 
 ANY: Final = 1
-"""In filters: whatever it is."""
+"""In filters: any."""
 
 
 TOPIC, CLUSTER, USER = 2, 4, 7
@@ -49,7 +49,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 def check_acl(entry: AccessControlEntryRecord) -> None:
-    """Raise ApiError(INVALID_REQUEST) unless there can be such an entry."""
+    """Raise ApiError(INVALID_REQUEST) unless the entry is valid."""
     check_number("resource type", entry.resource_type, RESOURCE_TYPES)
     check_number("pattern type", entry.pattern_type, PATTERN_TYPES)
     check_number("operation", entry.operation, OPERATIONS)

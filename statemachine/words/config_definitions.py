@@ -50,9 +50,9 @@ class Definition:
 
     kind: Kind
     default: str
-    """What holds where nothing is set."""
+    """The value that applies where nothing is set."""
     broker_config: str | None = None
-    """Of a topic's config: the brokers' config whose value holds where the topic has none."""
+    """For a topic's config: the brokers' config whose value applies where the topic has none."""
 
     @property
     def is_list(self) -> bool:

@@ -37,7 +37,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class LevelOrDefault:
-    """A compression level from `least` to `most`, or what stands for the codec's own choice."""
+    """A compression level from `least` to `most`, or the number for the codec's own default."""
 
     least: int
     most: int
@@ -63,7 +63,7 @@ class Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Any number, of those that are finite."""
+    """Any finite number."""
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
@@ -92,7 +92,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """Some of a few words, separated by commas, none of them twice; nothing is none of them (KIP-1161)."""
+    """Some of a few words, separated by commas, none of them twice; empty for none of them (KIP-1161)."""
 
     words: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class ThrottledReplicas:
 
 @dataclass(frozen=True, slots=True)
 class ClassNames:
-    """Names of Java classes, separated by commas, none of them twice; nothing is none of them."""
+    """Names of Java classes, separated by commas, none of them twice; empty for none of them."""
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
@@ -140,7 +140,7 @@ def _is_class_name(name: str) -> bool:
 class HostLimits:
     """Pairs of host and count, separated by commas: one text to Kafka, not a list that could be appended to.
 
-    The last colon of a pair is what parts it, so that a host may be an IPv6 address.
+    The last colon of a pair separates it, so that a host may be an IPv6 address.
     """
 
     def problem(self, value: str) -> str | None:
@@ -159,7 +159,7 @@ Kind = Whole | LevelOrDefault | Fraction | Number | OneOf | Flag | HostLimits | 
 
 
 def split_elements(value: str) -> list[str]:
-    """The elements of a list, in their order, without the blanks around them; empty ones are none."""
+    """The elements of a list, in their order, without the blanks around them; empty ones are left out."""
     return [element.strip() for element in value.split(",") if element.strip()]
 
 

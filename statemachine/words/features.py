@@ -1,6 +1,6 @@
-"""The features of a cluster: metadata.version and what hangs on it, with Kafka's names and levels (CT-61, CT-62).
+"""The features of a cluster: metadata.version and what depends on it, with Kafka's names and levels (CT-61, CT-62).
 
-A feature has a finalized level for the whole cluster, in the log. Nodes and brokers say which levels they support.
+A feature has a finalized level for the whole cluster, in the log. Nodes and brokers report which levels they support.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTROLLER_REGISTRATION: Final = 15
 """The one from which controllers register."""
 
 FETCH_VERSION_18: Final = 27
-"""The one from which a fetch says the replica's high watermark (KIP-1166)."""
+"""The one from which a fetch carries the replica's high watermark (KIP-1166)."""
 
 ELIGIBLE_LEADER_REPLICAS_BY_DEFAULT: Final = 26
 """The one from which new clusters have eligible leader replicas (Kafka's bootstrap version of their level 1)."""

@@ -15,7 +15,7 @@ RESERVED_IDS_END: Final = 100
 """Ids below this, taken as a number, have a meaning of their own in Kafka: 0 is "none", 1 is the metadata topic."""
 
 UNASSIGNED_DIRECTORY: Final = bytes(ID_BYTES)
-"""The directory of a replica whose broker has more than one and has not said yet which it took."""
+"""The directory of a replica whose broker has more than one and has not reported which one it took."""
 
 
 @lru_cache(maxsize=16_384)
@@ -31,7 +31,7 @@ def id_to_bytes(text: str) -> bytes:
 
 
 def is_reserved(value: bytes) -> bool:
-    """Whether nobody may use this id as their own."""
+    """Whether this id is reserved."""
     return int.from_bytes(value, "big") < RESERVED_IDS_END
 
 

@@ -1,4 +1,4 @@
-"""Kafka's rules for the names of topics (CT-21), and how messages show any name that somebody gave."""
+"""Kafka's rules for the names of topics (CT-21), and how messages show any name from a request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from kraftbase.errors import ApiError, ErrorCode
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""Longer ones, with a partition number behind, would be no file names."""
+"""Longer ones, with a partition number appended, would not be valid file names."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 NAME_LENGTH_TAKEN_MAX: Final = 1_000
-"""Names are given back in answers. A request with a longer one is refused as a whole."""
+"""Names are repeated in answers. A request with a longer one is refused as a whole."""
 
 QUOTED_LENGTH_MAX: Final = 100
 
@@ -27,7 +27,7 @@ def quoted(name: str) -> str:
 
 
 def check_name_lengths(names: Iterable[str]) -> None:
-    """Raise ApiError(INVALID_REQUEST) if a name is too long to be given back, let alone to be one."""
+    """Raise ApiError(INVALID_REQUEST) if a name is too long to be repeated in an answer, let alone to be valid."""
     for name in names:
         if len(name) > NAME_LENGTH_TAKEN_MAX:
             raise ApiError(
@@ -55,7 +55,7 @@ def check_topic_name(name: str) -> None:
 
 
 def may_collide(name: str) -> bool:
-    """Whether another name can collide with this one: metrics are named with '_' for '.', so both cannot be had."""
+    """Whether another name can collide with this one: metrics are named with '_' for '.', so both cannot exist."""
     return "." in name or "_" in name
 
 

@@ -22,7 +22,7 @@ VERSIONS_MAX: Final[dict[str, int]] = {
 """The newest version of each kind."""
 
 METADATA_VERSION_DIRECTORIES: Final = 17
-"""3.7-IV2: brokers say which log directories they have, and partitions which they are in (JBOD)."""
+"""3.7-IV2: brokers report which log directories they have, and partitions have them (JBOD)."""
 
 METADATA_VERSION_CONTROLLED_SHUTDOWN: Final = 7
 """3.3-IV3."""
@@ -48,7 +48,7 @@ _LATER_FIELDS: Final[dict[str, tuple[tuple[int, int, tuple[str, ...]], ...]]] = 
         (2, METADATA_VERSION_ELR, ("eligible_leader_replicas", "last_known_elr")),
     ),
 }
-"""By kind: a version, the metadata.version that it needs, and the fields that came with it."""
+"""By kind: a version, the metadata.version that it needs, and the fields that it added."""
 
 
 def in_version(record: MetadataRecord, metadata_version: int) -> MetadataRecord:

@@ -1,4 +1,4 @@
-"""Whether something is named more than once in a request."""
+"""Whether a request names something more than once."""
 
 from __future__ import annotations
 

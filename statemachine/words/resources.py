@@ -1,4 +1,4 @@
-"""The kinds of things that have configs, by Kafka's names and numbers."""
+"""The kinds of resources that have configs, by Kafka's names and numbers."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ TOPIC, BROKER = 2, 4
 
 
 def an_id(number: int) -> bytes:
-    """A fixed id that nobody reserves."""
+    """A fixed id that is not reserved."""
     return (1_000 + number).to_bytes(16, "big")
 
 
@@ -99,7 +99,7 @@ def no_op() -> MetadataRecord:
 def batch(
     base_offset: int, records: Sequence[MetadataRecord], epoch: int = 1, *, is_control: bool = False
 ) -> CommittedBatch:
-    """A committed batch; a control batch has one record that nobody sees."""
+    """A committed batch; a control batch has one record that no listener sees."""
     body = MetadataBatch(records=records).SerializeToString()
     count = 1 if is_control else len(records)
     return CommittedBatch(encode_batch(Offset(base_offset), Epoch(epoch), body, count, 1, is_control))

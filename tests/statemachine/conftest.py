@@ -31,7 +31,7 @@ from tests.statemachine.waiting import until
 
 @dataclass
 class Bench:
-    """A controller and what it stands on."""
+    """A controller and its store, log and state machine."""
 
     log: Any
     """A MemoryLog or a RaftClient."""
@@ -41,7 +41,7 @@ class Bench:
     faults: list[BaseException]
 
     async def lead(self) -> None:
-        """Return when the controller is active."""
+        """Wait until the controller is active."""
         await until(lambda: self.controller.is_active)
 
     async def run(self, operation: Operation) -> OperationResult:
@@ -179,7 +179,7 @@ Query = Callable[..., list[tuple[Any, ...]]]
 
 @pytest.fixture
 def rows(database: Path) -> Query:
-    """Asks the database as anybody could who has the file."""
+    """Queries the database as any holder of the file could."""
 
     def ask(sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(database)) as connection:

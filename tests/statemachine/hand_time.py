@@ -9,12 +9,12 @@ from tests.raft.by_hand import HandRuntime
 
 
 class HandTime(HandRuntime):
-    """Timers go off in `advance` only; what is to be done soon is done when the loop comes round."""
+    """Timers fire in `advance` only; what is to be done soon is done when the loop comes round."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(callback)
 
     @property
     def timers_set(self) -> int:
-        """How many timers are to go off."""
+        """How many timers are set."""
         return sum(not timer.is_cancelled for timer in self.timers)

@@ -1,4 +1,4 @@
-"""The state machine as plain dicts, one record at a time: what the tables must come to."""
+"""The state machine as plain dicts, one record at a time: what the tables must hold."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reference:
 
 
 def seen_in(store: MetadataStore) -> Reference:
-    """What the queries say is in the store, in the reference's terms."""
+    """The content of the store, from queries, in the reference's terms."""
     state = Reference()
     for topic in metadata_queries.describe_all_topics(store.reader):
         topic_id = id_to_bytes(topic.topic_id)

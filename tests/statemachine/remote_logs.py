@@ -1,4 +1,4 @@
-"""Records of tiered storage for tests, in one line each; partition 0 of topic 1 where nothing else is said."""
+"""Records of tiered storage for tests, in one line each; partition 0 of topic 1 unless another is given."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def segment(
     topic: int = 1,
     partition_id: int = 0,
 ) -> RemoteLogSegmentMetadataRecord:
-    """A copy of the offsets from start to end, inclusive; of epoch 0 unless `epochs` says where each begins."""
+    """A copy of the offsets from start to end, inclusive; of epoch 0 unless `epochs` has where each begins."""
     starts = {0: start_offset} if epochs is None else epochs
     return RemoteLogSegmentMetadataRecord(
         topic_id=an_id(topic),

@@ -35,7 +35,7 @@ def content(connection: sqlite3.Connection) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def content_of(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of a database that nobody has open."""
+    """Every row of a database that no connection has open."""
     with closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         return content(store.reader)
 
@@ -66,7 +66,7 @@ def snapshot_of(store: MetadataStore, snapshots: SnapshotStore) -> OffsetAndEpoc
 
 
 def load(store: MetadataStore, reader: SnapshotReader) -> None:
-    """Have the store go on with what a snapshot holds; for tests that have no event loop."""
+    """Have the store continue with what a snapshot holds; for tests that have no event loop."""
     store.load(reader)
     asyncio.run(store.use_loaded())
 

@@ -37,7 +37,7 @@ class Metadata(MetadataState):
         return self
 
     def append(self, records: Iterable[MetadataRecord]) -> Metadata:
-        """Let `records` enter the overlay, as an operation's do when they are appended."""
+        """Put `records` into the overlay, like those of an operation that is appended."""
         appended = list(records)
         if appended:
             self.end_offset += len(appended)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Let the loop run until `condition` holds; TimeoutError if it does not come to that."""
+    """Run the loop until `condition` holds; TimeoutError if it does not."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 async def turns(count: int = 20) -> None:
-    """Let the loop come round a few times: whatever is ready to happen happens."""
+    """Run a few turns of the loop: whatever is ready to happen happens."""
     for _ in range(count):
         await asyncio.sleep(0)

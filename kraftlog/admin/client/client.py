@@ -1,14 +1,14 @@
-"""The admin client: any node's address will do, it finds and follows the leader by itself.
+"""The admin client: the address of any node is enough. It finds and follows the leader by itself.
 
     async with AdminClient([Endpoint("localhost", 9093)]) as client:
         await client.create_topics([NewTopic("clicks", num_partitions=3, replication_factor=2)])
 
-- Changes go to the leader over one stream; all that callers have pending goes as one message.
-- What was certainly not carried out (no leader, not the leader, not sent, throttled) is tried again until the timeout,
-  with jitter. What may have been carried out is not: OutcomeUnknown says so, and the caller looks before trying again.
+- Changes go to the leader over one stream; the operations that are pending are sent as one message.
+- What was certainly not carried out (no leader, not the leader, not sent, throttled) is retried until the timeout, with
+  jitter. What may have been carried out is not: OutcomeUnknown reports it, and the caller looks before trying again.
 - Reads are answered by the first of the given addresses that can be reached, from what that node has applied, at least
-  up to what this client's acknowledged operations changed or found to be so already. `last_end_offset` says how far
-  that goes: others wait for that with `wait_for`.
+  up to what this client's acknowledged operations changed or found to be so already. `last_end_offset` is that offset:
+  another client waits for it with `wait_for`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class AdminClient:
     def __init__(
         self, bootstrap: Sequence[Endpoint], *, timeout_ms: int = TIMEOUT_MS_DEFAULT, client_id: str = ""
     ) -> None:
-        """`bootstrap` names one node or more; `timeout_ms` is how long each call may take, retries and all.
+        """`bootstrap` names at least one node; `timeout_ms` is how long each call may take, retries included.
 
-        `client_id` is whose mutation quota its changes count against (CT-20).
+        The changes count against the mutation quota of `client_id` (CT-20).
         """
         if timeout_ms <= 0:
             raise ValueError(f"timeout_ms is {timeout_ms}; it must be above 0")
@@ -83,7 +83,7 @@ class AdminClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; what is under way ends with an error, and so does what is asked for from now on."""
+        """Close every connection; pending calls, and all later ones, end with an error."""
         await self._sender.close()
         await self._reader.close()
 
@@ -92,7 +92,7 @@ class AdminClient:
     async def create_topics(
         self, topics: Iterable[NewTopic | admin_pb2.CreatableTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic]:
-        """Create topics, or see whether they could be. Raises ApiError for the first that could not."""
+        """Create topics, or with `validate_only` only check them. Raises ApiError for the first that is refused."""
         creatable = [new_topic_to_proto(topic) if isinstance(topic, NewTopic) else topic for topic in topics]
         request = admin_pb2.CreateTopicsRequest(topics=creatable, validate_only=validate_only)
         result = await self._change(admin_pb2.Operation(create_topics=request))
@@ -100,7 +100,7 @@ class AdminClient:
         return [created_topic_from_proto(topic) for topic in result.create_topics.topics]
 
     async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = ()) -> None:
-        """Delete topics by name or id. Raises ApiError for the first that could not be."""
+        """Delete topics by name or id. Raises ApiError for the first that is refused."""
         request = admin_pb2.DeleteTopicsRequest(topics=_references(names, topic_ids))
         result = await self._change(admin_pb2.Operation(delete_topics=request))
         _raise_first(result.delete_topics.topics)
@@ -119,9 +119,9 @@ class AdminClient:
     ) -> int:
         """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ApiError.
 
-        It may take `timeout_ms` if that is less than the client's. Ids that are not given are made up.
-        `previous_broker_epoch` is what a broker that was shut down cleanly found on its disk; without it, one that was
-        there before may have lost what it had (KIP-966).
+        It may take `timeout_ms` if that is less than the client's. Ids that are not given are generated.
+        `previous_broker_epoch` is what a broker found on its disk after a clean shutdown; without it, a broker that was
+        registered before may have lost records (KIP-966).
         """
         request = admin_pb2.RegisterBrokerRequest(
             broker_id=broker_id,
@@ -152,10 +152,10 @@ class AdminClient:
         want_shut_down: bool = False,
         timeout_ms: int | None = None,
     ) -> admin_pb2.BrokerHeartbeatResponse:
-        """Tell the controller that a broker is there, has applied the metadata below that offset, and what it wants.
+        """Send a heartbeat: the broker is alive, what end offset of the metadata it has applied, and what it wants.
 
-        It may take `timeout_ms` if that is less than the client's: one that waits for a node that hangs keeps the next
-        one from another. Raises ApiError; doing it twice does no harm.
+        It may take `timeout_ms` if that is less than the client's: a heartbeat that waits for a hung node delays the
+        next one, which could go to another node. Raises ApiError; sending it twice does no harm.
         """
         request = admin_pb2.BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -172,14 +172,14 @@ class AdminClient:
         await self._change(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=broker_id)))
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker: it is fenced, taken out of every ISR, and its registration goes. Raises ApiError."""
+        """Unregister a broker: it is fenced and leaves every ISR, and its registration is deleted. Raises ApiError."""
         request = admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
         await self._change(admin_pb2.Operation(unregister_broker=request))
 
     async def alter_configs(
         self, alterations: Iterable[Alteration | admin_pb2.ConfigAlteration], *, validate_only: bool = False
     ) -> None:
-        """Set and remove configs. Raises ApiError for the first resource that could not be altered."""
+        """Set and remove configs. Raises ApiError for the first resource that is refused."""
         request = admin_pb2.AlterConfigsRequest(
             alterations=[alteration_to_proto(a) if isinstance(a, Alteration) else a for a in alterations],
             validate_only=validate_only,
@@ -201,11 +201,11 @@ class AdminClient:
         retry_unknown: bool = False,
         timeout_ms: int | None = None,
     ) -> admin_pb2.OperationResult:
-        """Have the leader carry out `operation` and return its answer, errors of parts of it included.
+        """Have the leader carry out `operation` and return its answer, which may hold errors of its parts.
 
-        With `retry`, what was certainly not carried out is tried again until the timeout; `retry_unknown` is for
+        With `retry`, what was certainly not carried out is retried until the timeout; `retry_unknown` is for
         operations that do no harm when done twice. Without, there is one attempt, whose answer is returned as it is.
-        Raises NotSent if there was nobody to send it to, OutcomeUnknown if it may have been carried out.
+        Raises NotSent if no node could be reached, OutcomeUnknown if it may have been carried out.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         result = await self._sender.execute(operation, timeout_ms, retry=retry, retry_unknown=retry_unknown)
@@ -214,23 +214,23 @@ class AdminClient:
         return result
 
     async def cluster_id(self) -> str:
-        """The id of the cluster that it talks to. Raises NotSent if its leader is not found."""
+        """The id of the cluster that this client talks to. Raises NotSent if its leader is not found."""
         return await self._sender.cluster_id(self._timeout_ms)
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
     @property
     def last_end_offset(self) -> int:
-        """Where what this client's acknowledged operations rest on ends, or what it has waited for; 0: none yet."""
+        """The end offset that this client's acknowledged operations depend on, or that it waited for; 0: none yet."""
         return self._last_end_offset
 
     async def wait_for(self, end_offset: int, *, at: Endpoint | None = None, timeout_ms: int | None = None) -> int:
-        """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
+        """Wait until a node has applied everything below `end_offset`; returns the end offset that it has applied.
 
-        That is the node `at`, or whichever answers this client's reads; these are at least that new from then on. The
+        The node is the one `at`, or the one that answers this client's reads; later reads are at least that recent. The
         offset is an answered operation's `state_end_offset`, or its `end_offset` for what it wrote itself (-1, nothing,
-        is no wait), or another client's `last_end_offset`. Raises ApiError: REQUEST_TIMED_OUT if the node has not
-        come so far in time, BROKER_NOT_AVAILABLE if it does not answer.
+        is no wait), or another client's `last_end_offset`. Raises ApiError: REQUEST_TIMED_OUT if the node does not
+        reach it in time, BROKER_NOT_AVAILABLE if it does not answer.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         reader = self._reader if at is None else NodeReader([at])
@@ -251,9 +251,9 @@ class AdminClient:
     async def describe_topics(
         self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = (), min_applied_end_offset: int = 0
     ) -> DescribedTopics:
-        """Topics with everything, in that order; all of them if none is named.
+        """Full descriptions of topics, in that order; of all topics if none is named.
 
-        Raises ApiError for the first that is not there.
+        Raises ApiError for the first that does not exist.
         """
         request = admin_pb2.DescribeTopicsRequest(
             consistency=self._consistency(min_applied_end_offset), topics=_references(names, topic_ids)
@@ -287,12 +287,12 @@ class AdminClient:
         return query_answer_from_proto(response)
 
     async def read(self, select: Select[Response], request: Request, *, min_applied_end_offset: int = 0) -> Response:
-        """The answer of a node to `request`, of the kind that `select` picks. Raises ApiError."""
+        """A node's answer to `request`, a call that `select` picks. Raises ApiError."""
         request.consistency.CopyFrom(self._consistency(min_applied_end_offset))
         return await self._reader.read(select, request, self._timeout_ms)
 
     async def applied_end_offset(self, *, timeout_ms: int | None = None) -> int:
-        """How much of the metadata the node that answers reads has applied. Raises ApiError.
+        """The end offset that the node which answers reads has applied. Raises ApiError.
 
         It may take `timeout_ms` if that is less than the client's.
         """
@@ -302,7 +302,7 @@ class AdminClient:
         return response.applied_end_offset
 
     def _at_most(self, timeout_ms: int | None) -> int:
-        """How long a call may take that is given so long; None: as long as any of this client."""
+        """How long a call with this timeout may take; None: as long as any call of this client."""
         return self._timeout_ms if timeout_ms is None else min(timeout_ms, self._timeout_ms)
 
     def _consistency(self, min_applied_end_offset: int) -> admin_pb2.ReadConsistency:
@@ -310,10 +310,10 @@ class AdminClient:
 
 
 def _offset_to_see(operation: admin_pb2.Operation, result: admin_pb2.OperationResult) -> int:
-    """How much a node must have applied to show what was acknowledged.
+    """The end offset that a node must have applied to show what was acknowledged.
 
-    A heartbeat counts only what it changed: it says how far the broker's node is, and if the next one had to wait until
-    that node is as far as the leader was at the last, a broker whose node lags would fall silent and be fenced.
+    A heartbeat counts only what it changed. It reports how far the broker's node is: if the next one had to wait until
+    that node is as far as the leader was at the last, a broker whose node lags would send none and be fenced.
     """
     is_heartbeat = operation.HasField("broker_heartbeat")
     return result.end_offset if is_heartbeat else max(result.end_offset, result.state_end_offset)

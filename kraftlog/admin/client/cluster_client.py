@@ -1,8 +1,8 @@
-"""What a client can ask about a cluster as a whole: features, client quotas, access control, and configs with sources.
+"""Admin calls about a cluster as a whole: features, client quotas, access control, and configs with sources.
 
-And topics, many at a time. All take an AdminClient. Changes go to the leader and raise ApiError for what was
+And topics, many at a time. All take an AdminClient. Changes go to the leader and raise ApiError for what is
 refused; reads are answered by any node, from at least the offset that they name. As in the client itself,
-OutcomeUnknown says that a change may have been carried out: look before trying again.
+OutcomeUnknown means that a change may have been carried out: look before trying again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from statemachine.words.names import quoted
 from statemachine.words.resources import ResourceType
 
 Refusal = tuple[str, int, str]
-"""What was refused as a message names it, the error code, and the reason."""
+"""What was refused, as a message names it; the error code; the reason."""
 
 # --- features ---------------------------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ Refusal = tuple[str, int, str]
 async def update_features(
     client: AdminClient, changes: Iterable[FeatureChange], *, validate_only: bool = False
 ) -> None:
-    """Set levels, all or none, or see whether they could be. Raises ApiError with the reason for each."""
+    """Set levels, all or none, or with `validate_only` only check them. Raises ApiError with the reason for each."""
     request = admin_pb2.UpdateFeaturesRequest(
         updates=[
             admin_pb2.FeatureUpdate(
@@ -59,7 +59,7 @@ async def update_features(
     result = await _change(client, admin_pb2.Operation(update_features=request))
     refused = [feature for feature in result.update_features.features if feature.error_code]
     if refused:
-        # Each names its feature. The first may only say that it was not updated because of another, and two that do
+        # Each names its feature. The first may only report that it was not updated because of another, and two that do
         # not go together have the same reason.
         reasons = "; ".join(dict.fromkeys(feature.error_message for feature in refused))
         raise ApiError(codec.error_from_proto(refused[0].error_code), reasons)
@@ -118,7 +118,7 @@ def _entity_part(part: QuotaEntity) -> QuotaEntityPart:
 
 
 async def create_acls(client: AdminClient, entries: Iterable[AccessControlEntry]) -> list[str]:
-    """Create entries; returns their ids, in that order: one that was there already keeps its own.
+    """Create entries; returns their ids, in that order. An entry that existed already keeps its id.
 
     Raises ApiError for the first that was refused; the others are created.
     """
@@ -222,7 +222,7 @@ async def describe_sourced_configs(
 ) -> DescribedSourcedConfigs:
     """The configs of a topic (2) or a broker (4) by name, with where each is set. Raises ApiError.
 
-    With `include_defaults` also those that are not set for it, with what holds instead.
+    With `include_defaults` also those that are not set for it, with the value that applies instead.
     """
     request = admin_pb2.DescribeConfigsRequest(
         resource_type=resource_type, resource_name=resource_name, include_defaults=include_defaults
@@ -250,9 +250,9 @@ async def create_named_topics(client: AdminClient, topics: Iterable[NewTopic], *
 
 
 async def grow_topics(client: AdminClient, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
-    """Give topics so many partitions, the present ones included.
+    """Give each topic this many partitions, the present ones included.
 
-    Raises ApiError for the first topic that was refused, by name; the others grow.
+    Raises ApiError for the first topic that was refused, by name; the others get their partitions.
     """
     request = admin_pb2.CreatePartitionsRequest(
         topics=[admin_pb2.PartitionsOfTopic(name=name, count=count) for name, count in counts.items()],
@@ -269,11 +269,11 @@ async def delete_named_topics(client: AdminClient, names: Iterable[str]) -> None
     _raise_first((_topic(of.name), of.error_code, of.error_message) for of in result.delete_topics.topics)
 
 
-# --- how it is changed ------------------------------------------------------------------------------------------------
+# --- how changes are sent ---------------------------------------------------------------------------------------------
 
 
 async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """What came of `operation`. Raises ApiError if it was refused as a whole."""
+    """The result of `operation`. Raises ApiError if it was refused as a whole."""
     result = await client.execute(operation)
     if result.error_code:
         raise ApiError(codec.error_from_proto(result.error_code), result.error_message)

@@ -1,8 +1,8 @@
-"""Asking a cluster from outside: any node's address will do, the leader is found from there.
+"""Calls to a cluster from outside: the address of any node is enough, the leader is found from there.
 
-Reads that only the leader answers are sent to whom the node names that knows of the highest epoch: all are asked, as
-one that is cut off knows of no leader, or of an old one. That goes on for a bounded time, with jitter (tenacity).
-Trouble with connections comes out as ApiError with Kafka's name for it.
+Reads that only the leader answers go to the leader named by the node that knows the highest epoch. All nodes are
+asked, as one that is cut off knows no leader, or an old one. This is repeated for a bounded time, with jitter
+(tenacity). A connection error is raised as ApiError with Kafka's name for it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from raft.rpc.options import CHANNEL_OPTIONS
 CALL_TIMEOUT_SECONDS: Final = 2.0
 
 LEADER_TIMEOUT_SECONDS: Final = 5.0
-"""So long a leader is looked for that tells of the quorum."""
+"""How long to look for a leader that describes the quorum."""
 
 LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
-"""Of who asks from outside, and asks a node that is just coming up again soon."""
+"""For clients outside the cluster: they reconnect soon to a node that is just restarting."""
 
 Response = TypeVar("Response")
 
@@ -51,7 +51,7 @@ async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
 
 
 def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ApiError:
-    """What a failed call means: what the node says of it if it names Kafka's error, else what gRPC does."""
+    """What a failed call means: Kafka's error if the node names one, else what gRPC reports."""
     named = _named_error(error)
     if named is not None:
         return ApiError(named, f"{endpoint} says: {error.details()}")
@@ -59,7 +59,7 @@ def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ApiErro
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
     if error.code() == grpc.StatusCode.UNAVAILABLE:
         return ApiError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody can be reached at {endpoint}; start the node or check the address"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no node can be reached at {endpoint}; start the node or check the address"
         )
     if error.code() == grpc.StatusCode.CANCELLED:  # a call that is given up here is a CancelledError
         return ApiError(
@@ -76,7 +76,7 @@ def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ApiErro
 
 
 def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
-    """Kafka's error that the call ended with, None if it names none."""
+    """Kafka's error that the call ended with, None if it ended with none."""
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_KEY and isinstance(value, str) and _ERROR_NUMBER.fullmatch(value):
             return codec.error_from_proto(int(value))
@@ -86,7 +86,7 @@ def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
 async def describe_node(
     endpoint: Endpoint, *, timeout_seconds: float | None = None, wait_for_ready: bool = False
 ) -> log_pb2.DescribeNodeResponse:
-    """What the node there says of itself. With `wait_for_ready` a node that does not listen yet is waited for.
+    """The description that the node there gives of itself. With `wait_for_ready`, wait for a node to listen.
 
     Without `timeout_seconds` it may take as long as a call does.
     """
@@ -100,12 +100,12 @@ async def describe_node(
 
 
 async def describe_any(endpoints: Sequence[Endpoint]) -> log_pb2.DescribeNodeResponse:
-    """What the first of the nodes that answers says of itself."""
+    """The description of the first node that answers."""
     return await _first(endpoints, describe_node)
 
 
 async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """The first of the nodes that answers. Raises ApiError: BROKER_NOT_AVAILABLE if nobody does."""
+    """The first of the nodes that answers. Raises ApiError: BROKER_NOT_AVAILABLE if none does."""
 
     async def ask(endpoint: Endpoint) -> Endpoint:
         await describe_node(endpoint)
@@ -115,9 +115,9 @@ async def first_that_answers(endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 async def describe_quorum(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQuorumResponse:
-    """What the leader says of the quorum, whichever nodes `endpoints` names.
+    """The leader's description of the quorum, whichever nodes `endpoints` names.
 
-    Raises ApiError: BROKER_NOT_AVAILABLE if nobody answers, LEADER_NOT_AVAILABLE if there is no leader in time.
+    Raises ApiError: BROKER_NOT_AVAILABLE if no node answers, LEADER_NOT_AVAILABLE if there is no leader in time.
     """
     finder = LeaderFinder(endpoints)
     async for attempt in tenacity.AsyncRetrying(
@@ -140,7 +140,7 @@ async def _describe_from_leader(finder: LeaderFinder) -> quorum_pb2.DescribeQuor
 
 
 async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumResponse:
-    """What the node there, the leader, says of the quorum. Raises ApiError if it does not lead, or answer."""
+    """The quorum as the node there, the leader, describes it. Raises ApiError if it does not lead or answer."""
     try:
         async with connect(leader) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)
@@ -156,15 +156,15 @@ async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumRespon
 
 
 async def find_leader(finder: LeaderFinder) -> Endpoint:
-    """Where the leader is, as the node says that knows of the highest epoch.
+    """The leader's address, from the node that knows the highest epoch.
 
-    Raises ApiError: LEADER_NOT_AVAILABLE if none is known, else why nobody answers.
+    Raises ApiError: LEADER_NOT_AVAILABLE if none is known, else why no node answers.
     """
     try:
         return await finder.find()
     except NotSent as error:
         if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
-            await describe_any(finder.bootstrap)  # says why, such as that the one node has no room
+            await describe_any(finder.bootstrap)  # raises why, such as that the one node has no room
         raise
 
 

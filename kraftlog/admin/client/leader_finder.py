@@ -1,4 +1,4 @@
-"""Finds the node that leads, from whichever addresses a client was given."""
+"""Finds the leader, from whichever addresses a client was given."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from raft.rpc import codec
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
 
 GRACE_SECONDS: Final = 0.05
-"""How much longer to listen for a node that knows of a later epoch, after one that knows a leader."""
+"""How much longer to wait for a node that knows a later epoch, after one has named a leader."""
 
 KNOWN_ENDPOINTS_MAX: Final = 64
 
 
 class KnownLeader(NamedTuple):
-    """Who leads, as somebody said. Compares by epoch first."""
+    """The leader that a node named. Compares by epoch first."""
 
     epoch: Epoch
     endpoint: Endpoint
@@ -34,7 +34,7 @@ class KnownLeader(NamedTuple):
 
 
 class LeaderFinder:
-    """Asks all known nodes at once and believes the one that knows of the highest epoch."""
+    """Asks all known nodes at once and trusts the one that knows the highest epoch."""
 
     def __init__(self, bootstrap: Iterable[Endpoint]) -> None:
         self._endpoints = list(dict.fromkeys(bootstrap))
@@ -43,7 +43,7 @@ class LeaderFinder:
         self._bootstrap_count = len(self._endpoints)
         self._hint: KnownLeader | None = None
         self.cluster_id = ""
-        """The cluster of the leader that was found last, empty before any was: nodes of another one may answer, too."""
+        """The cluster of the last leader found; empty before the first. Nodes of another cluster may answer, too."""
 
     @property
     def bootstrap(self) -> list[Endpoint]:
@@ -51,11 +51,11 @@ class LeaderFinder:
         return self._endpoints[: self._bootstrap_count]
 
     def learn(self, current: common_pb2.CurrentLeader) -> None:
-        """Take the word of a node that does not lead, for the next `find` only."""
+        """Use the leader that a node named in refusing an operation, for the next `find` only."""
         self._hint = _leader(current, self.cluster_id)
 
     async def find(self) -> Endpoint:
-        """The leader's endpoint. Raises NotSent, LEADER_NOT_AVAILABLE if none is known, BROKER_NOT_AVAILABLE if nobody
+        """The leader's endpoint. Raises NotSent: LEADER_NOT_AVAILABLE if none is known, BROKER_NOT_AVAILABLE if no node
         answers."""
         hint, self._hint = self._hint, None
         if hint is not None:
@@ -77,7 +77,7 @@ class LeaderFinder:
             )
         addresses = ", ".join(map(str, self.bootstrap))
         raise NotSent(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody answers at {addresses}; start the nodes or check the addresses"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no node answers at {addresses}; start the nodes or check the addresses"
         )
 
     async def _ask(self, endpoint: Endpoint) -> log_pb2.DescribeNodeResponse | None:
@@ -91,7 +91,7 @@ class LeaderFinder:
         return node
 
     def _remember(self, node: log_pb2.DescribeNodeResponse) -> None:
-        """Know the voters from now on: the addresses given may be of nodes that die."""
+        """Remember the voters: the nodes at the given addresses may go down."""
         for voter in node.voters:
             try:
                 endpoint = codec.endpoint_from_proto(voter.endpoint)
@@ -104,7 +104,7 @@ class LeaderFinder:
 async def _best_answer(
     asking: set[asyncio.Task[log_pb2.DescribeNodeResponse | None]],
 ) -> tuple[bool, KnownLeader | None]:
-    """Whether anybody answered, and the leader of the highest epoch that was named."""
+    """Whether any node answered, and the leader of the highest epoch that was named."""
     answered, best, pending = False, None, asking
     while pending:
         done, pending = await asyncio.wait(

@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
 
 READ_SECONDS_MAX: Final = 5.0
-"""How long one node may take before the next one is asked."""
+"""How long one node may take before the next one is tried."""
 
 QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + STATEMENT_SECONDS_MAX
-"""The same for an SQL statement: more than a node lets one run, so that the node's own words arrive."""
+"""The same for an SQL statement: longer than a node lets one run, so that the node's own error arrives."""
 
 WAIT_SHARE: Final = 0.9
-"""The part of the time of a read which the node may spend waiting for the wanted offset."""
+"""The part of a read's time that the node may spend waiting for the wanted offset."""
 
 _NEXT_NODE: Final = (
-    grpc.StatusCode.CANCELLED,  # the node stops while it is asked; a read that is given up here is a CancelledError
+    grpc.StatusCode.CANCELLED,  # the node stops during the read; a read that is given up here is a CancelledError
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
 
 TOO_LARGE: Final = "larger than max"
-"""What gRPC says with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""
+"""What gRPC reports with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""
 
 REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
-"""How large a request may be, before it is said how long a node may wait."""
+"""How large a request may be, before the time that a node may wait is added."""
 
 Request = TypeVar(
     "Request",
@@ -73,7 +73,7 @@ Response = TypeVar(
     admin_pb2.QueryResponse,
 )
 Select = Callable[["AdminServiceAsyncStub"], Callable[..., Awaitable[Response]]]
-"""Which call of a node's it is: it takes the request, and how long it may take as `timeout`, in seconds."""
+"""Which call of a node to make. It takes the request, and its time limit in seconds as `timeout`."""
 
 
 def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.QueryResponse]]:
@@ -89,7 +89,7 @@ def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.Quer
 
 
 class NotApplied(ApiError):
-    """The node that answered has not applied in time what a read must see."""
+    """The node that answered has not applied in time the offset that a read must see."""
 
     def __init__(self, code: ErrorCode, message: str, applied_end_offset: int = 0) -> None:
         super().__init__(code, message)
@@ -97,7 +97,7 @@ class NotApplied(ApiError):
 
 
 class NodeReader:
-    """Connections to the nodes, and whose turn it is."""
+    """Connections to the nodes, and which one is read from."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = list(dict.fromkeys(endpoints))
@@ -108,7 +108,7 @@ class NodeReader:
     async def read(self, select: Select[Response], request: Request, timeout_ms: int) -> Response:
         """The answer to `request`.
 
-        Raises ApiError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if nobody answers, or the
+        Raises ApiError: the node's own, NotApplied among them; BROKER_NOT_AVAILABLE if no node answers, or the
         reader is closed meanwhile; REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or
         answer fits no message.
         """
@@ -123,10 +123,10 @@ class NodeReader:
         return response
 
     async def wait_for(self, end_offset: int, timeout_ms: int) -> int:
-        """Return when a node has applied everything below `end_offset`; returns how much it has applied then.
+        """Wait until a node has applied everything below `end_offset`; returns the end offset that it has applied.
 
-        Raises ApiError: REQUEST_TIMED_OUT if it has not come so far in time, BROKER_NOT_AVAILABLE if nobody
-        answers. Something small that must be that new is asked for, again and again: a single read waits seconds.
+        Raises ApiError: REQUEST_TIMED_OUT if it does not reach it in time, BROKER_NOT_AVAILABLE if no node answers.
+        It repeats a small read that must be that recent, as a single read waits only seconds.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_ms / 1000
@@ -145,7 +145,7 @@ class NodeReader:
             except NotSent:
                 if late is None:
                     raise
-            # The node's own words, or that it did not answer, would be about the last read, which had hardly any time.
+            # The node's own error, or that it did not answer, would be about the last read, which had hardly any time.
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
@@ -153,7 +153,7 @@ class NodeReader:
             )
 
     async def close(self) -> None:
-        """Close the connections; reads that are under way end with an error, and so do later ones."""
+        """Close the connections; reads in progress end with an error, and so do later ones."""
         self._is_closed = True
         channels = list(self._channels.values())
         self._channels.clear()
@@ -192,19 +192,19 @@ class NodeReader:
                         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
                     ) from None
                 if turn == first_turn:
-                    # If it hangs, a read that has no time left for another node must not begin with it again.
+                    # If it hangs, a read that has no time left for another node must not start with it again.
                     self._turn = turn + 1
             else:
                 if codec.error_from_proto(response.error_code) is not ErrorCode.KAFKA_STORAGE_ERROR:
                     self._turn = turn
                     return _checked(response)
-                # Its database cannot be read, or is fenced for it differs: that is this node's trouble only.
+                # Its database cannot be read, or is fenced because it differs: only this node is affected.
                 refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{endpoint}: {response.error_message}")
         if refusal is not None:
             raise refusal
         addresses = ", ".join(map(str, self._endpoints))
         raise NotSent(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"nobody answers at {addresses}; start the nodes or check the addresses"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"no node answers at {addresses}; start the nodes or check the addresses"
         )
 
     def _stub(self, endpoint: Endpoint) -> Any:
@@ -214,7 +214,7 @@ class NodeReader:
 
 
 def _took_too_long(endpoint: Endpoint, seconds: float) -> ApiError:
-    """Of a query: the next node would take as long, and be held up by it for others."""
+    """For a query: the next node would take as long, and delay other clients' reads."""
     return ApiError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"{endpoint} has not answered the query in {seconds:.3g} s; ask for less, give it more time, or ask elsewhere",

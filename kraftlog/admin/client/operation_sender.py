@@ -1,4 +1,4 @@
-"""Sends operations to the leader, whoever that is, over one stream: finds it, follows it, and tries again."""
+"""Sends operations to the leader over one stream: finds it, follows it when it changes, and retries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NOT_CARRIED_OUT: Final = (
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.REQUEST_TIMED_OUT,
 )
-"""The answers that leave it open whether the operation was carried out, unless they say that nothing was written."""
+"""The answers that leave it open whether the operation was carried out, unless they state that nothing was written."""
 
 
 class OperationSender:
-    """One client's. For one event loop; close it."""
+    """The sender of one client. For one event loop; close it."""
 
     def __init__(self, bootstrap: Sequence[Endpoint], client_id: str) -> None:
         self._client_id = client_id
@@ -38,7 +38,7 @@ class OperationSender:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Close every stream; what is under way ends with an error, and so does what is asked for from now on."""
+        """Close every stream; pending operations, and all later ones, end with an error."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -86,7 +86,7 @@ class OperationSender:
         return result
 
     async def _leader_stream(self, deadline: float) -> OperationStream:
-        """The open stream, or a new one. Raises NotSent. Callers that come meanwhile share one search."""
+        """The open stream, or a new one. Raises NotSent. Callers that arrive meanwhile share one search."""
         if self._is_closed:
             raise ClientClosed
         if self._stream is not None and self._stream.is_open:
@@ -116,7 +116,7 @@ class OperationSender:
         return self._stream
 
     def _follow(self, stream: OperationStream, result: admin_pb2.OperationResult) -> None:
-        """Go where the node says that does not lead. If it names itself it is about to: the stream is kept."""
+        """Follow the hint of a node that does not lead. If it names itself it soon will lead: keep the stream."""
         leader = result.current_leader
         if codec.endpoint_to_proto(stream.endpoint) == leader.leader_endpoint:
             return
@@ -133,13 +133,13 @@ class OperationSender:
 
 
 def _retrieve(search: asyncio.Task[OperationStream]) -> None:
-    """Whoever waited for the search may have given up: then its failure is nobody's, and not worth a warning."""
+    """The caller that waited for the search may have given up: then its failure is of no concern, and no warning."""
     if not search.cancelled():
         search.exception()
 
 
 def _known(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
-    """`result`, unless it says that the operation was refused for now (NotSent) or its outcome is open."""
+    """`result`, unless the operation was refused for now (NotSent) or its outcome is open."""
     code = codec.error_from_proto(result.error_code)
     if code not in _NOT_CARRIED_OUT:
         return result

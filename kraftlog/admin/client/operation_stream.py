@@ -1,7 +1,7 @@
-"""A client's stream of operations to one node. All that is pending goes as one message (natural batching).
+"""A client's stream of operations to one node. All pending operations are sent as one message (natural batching).
 
-For each operation that gets no answer the stream knows whether it was sent: NotSent may be tried again, OutcomeUnknown
-may have been carried out.
+For each operation that gets no answer the stream knows whether it was sent: after NotSent it may be retried, after
+OutcomeUnknown it may have been carried out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from raft.rpc.options import MESSAGE_BYTES_MAX
 
 CONNECT_TIMEOUT_SECONDS: Final = 2.0
 STALL_SECONDS: Final = 3.0
-"""A node that owes answers and gives none for so long may hang: what is new goes another way."""
+"""A node that owes answers and gives none for this long may hang: new operations go another way."""
 
 ANSWER_GRACE_SECONDS: Final = 0.5
 """How much longer than the node the client waits, so that the node's own answer arrives."""
@@ -37,22 +37,22 @@ Call = grpc.aio.StreamStreamCall[admin_pb2.OperationBatch, admin_pb2.OperationRe
 
 
 class OutcomeUnknown(ApiError):
-    """The operation was sent, and nobody knows whether it is or will be carried out. Look before trying again."""
+    """The operation was sent, and it is unknown whether it is or will be carried out. Look before trying again."""
 
 
 class NotSent(ApiError):
-    """The operation was certainly not carried out, for want of a node to send it to."""
+    """The operation was certainly not carried out: there was no node to send it to."""
 
 
 class ClientClosed(NotSent):
-    """The client was closed before the operation was sent, or the read answered. No other attempt is made."""
+    """The client was closed before the operation was sent, or the read answered. It is not retried."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, "this client was closed; use another one")
 
 
 def given_up() -> bool:
-    """Of a CancelledError that came: whether the caller's own task is cancelled, and not what it waits for."""
+    """After a CancelledError: whether the caller's own task is cancelled, and not what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -73,16 +73,16 @@ class OperationStream:
         self._refusal: NotSent | None = None
         """The node has no room for this stream, and has read nothing from it."""
         self._quiet_since = 0.0
-        """Since when, by the clock of the event loop, answers are pending and none has come."""
+        """Since when, by the clock of the event loop, answers are pending and none has arrived."""
         self._is_hung = False
-        """An operation's time was up, and not even that was answered; nothing has come since."""
+        """An operation timed out without any answer from the node, and no message has arrived since."""
         self._something_to_send = asyncio.Event()
         self._sending = asyncio.create_task(self._send())
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
     async def open(cls, endpoint: Endpoint, channel: grpc.aio.Channel, client_id: str = "") -> OperationStream:
-        """Connect over `channel`, which the stream closes in the end; raises NotSent if that cannot be done.
+        """Connect over `channel`, which the stream closes at the end; raises NotSent if that fails.
 
         Operations that name no client count against the mutation quota of `client_id`.
         """
@@ -96,7 +96,7 @@ class OperationStream:
             await channel.close()
             raise _refusal(endpoint, error) or NotSent(
                 ErrorCode.LEADER_NOT_AVAILABLE,
-                f"the leader was at {endpoint}, where nobody answers; for another a majority of the voters must run:"
+                f"the leader was at {endpoint}, where no node answers; for another a majority of the voters must run:"
                 " start those that do not",
             ) from None
         except BaseException:
@@ -119,13 +119,13 @@ class OperationStream:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether no further answer will arrive on it."""
         return self._receiving.done()
 
     async def execute(self, operation: admin_pb2.Operation, timeout_ms: int) -> admin_pb2.OperationResult:
-        """The answer to `operation`, whatever it is, for which the node has `timeout_ms`.
+        """The node's answer to `operation`, an error included. The node has `timeout_ms` for it.
 
-        Raises OutcomeUnknown or NotSent if the stream breaks or nothing comes in time, ApiError
+        Raises OutcomeUnknown or NotSent if the stream breaks or no answer arrives in time, ApiError
         RECORD_LIST_TOO_LARGE if it fits no message, THROTTLING_QUOTA_EXCEEDED if too many are pending.
         """
         if not self.is_open:
@@ -164,8 +164,8 @@ class OperationStream:
             self._end_if_idle()
 
     def retire(self) -> None:
-        """Send nothing more: what was not sent is NotSent; what was is answered or times out, then the stream ends."""
-        self._is_retired = True  # not cancelled: gRPC would end the whole call with the write that is under way
+        """Send no more. What was not sent is NotSent; what was sent is answered or times out, then the stream ends."""
+        self._is_retired = True  # not cancelled: gRPC would end the whole call with the write in progress
         self._something_to_send.set()
         for operation in self._unsent:
             answer = self._pending.get(operation.correlation_id)
@@ -174,12 +174,12 @@ class OperationStream:
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """A node that hangs would never end a retired stream that nobody needs any more."""
+        """End a retired stream that no caller needs any more: a hung node would never end it."""
         if self._is_retired and not self._pending:
             self._receiving.cancel()
 
     async def close(self) -> None:
-        """End the stream now; who waits gets NotSent or OutcomeUnknown."""
+        """End the stream now; every caller that waits gets NotSent or OutcomeUnknown."""
         for task in (self._sending, self._receiving):
             task.cancel()
         await asyncio.gather(self._sending, self._receiving, return_exceptions=True)
@@ -194,7 +194,7 @@ class OperationStream:
                 if batch:
                     await self._call.write(admin_pb2.OperationBatch(operations=batch))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the receiver gets it too, and tells who waits
+            pass  # the receiver gets it too, and fails the callers that wait
         finally:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self._call.done_writing()
@@ -208,7 +208,7 @@ class OperationStream:
                 break
             operation = self._unsent.popleft()
             if operation.correlation_id in self._pending:  # else its caller gave up
-                # From here on it may arrive, whatever the write says.
+                # From here on it may arrive, whatever the write returns.
                 self._sent.add(operation.correlation_id)
                 batch.append(operation)
         if not self._unsent:
@@ -251,7 +251,7 @@ class OperationStream:
 
 
 def _refusal(endpoint: Endpoint, error: BaseException) -> NotSent | None:
-    """What the node said that had no room for one more stream; None if something else happened."""
+    """The error of a node that has no room for one more stream; None if something else happened."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return None
     named = (ERROR_KEY, str(int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)))

@@ -1,10 +1,10 @@
-"""What an admin client asks about partitions: more of them, ISRs, elections, reassignments, remote segments.
+"""An admin client's calls about partitions: more of them, ISRs, elections, reassignments, remote segments.
 
     async with AdminClient([Endpoint("localhost", 9093)]) as client:
         await elect_leaders(client, ElectionType.PREFERRED, [TopicPartition("clicks", 0)])
 
 Everything here raises ApiError as the client does: NotSent or OutcomeUnknown for a change that was not, or may not
-have been, carried out. Where one request is about many partitions, each has an outcome of its own.
+have been, carried out. Where one request is about many partitions, each has its own outcome.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ async def create_partitions(
     assignments: Sequence[Sequence[int]] = (),
     validate_only: bool = False,
 ) -> None:
-    """Let `topic` have `count` partitions, the present ones included; raises ApiError if it cannot.
+    """Give `topic` `count` partitions, the present ones included; raises ApiError if it cannot.
 
-    `assignments` are the brokers of each new partition, the preferred leader first; without them they are placed. With
-    `validate_only` nothing is changed.
+    `assignments` are the brokers of each new partition, the preferred leader first; without them the controller places
+    the replicas. With `validate_only` nothing is changed.
     """
     asked = admin_pb2.PartitionsOfTopic(
         name=topic, count=count, assignments=[BrokerIds(ids=brokers) for brokers in assignments]
@@ -60,7 +60,7 @@ async def create_partitions(
 async def alter_partition(
     client: AdminClient, broker_id: int, broker_epoch: int, alterations: Iterable[IsrAlteration]
 ) -> tuple[AlteredIsr, ...]:
-    """Say as the leader, which `broker_id` must be, who is in sync (KIP-497); what came of each, in their order.
+    """As the leader, which `broker_id` must be, set the ISRs (KIP-497); returns each outcome, in the given order.
 
     Raises ApiError if it is not registered with that epoch.
     """
@@ -74,9 +74,9 @@ async def alter_partition(
 async def elect_leaders(
     client: AdminClient, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
 ) -> tuple[PartitionOutcome, ...]:
-    """Hold elections: what came of each of `partitions`, in their order.
+    """Hold elections; returns the outcome of each of `partitions`, in their order.
 
-    With None all partitions are meant, and those are told of which got a leader or could not.
+    None means all partitions; then only those that got a leader, or could not get one, are returned.
     """
     references = None
     if partitions is not None:
@@ -93,9 +93,9 @@ async def elect_leaders(
 async def alter_partition_reassignments(
     client: AdminClient, replicas: Mapping[TopicPartition, Sequence[int] | None]
 ) -> tuple[PartitionOutcome, ...]:
-    """Begin to move each partition to these replicas, or cancel what is under way (None); in their order.
+    """Begin to move each partition to these replicas, or cancel the move in progress (None); outcomes in their order.
 
-    A move that is under way is replaced by the new one.
+    A new move replaces one in progress.
     """
     request = admin_pb2.AlterPartitionReassignmentsRequest(
         partitions=[
@@ -122,7 +122,7 @@ async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_
 
 
 async def list_partition_reassignments(client: AdminClient, *, min_applied_end_offset: int = 0) -> ListedReassignments:
-    """The reassignments that are under way."""
+    """The reassignments in progress."""
     request = admin_pb2.ListPartitionReassignmentsRequest()
     response = await client.read(
         lambda stub: stub.ListPartitionReassignments, request, min_applied_end_offset=min_applied_end_offset

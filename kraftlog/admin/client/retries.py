@@ -1,4 +1,4 @@
-"""How clients try again: with jitter, longer each time, until a deadline or until they are closed."""
+"""How clients retry: with jitter, longer each time, until a deadline or until they are closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RETRY_SECONDS_MAX: Final = 0.3
 
 
 def retrying(kinds: tuple[type[Exception], ...], deadline: float) -> tenacity.AsyncRetrying:
-    """Tries again on those errors until `deadline` (the event loop's clock) and then raises the last one."""
+    """Retries on those errors until `deadline` (the event loop's clock) and then raises the last one."""
     remaining_seconds = max(0.0, deadline - asyncio.get_running_loop().time())
     return tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(kinds) & tenacity.retry_if_not_exception_type(ClientClosed),

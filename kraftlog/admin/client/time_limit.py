@@ -1,6 +1,6 @@
-"""How long a command may take in all, where its user has said so: `--timeout`.
+"""How long a command may take in all, where its user has set it: `--timeout`.
 
-What is below the command line asks here how long it may go on, with what it would take else. A program that calls it
+The code below the command line asks here how long it may take, and passes its own default. A program that calls it
 without a command line has no limit of its own.
 """
 
@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 from kraftbase.errors import ApiError, ErrorCode
 
 CALLS_PER_LIMIT: Final = 3
-"""A single call to one node takes this part of the limit at most: one that stands still leaves time to ask others."""
+"""A single call to one node takes this part of the limit at most: a node that hangs leaves time to ask others."""
 
 GRACE_SECONDS: Final = 0.5
-"""Later than the parts of a command, which know better what was not done, the whole of it is given up."""
+"""How much later than its parts, which report better what was not done, the whole command gives up."""
 
 SECONDS_LEFT_MIN: Final = 0.001
 
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class _Limit:
-    """The time that a command was given, and how much of it is used up. A wait for its user does not count."""
+    """The time that a command was given, and how much of it is used. A wait for its user does not count."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -54,7 +54,7 @@ _limit: ContextVar[_Limit | None] = ContextVar("_limit", default=None)
 
 @contextmanager
 def limits_end() -> Iterator[None]:
-    """A limit that is set in the block ends with it."""
+    """A limit that is set in the block ends with the block."""
     token = _limit.set(None)
     try:
         yield
@@ -63,12 +63,12 @@ def limits_end() -> Iterator[None]:
 
 
 def set_limit(seconds: float | None) -> None:
-    """Let what follows take so long in all; None: as long as each part takes by itself."""
+    """Give what follows at most this long in all; None: as long as each part takes by itself."""
     _limit.set(None if seconds is None else _Limit(seconds))
 
 
 def allowed_seconds(default: float) -> float:
-    """How long something may go on that goes on for `default` seconds where no limit is set."""
+    """How long something may take that takes at most `default` seconds where no limit is set."""
     limit = _limit.get()
     return default if limit is None else limit.seconds_left
 
@@ -80,7 +80,7 @@ def allowed_call_seconds(default: float) -> float:
 
 
 async def within_limit(work: Coroutine[Any, Any, Result], *, is_endless: bool) -> Result:
-    """What `work` comes to. Raises ApiError(REQUEST_TIMED_OUT) if it takes longer, unless it is meant to go on."""
+    """The result of `work`. Raises ApiError(REQUEST_TIMED_OUT) if it takes longer, unless it is endless."""
     limit = _limit.get()
     if limit is None:
         return await work
@@ -93,6 +93,6 @@ async def within_limit(work: Coroutine[Any, Any, Result], *, is_endless: bool) -
                 raise
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"not done within {limit.seconds:g} s; what was to be changed may be changed yet: look before it is"
-                " tried again, or give --timeout more",
+                f"not done within {limit.seconds:g} s; the change may still be made: look before you try it again, or"
+                " give --timeout more",
             ) from None

@@ -1,6 +1,6 @@
 """One client's operations on their way to the controller, and the results on their way back.
 
-A client that does not take its answers is not listened to. Results that are ready together go out as one message.
+While a client does not take its answers, its operations are not read. Results ready together go out as one message.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from statemachine.words.limits import NOTHING_WRITTEN
 OPERATIONS_AT_A_TIME: Final = 1_000
 UNREAD_RESULTS_MAX: Final = 2_000
 UNREAD_RESULTS_MIN: Final = 50
-"""With more answers than this not taken yet, no further operations are read from that stream: the most and the least,
-for one stream and for many."""
+"""With more answers than this not taken yet, no further operations are read from that stream: the maximum when it is
+the only stream, and the minimum with many."""
 
 UNREAD_BYTES_MAX: Final = 256 * 1024
 """The same for the bytes of the answers."""
@@ -36,7 +36,7 @@ class OperationStreamServer:
     """See the module."""
 
     def __init__(self, controller: Controller, room: Callable[[], int] = lambda: UNREAD_RESULTS_MAX) -> None:
-        """`room` says how many answers may wait to be taken."""
+        """`room` returns how many answers may wait to be taken."""
         self._controller = controller
         self._room = room
         self._unread_bytes = 0
@@ -66,7 +66,7 @@ class OperationStreamServer:
             self._result_came.set()
 
     async def take(self) -> list[admin_pb2.OperationResult]:
-        """The results that are ready, at least one; none when all operations are answered, or `read` has failed."""
+        """The results that are ready, at least one; empty when all operations are answered, or `read` has failed."""
         while not self._results and not (self._is_read and self._unanswered <= 0):
             self._result_came.clear()
             await self._result_came.wait()
@@ -98,7 +98,7 @@ class OperationStreamServer:
 
 
 def _sendable(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
-    """`result`, or an error in its place if it fits no message: that would break the stream for all others."""
+    """`result`, or an error in its place if it fits no message: it would break the stream for all other operations."""
     if result.ByteSize() <= RESULT_BYTES_MAX:
         return result
     done = "nothing was written" if result.end_offset == NOTHING_WRITTEN else "the operation was carried out"

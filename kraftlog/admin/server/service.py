@@ -1,6 +1,6 @@
 """Serves AdminService: operations go to the controller, reads to the store of the answering node.
 
-Nothing in a request is trusted: what cannot be is answered INVALID_REQUEST, and no stream breaks over an operation.
+Nothing in a request is trusted: an invalid one is answered INVALID_REQUEST, and no stream breaks over an operation.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ WAIT_MS_MAX: Final = 60_000
 """The longest that a read may wait for an offset."""
 
 RESULTS_MAX: Final = 200_000
-"""Results that are not taken yet, of all streams together: each stream has its part, and reads no more operations."""
+"""Results that are not taken yet, of all streams together: each stream has its share, and reads no more operations."""
 
 
 class ReadRequest(Protocol):
-    """What every request to read has."""
+    """What every read request has."""
 
     @property
     def consistency(self) -> admin_pb2.ReadConsistency:
@@ -149,7 +149,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def Query(
         self, request: admin_pb2.QueryRequest, context: RpcContext
     ) -> AsyncIterator[admin_pb2.QueryResponse]:
-        """One read-only SQL statement; rows come in pieces. When the caller goes it is ended: others wait for it."""
+        """One read-only SQL statement; rows come in pieces. It ends when its caller leaves: other callers wait."""
         try:
             await self._wait(request.consistency)
             pieces = await self._store.run_statement(request.sql, STATEMENT_SECONDS_MAX)
@@ -174,7 +174,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             await self._wait(request.consistency)
             response, seconds = await self._store.query(read_with_offset)
             charge_call(seconds)
-            self._machine.refuse_if_fenced()  # the fence may have come while the query waited for its turn
+            self._machine.refuse_if_fenced()  # the store may have been fenced while the query waited for its turn
             return response
         except ApiError as error:
             code, message = error.code, error.args[0]

@@ -47,7 +47,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     async def CreateSnapshot(
         self, request: snapshot_pb2.CreateSnapshotRequest, context: RpcContext
     ) -> snapshot_pb2.CreateSnapshotResponse:
-        """Take one of what is applied now, and was acknowledged here, and answer when it is durable."""
+        """Take one of what is applied now and was acknowledged here, and answer when it is durable."""
         try:
             await self._machine.wait_applied(Offset(0), 0)
             taken = await self._generator.take()
@@ -90,7 +90,8 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
 
     @asynccontextmanager
     async def _opened(self, request: snapshot_pb2.ReadSnapshotRequest) -> AsyncIterator[SnapshotReader]:
-        """The snapshot, found whole. It is closed, and counts as being read, also if the caller left meanwhile."""
+        """The snapshot, verified to be whole. It is closed after the block, and counted as being read until then, even
+        if the caller left meanwhile."""
         if self._reads >= self._limits.snapshot_reads_max:
             raise over_limit("snapshot_reads_max", self._limits.snapshot_reads_max)
         self._reads += 1
@@ -130,7 +131,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         if point.epoch < 0 or point.end_offset < 0:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"snapshot {point.end_offset}-{point.epoch} cannot be; neither number is negative",
+                f"snapshot {point.end_offset}-{point.epoch} cannot exist; neither number is negative",
             )
         wanted = OffsetAndEpoch(epoch=Epoch(point.epoch), offset=Offset(point.end_offset))
         if wanted not in self._snapshots.ids():

@@ -1,7 +1,7 @@
-"""DeleteAcls: from filters and the latest state to the entries that go, and an answer for each filter (CT-63).
+"""DeleteAcls: from filters and the latest state to the entries to remove, and an answer for each filter (CT-63).
 
-Entries are looked up by as much as a filter says of the beginning of their content: resource type, name, pattern type,
-and so on. One that names its resource reads only what is on that resource. Others may look at every entry there is:
+Entries are looked up by as much as a filter gives of the beginning of their content: resource type, name, pattern type,
+and so on. A filter that names its resource reads only what is on that resource. Other filters may look at every entry:
 they do so some at a time, and other operations are decided in between.
 """
 
@@ -21,21 +21,21 @@ from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths
 
 COMPARISONS_PER_TURN: Final = 1_000
-"""Entries times filters that are looked at before others have their turn: some milliseconds' worth."""
+"""Entries times filters that are compared before other operations have their turn: some milliseconds of work."""
 
 COMPARISONS_MAX: Final = 500_000
-"""So many may the filters of one deletion come to, if they are several: a second's work or more, turn by turn."""
+"""At most this many comparisons for the filters of one request, if they are several: a second or more, in turns."""
 
 
 class AclDeletion:
-    """The entries that the filters of one request match, found in turns and removed together at last: `Pages`.
+    """The entries that the filters of one request match, found in turns and removed together at the end: `Pages`.
 
     An entry that several filters match is in the answer to each, and removed once. One that is created between two
-    turns may be found or not; one that goes meanwhile is in no answer.
+    turns may be found or not; one that is deleted meanwhile is in no answer.
     """
 
     def __init__(self, state: MetadataState, request: DeleteAclsRequest, response: DeleteAclsResponse) -> None:
-        """`response` gets the answers at last. Raises ApiError(INVALID_REQUEST) if a name is far too long."""
+        """`response` gets the answers at the end. Raises ApiError(INVALID_REQUEST) if a name is far too long."""
         self._state = state
         self._response = response
         self._filters = list(request.filters)
@@ -59,14 +59,14 @@ class AclDeletion:
 
     @property
     def is_found(self) -> bool:
-        """Whether everything was looked at: what was taken last is all."""
+        """Whether everything was searched: the last `take` returned all."""
         return not self._left
 
     def take(self) -> list[MetadataRecord] | None:
-        """Look at some more; when everything was looked at, the records that remove what was found, if there are any.
+        """Search some more; when everything was searched, return the records that remove what was found, if any.
 
         Raises ApiError: RECORD_LIST_TOO_LARGE if more than one batch holds would be removed (CT-63),
-        INVALID_REQUEST if several filters come to more than `COMPARISONS_MAX`.
+        INVALID_REQUEST if several filters need more than `COMPARISONS_MAX` comparisons.
         """
         if self._is_appended:
             return None
@@ -89,8 +89,8 @@ class AclDeletion:
         if self._comparisons > COMPARISONS_MAX and len(self._filters) > 1:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"{len(self._filters)} filters come to more than {COMPARISONS_MAX} comparisons with the entries that"
-                " there are; divide the request, or name resources by type and name",
+                f"{len(self._filters)} filters need more than {COMPARISONS_MAX} comparisons with the existing entries;"
+                " divide the request, or name resources by type and name",
             )
         entries = [entry for _, entry in found]
         for index in indexes:
@@ -103,7 +103,7 @@ class AclDeletion:
             self._left.popleft()
 
     def _removal(self) -> list[MetadataRecord]:
-        """The records, with the answers: what was removed by others since the first turn is not removed again."""
+        """The records, with the answers: what was removed meanwhile is not removed again."""
         present = sorted(self._ids)
         if self._turns > 1:
             present = [acl_id for acl_id in present if self._state.acl_with_id(acl_id) is not None]

@@ -35,7 +35,7 @@ def create_acls(
 ) -> tuple[list[MetadataRecord], CreateAclsResponse]:
     """The records that create the valid entries, and an answer for each entry, in their order (CT-63).
 
-    Each gets a random id, whatever id the request says. One that is there already, or twice in the request, makes no
+    Each gets a random id, whatever id the request gives. One that exists already, or twice in the request, makes no
     record and is answered with the id that it has. Raises ApiError(RECORD_LIST_TOO_LARGE) if there are too many
     for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
@@ -43,7 +43,7 @@ def create_acls(
     for entry in request.entries:
         check_name_lengths((entry.resource_name, entry.principal, entry.host))
     ids: dict[Key, bytes] = {}
-    """Of the entries that the request creates, by what they say."""
+    """Of the entries that the request creates, by their content."""
     records: list[MetadataRecord] = []
     response = CreateAclsResponse()
     for entry in request.entries:

@@ -18,7 +18,7 @@ BOOTSTRAP_TRANSACTION = "Bootstrap records"
 def activation_records(state: MetadataState, *, has_open_transaction: bool) -> list[list[MetadataRecord]]:
     """Batches of records, each to be appended as one.
 
-    A transaction that the controller before left open is aborted. A cluster without any feature level is new, or its
+    A transaction that the previous controller left open is aborted. A cluster without any feature level is new, or its
     bootstrap was aborted: it gets the first ones, in a transaction.
     """
     batches = []

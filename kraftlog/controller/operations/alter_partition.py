@@ -58,7 +58,7 @@ def alter_partition(
 
 # Consider a partition that has leader epoch 5 and partition epoch 9 here, and a request with partition epoch 10.
 # Brokers read epochs from the committed log, and an active controller has all of that. So another controller is active,
-# which has committed a change that this one does not know: the broker is to look for it. FENCED_LEADER_EPOCH or
+# which has committed a change that this one does not know: the broker must find it. FENCED_LEADER_EPOCH or
 # INVALID_UPDATE_VERSION would be wrong, as the broker would wait for metadata that is newer than what it has.
 def _check_epochs(name: str, partition: PartitionRecord, altered: AlteredPartition, broker_id: int) -> None:
     """Steps 3 to 6 of CT-42: whether the sender leads the partition, and knows its latest state."""
@@ -145,9 +145,9 @@ def _alter(
     records: list[MetadataRecord],
     answer: AlterPartitionResult,
 ) -> None:
-    """Make the change and say what comes of it (CT-40); raises ApiError(NEW_LEADER_ELECTED), change made (CT-41).
+    """Make the change and fill in the answer (CT-40); raises ApiError(NEW_LEADER_ELECTED), change made (CT-41).
 
-    That error goes with a record: the ISR completed a reassignment, or the sender cannot lead any more.
+    That error comes with a record: the ISR completed a reassignment, or the sender cannot lead any more.
     """
     target = Target(
         isr=[member.broker_id for member in altered.new_isr],
@@ -172,7 +172,7 @@ def _alter(
 
 
 def _shown_leader(partition: PartitionRecord) -> str:
-    return "nobody" if partition.leader == NO_LEADER else f"broker {partition.leader}"
+    return "no broker" if partition.leader == NO_LEADER else f"broker {partition.leader}"
 
 
 def _listed(broker_ids: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Brokers and controllers register, brokers are fenced and leave: from a request and the latest state to records.
 
-Nothing changes here. A broker that goes must leave the ISRs too (CT-31): those records are the caller's, who also makes
-sure that a registration's comes first in its append, as its offset is the broker's epoch.
+Nothing changes here. A broker that leaves must leave the ISRs too (CT-31): the caller makes those records. It also
+ensures that a registration comes first in its append, as its offset is the broker's epoch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, in_
 from statemachine.words.repeats import repeats
 
 BROKERS_SHOWN: Final = 10
-"""So many are named to who asks for one that there is not."""
+"""At most this many registered brokers are named in the error about one that does not exist."""
 
 HOST_LENGTH_MAX: Final = 255
 LISTENER_NAME_LENGTH_MAX: Final = 249
@@ -55,15 +55,15 @@ LEVEL_MAX: Final = 2**15 - 1
 
 
 class Registration(NamedTuple):
-    """What a registration comes to."""
+    """The result of a registration."""
 
     records: list[MetadataRecord]
-    """The registration, or nothing if nothing is new."""
+    """The registration, or empty if nothing is new."""
     response: RegisterBrokerResponse
     is_new_incarnation: bool
-    """The broker is fenced now, whatever it was: if it was there before, it must leave the ISRs, and has no session."""
+    """The broker is now fenced, whatever it was. If it was known before, it must leave the ISRs, and has no session."""
     had_unclean_shutdown: bool
-    """It was there before and may have lost what it had: it must leave the eligible leader replicas too (KIP-966)."""
+    """It was known before and may have lost records: it must leave the eligible leader replicas too (KIP-966)."""
 
 
 def register_broker(
@@ -71,7 +71,7 @@ def register_broker(
 ) -> Registration:
     """The record that registers the broker, which must be the first of its append, at `base_offset` (CT-33).
 
-    Its offset is the broker's epoch. The same incarnation keeps its epoch and its state. `has_session` says whether the
+    Its offset is the broker's epoch. The same incarnation keeps its epoch and its state. `has_session` is whether the
     registered one still sends heartbeats. Raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
     UNSUPPORTED_VERSION if it does not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
     """
@@ -89,7 +89,7 @@ def register_broker(
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"{who} is registered and alive as incarnation {id_to_text(present.incarnation_id)}; stop that one and try"
-            " again when its session is over, or choose another id",
+            " again when its session has expired, or choose another id",
         )
     _check_listeners(who, request.listeners)
     if state.metadata_version >= METADATA_VERSION_DIRECTORIES:
@@ -123,7 +123,7 @@ def register_broker(
 
 
 def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> bool:
-    """Whether the broker found, on its disk, that its latest incarnation ended in good order."""
+    """Whether the broker found, on its disk, that its latest incarnation shut down cleanly."""
     return request.HasField("previous_broker_epoch") and request.previous_broker_epoch == present.broker_epoch
 
 
@@ -164,7 +164,7 @@ def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[Registe
 def register_controller(
     state: MetadataState, request: RegisterControllerRequest
 ) -> tuple[list[MetadataRecord], RegisterControllerResponse]:
-    """The record that says what a controller supports and where it is; none if that is known already (CT-37).
+    """The record with what a controller supports and where it listens; none if that is known already (CT-37).
 
     Raises ApiError: UNSUPPORTED_VERSION if the cluster's metadata.version is below 3.7-IV0 or the controller does
     not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
@@ -222,7 +222,7 @@ def _check_listeners(who: str, listeners: Sequence[BrokerEndpoint]) -> None:
             )
         if not 0 < len(listener.host) <= HOST_LENGTH_MAX or not 0 < listener.port < 65536:
             raise _invalid_registration(
-                f"nobody can reach listener {quoted(listener.name)} of {who} at host {quoted(listener.host)}, port"
+                f"no client can reach listener {quoted(listener.name)} of {who} at host {quoted(listener.host)}, port"
                 f" {listener.port}; give a host name and a port from 1 to 65535"
             )
 
@@ -250,7 +250,7 @@ def _check_features(state: MetadataState, who: str, supported: Sequence[Supporte
             ErrorCode.UNSUPPORTED_VERSION,
             f"{who} does not say which levels of {METADATA_VERSION} it supports; add them",
         )
-    # The metadata.version is asked for by itself: a log that says none has one all the same.
+    # The metadata.version is checked by itself: a log without a record of it has one all the same.
     for name, level in {METADATA_VERSION: state.metadata_version, **state.features()}.items():
         found = ranges.get(name)
         if found is None or not found.min_level <= level <= found.max_level:
@@ -283,9 +283,9 @@ def registered_broker(state: MetadataState, broker_id: int) -> RegisterBrokerRec
 
 
 def check_broker_epoch(state: MetadataState, broker_id: int, broker_epoch: int) -> RegisterBrokerRecord:
-    """The registration of the broker that says it has that epoch; raises ApiError(STALE_BROKER_EPOCH).
+    """The registration of the broker that claims that epoch; raises ApiError(STALE_BROKER_EPOCH).
 
-    As in Kafka, one that is not registered has no epoch, so whichever it names is stale.
+    As in Kafka, a broker that is not registered has no epoch, so any that it names is stale.
     """
     broker = state.broker(broker_id)
     if broker is None:
@@ -305,7 +305,7 @@ def check_broker_epoch(state: MetadataState, broker_id: int, broker_epoch: int) 
 def unregister_broker(
     state: MetadataState, request: UnregisterBrokerRequest
 ) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
-    """The record that forgets a broker: the last of those that take it out of every ISR (CT-36).
+    """The record that removes a broker: the last of those that take it out of every ISR (CT-36).
 
     Raises ApiError(BROKER_ID_NOT_REGISTERED).
     """
@@ -318,7 +318,7 @@ def unregister_broker(
 def fence_broker(state: MetadataState, request: FenceBrokerRequest) -> tuple[list[MetadataRecord], FenceBrokerResponse]:
     """The record by which an operator fences a broker until its next heartbeat; none if it is fenced.
 
-    Those that take the broker out of ISRs go with it. Raises ApiError(BROKER_ID_NOT_REGISTERED).
+    The records that take the broker out of ISRs follow it. Raises ApiError(BROKER_ID_NOT_REGISTERED).
     """
     broker = registered_broker(state, request.broker_id)
     records = [] if broker.fenced else [fence_record(broker, state.metadata_version)]
@@ -331,19 +331,19 @@ def fence_record(broker: RegisterBrokerRecord, metadata_version: int) -> Metadat
 
 
 def unfence_record(broker: RegisterBrokerRecord, metadata_version: int) -> MetadataRecord:
-    """The record that lets a broker take part. A shutdown that it began before it was fenced is over."""
+    """The record that unfences a broker. It ends a shutdown that the broker began before it was fenced."""
     return _change(
         broker, metadata_version, fenced=False, in_controlled_shutdown=False if broker.in_controlled_shutdown else None
     )
 
 
 def controlled_shutdown_record(broker: RegisterBrokerRecord, metadata_version: int) -> MetadataRecord:
-    """The record that says a broker is about to go: it gets no leadership and joins no ISR any more (CT-31)."""
+    """The record of a controlled shutdown: the broker gets no leadership and joins no ISR any more (CT-31)."""
     return _change(broker, metadata_version, in_controlled_shutdown=True)
 
 
 def directories_record(broker: RegisterBrokerRecord, online: Sequence[bytes], metadata_version: int) -> MetadataRecord:
-    """The record that says which log directories of a broker work: at least one, for none would mean "not known"."""
+    """The record with the log directories of a broker that work: at least one, for none would mean "not known"."""
     record = _change(broker, metadata_version)
     record.broker_registration_change.log_dirs.ids.extend(online)
     return record

@@ -35,9 +35,9 @@ def alter_configs(
     """The records that alter the resources whose alterations are all valid, and an answer for each resource.
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
-    altered as a whole or not at all, and must go with what it inherits. A topic's config that has that value already
-    makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60). DELETE
-    of a config that nobody knows is no error, and makes no record unless one is there. Raises
+    altered as a whole or not at all, and must be valid with what it inherits. A topic's config that has that value
+    already makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60).
+    DELETE of an unknown config is no error, and makes no record unless the config is set. Raises
     ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
@@ -62,9 +62,9 @@ def alter_configs(
 def _check_alterable(
     state: MetadataState, type_number: int, resource_name: str, alterations: Sequence[ConfigAlteration]
 ) -> ResourceType:
-    """As `check_resource`; but what a broker has left behind that was unregistered may be deleted.
+    """As `check_resource`; but the configs of an unregistered broker may be deleted.
 
-    Its configs stay, as in Kafka, for it may come back. Unlike in Kafka, they can be got rid of if it does not.
+    They stay, as in Kafka, for the broker may return. Unlike in Kafka, they can be deleted if it does not.
     A topic without a name is INVALID_REQUEST: the default of all topics is a broker's config.
     """
     resource_type = check_resource_type(type_number)
@@ -115,8 +115,8 @@ def _is_written_again(resource_type: ResourceType, name: str) -> bool:
 def _check_min_isr(state: MetadataState, resource_name: str, changes: Mapping[str, str | None]) -> None:
     """Raise ApiError(INVALID_CONFIG) if a broker gets a min.insync.replicas of its own while KIP-966 is in use.
 
-    By a lower one than the controller knows a smaller ISR commits what the eligible replicas lack, and one of these
-    would be elected all the same. One that is there already may go.
+    With a lower value than the controller knows, a smaller ISR commits what the eligible replicas lack, and one of them
+    would be elected all the same. A value that is set already may be deleted.
     """
     is_own = resource_name != CLUSTER_DEFAULT and changes.get(MIN_ISR) is not None
     if is_own and state.features().get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
@@ -145,7 +145,7 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
             check_config(resource_type, alteration.name, alteration.value)
             return alteration.value
         case ConfigAlteration.DELETE:
-            return None  # also of one that nobody knows: what is not there is gone, as in Kafka
+            return None  # also for an unknown config: deleting what is not set succeeds, as in Kafka
         case ConfigAlteration.APPEND | ConfigAlteration.SUBTRACT:
             return _new_list(resource_type, alteration, present.get(alteration.name))
     raise ApiError(
@@ -155,9 +155,9 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
 
 
 def _new_list(resource_type: ResourceType, alteration: ConfigAlteration, present: str | None) -> str | None:
-    """The list with the elements added or taken away; where none is set, the default's. `present` if nothing changes.
+    """The list with the elements added or removed; where none is set, the default's. `present` if nothing changes.
 
-    Raises ApiError(INVALID_CONFIG) if the config is no list or cannot have what would come of it.
+    Raises ApiError(INVALID_CONFIG) if the config is no list or the result is not valid.
     """
     definition = config_definition(resource_type, alteration.name)
     is_append = alteration.kind == ConfigAlteration.APPEND

@@ -61,12 +61,12 @@ def _growing_topic(state: MetadataState, name: str) -> tuple[bytes, list[Partiti
 
 
 def _count_added(topic: PartitionsOfTopic, present: int) -> int:
-    """How many partitions are to be added."""
+    """How many partitions to add."""
     if topic.count <= present:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {quoted(topic.name)} has {present} partitions, of which {topic.count} is no increase; give the"
-            " number of all that there shall be, the present ones included",
+            f"topic {quoted(topic.name)} has {present} partitions, and {topic.count} is no increase; give the"
+            " number of all that it should have, the present ones included",
         )
     if topic.count > PARTITIONS_PER_TOPIC_MAX:
         raise ApiError(
@@ -80,8 +80,8 @@ def _count_added(topic: PartitionsOfTopic, present: int) -> int:
 def _assignment(
     topic: PartitionsOfTopic, present: Sequence[PartitionRecord], added: int, partitions: NewPartitions
 ) -> Sequence[Sequence[int]]:
-    """The replicas of the partitions that are added: as the request says, or placed here."""
-    # Kafka, too, takes the first partition's for the topic's; here what it will be when it is reassigned.
+    """The replicas of the partitions that are added: as the request gives them, or placed here."""
+    # Kafka, too, takes the first partition's as the topic's; here as it will be after a reassignment.
     replication_factor = len(present[0].replicas) - len(present[0].removing_replicas)
     if not topic.assignments:
         return partitions.place(added, replication_factor)

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs, and what a failed log directory does: the replicas in it lead nothing and are not in sync.
+"""AssignReplicasToDirs, and the effect of a failed log directory: its replicas lead nothing and are not in sync.
 
 From a request or a page of partitions and the latest metadata to records (CT-27, KIP-858). Nothing changes here.
 """
@@ -30,11 +30,11 @@ from statemachine.words.repeats import repeats
 def assign_replicas_to_dirs(
     state: MetadataState, request: AssignReplicasToDirsRequest
 ) -> tuple[list[MetadataRecord], AssignReplicasToDirsResponse]:
-    """The records that say in which of its log directories a broker has its replicas, and an answer for each.
+    """The records that set in which of its log directories a broker has its replicas, and an answer for each.
 
     A replica in a directory that the broker has not registered as online leaves ISR and leadership, as in Kafka: the
-    directory may have failed since. Unlike in Kafka, one that comes into a directory from another that is not online is
-    not eligible to lead any more (KIP-966): it has nothing of what it had.
+    directory may have failed since. Unlike in Kafka, one that moves into a directory from another that is not online is
+    no longer eligible to lead (KIP-966): it has lost its records.
 
     Raises ApiError(UNSUPPORTED_VERSION) before metadata.version 17, STALE_BROKER_EPOCH, RECORD_LIST_TOO_LARGE if
     there are too many for one batch (CT-12).
@@ -93,7 +93,7 @@ def _assign(
 ) -> MetadataRecord | None:
     broker_id = broker.broker_id
     before = directory_of(partition, broker_id)
-    # What was in a directory that is not there any more was not moved: the replica in another one starts over.
+    # What was in a directory that no longer exists was not moved: the replica in another one starts over.
     begins_anew = directory != before and not is_online(broker, before)
     target = Target(
         isr=[member for member in partition.isr if member != broker_id] if leaves else None,
@@ -105,7 +105,7 @@ def _assign(
 
 
 def failed_directories(broker: RegisterBrokerRecord, offline: Collection[bytes]) -> set[bytes]:
-    """Those of the directories that a heartbeat says are offline which the registration still has online."""
+    """The directories that a heartbeat reports as offline and the registration still has online."""
     return set(broker.log_dirs) & set(offline)
 
 
@@ -114,8 +114,8 @@ def partitions_without_directories(
 ) -> list[MetadataRecord]:
     """Take a broker out of the ISR and the leadership of those of `partitions` that it has in a failed directory.
 
-    None before metadata.version 17, where nobody knows which are. A broker all of whose directories have failed should
-    be fenced instead: replicas whose directory is not known are passed over here.
+    None before metadata.version 17, where directories are not known. A broker all of whose directories have failed
+    should be fenced instead: replicas whose directory is not known are passed over here.
     """
     if state.metadata_version < METADATA_VERSION_DIRECTORIES:
         return []

@@ -41,7 +41,7 @@ class ElectionPages:
     """Elections wherever they are needed, page by page, each page decided on the state as it is then (CT-12)."""
 
     def __init__(self, state: MetadataState, request: ElectLeadersRequest, response: ElectLeadersResponse) -> None:
-        """`response` fills with answers for the partitions for which something was done or failed.
+        """`response` fills with answers for the partitions whose election was held, or failed.
 
         Raises ApiError(INVALID_REQUEST) if there is no such kind of election.
         """
@@ -61,7 +61,7 @@ class ElectionPages:
         return records
 
     def appended(self) -> None:
-        """Go on behind the page, whose elections are held."""
+        """Continue after the page, whose elections are held."""
         self._pages.appended()
         self._answer_page()
 
@@ -84,7 +84,7 @@ class ElectionPages:
 
 
 def _election(request: ElectLeadersRequest) -> Election:
-    """The kind that is asked for; raises ApiError(INVALID_REQUEST)."""
+    """The requested kind; raises ApiError(INVALID_REQUEST)."""
     if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -105,13 +105,13 @@ class _Voting:
         self.results: list[PartitionResult] = []
 
     def is_needed(self, partition: PartitionRecord) -> bool:
-        """Whether a partition has not got the leader that the election is for."""
+        """Whether a partition lacks the leader that the election is for."""
         if self.is_unclean:
             return partition.leader == NO_LEADER
         return partition.leader != partition.replicas[0]
 
     def elect(self, topic_name: str, partition: PartitionRecord) -> None:
-        """Hold the election; raises ApiError if it finds nobody."""
+        """Hold the election; raises ApiError if it finds no leader."""
         record = _elected(self._changes, partition, self._election)
         if record is not None:
             self.records.append(record)
@@ -172,7 +172,7 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
 def elect_preferred_where_needed(
     state: MetadataState, partitions: Iterable[PartitionRecord], limit: int
 ) -> list[MetadataRecord]:
-    """At most `limit` elections that bring partitions back to their preferred leader, if that can lead (CT-19)."""
+    """At most `limit` elections that return partitions to their preferred leader, if that can lead (CT-19)."""
     changes = PartitionChanges(state)
     records: list[MetadataRecord] = []
     for partition in partitions:
@@ -207,11 +207,11 @@ def elect_unclean_where_allowed(
 
 
 def without_eligible(state: MetadataState, partitions: Iterable[PartitionRecord]) -> list[MetadataRecord]:
-    """Forget the eligible replicas of those of `partitions` that have somebody in sync.
+    """Forget the eligible replicas of those of `partitions` whose ISR is not empty.
 
     It must come no later than the record that lowers their min.insync.replicas: from then on an ISR that was too small
-    may commit what the eligible do not have (KIP-966; Kafka's ClearElr record). Where the ISR is empty nobody commits
-    anything, so the eligible stay.
+    may commit what the eligible replicas do not have (KIP-966; Kafka's ClearElr record). Where the ISR is empty nothing
+    is committed, so they stay eligible.
     """
     changes = PartitionChanges(state)
     records = []

@@ -1,4 +1,4 @@
-"""UpdateFeatures: from a request and the latest state to records and an answer, and what is told about features.
+"""UpdateFeatures: from a request and the latest state to records and an answer; and what is reported about features.
 
 Nothing changes here.
 """
@@ -37,7 +37,7 @@ from statemachine.words.repeats import repeats
 from statemachine.words.resources import ResourceType
 
 REQUIRED_METADATA_VERSION: Final[dict[str, int]] = {ELIGIBLE_LEADER_REPLICAS: METADATA_VERSION_ELR}
-"""The metadata.version without which a feature cannot be on: records have no place for what it does."""
+"""The metadata.version without which a feature cannot be on: records have no field for its data."""
 
 NEVER_OFF: Final = (METADATA_VERSION,)
 
@@ -54,12 +54,12 @@ def update_features(
 ) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
     """The records that set the levels that change, and an answer for each update, in their order (CT-61).
 
-    `other_voter_ids` are the voters besides this node: what one supports is not known before it has registered.
-    `partitions_in_directories` is whether any are: to be looked up before if the request `may_lose_directories`. All
-    updates are made or none: one that is refused has the error INVALID_UPDATE_VERSION, and so have all others with it.
-    A feature that has the level already makes no record. Raises ApiError(INVALID_REQUEST) if a feature is named
-    more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates, or brokers with a
-    min.insync.replicas of their own, for one batch.
+    `other_voter_ids` are the voters except this node: what one supports is not known before it has registered.
+    `partitions_in_directories` is whether any partitions are: the caller must look it up first if the request
+    `may_lose_directories`. All updates are made or none: if one is refused, every result has the error
+    INVALID_UPDATE_VERSION. A feature that has the level already makes no record. Raises ApiError(INVALID_REQUEST) if a
+    feature is named more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates, or
+    brokers with a min.insync.replicas of their own, for one batch.
     """
     check_record_count(len(request.updates))
     check_name_lengths(update.name for update in request.updates)
@@ -89,11 +89,11 @@ def update_features(
 def _before_eligible_leaders(
     state: MetadataState, present: Mapping[str, int], proposed: Mapping[str, int]
 ) -> list[MetadataRecord]:
-    """What has to go before replicas out of the ISR may be eligible to lead: the brokers' own min.insync.replicas.
+    """What must go before replicas out of the ISR may be eligible to lead: each broker's own min.insync.replicas.
 
-    By a lower one than the controller knows a smaller ISR could commit what they lack (KIP-966). Where no default of
-    all is set Kafka's controller sets its own file's: this one goes by 1 then, and no broker by less, so it need not.
-    Raises ApiError(RECORD_LIST_TOO_LARGE).
+    With a lower value than the controller knows, a smaller ISR could commit what they lack (KIP-966). Where no default
+    for all is set, Kafka's controller sets the one of its own file. This one uses 1 then, and no broker uses less, so
+    it need not. Raises ApiError(RECORD_LIST_TOO_LARGE).
     """
     if proposed.get(ELIGIBLE_LEADER_REPLICAS, OFF) == OFF or present.get(ELIGIBLE_LEADER_REPLICAS, OFF) != OFF:
         return []
@@ -139,7 +139,7 @@ def _out_of_range(update: FeatureUpdate) -> str | None:
         return f"there is no feature {quoted(update.name)}; there are {known}"
     if update.level == OFF and update.name not in NEVER_OFF:
         return None
-    # A range that begins with 0 says that the feature may be off.
+    # A range that begins with 0 means that the feature may be off.
     least = max(supported.min_level, 1)
     if not least <= update.level <= supported.max_level:
         off = "" if update.name in NEVER_OFF else ", or 0 for off"
@@ -167,7 +167,7 @@ def _wrong_direction(update: FeatureUpdate, present_level: int) -> str | None:
 
 
 def _unsupported(state: MetadataState, update: FeatureUpdate, other_voter_ids: Collection[int]) -> str | None:
-    """Every node must understand what the level brings; all can do without a feature that is off."""
+    """Every node must understand what the level introduces; all can do without a feature that is off."""
     if update.level == OFF:
         return None
     for what, ranges in registered_ranges(state.brokers().values(), state.controllers().values()):
@@ -181,7 +181,7 @@ def _unsupported(state: MetadataState, update: FeatureUpdate, other_voter_ids: C
 
 
 def _unregistered(state: MetadataState, update: FeatureUpdate, other_voter_ids: Collection[int]) -> str | None:
-    """Some voter of which nothing is known; below the metadata.version from which they register, none is asked."""
+    """A voter of which nothing is known; below the metadata.version from which they register, none is checked."""
     unknown = sorted(set(other_voter_ids) - set(state.controllers()))
     if state.metadata_version < CONTROLLER_REGISTRATION or not unknown:
         return None
@@ -214,7 +214,7 @@ def _shown(name: str, level: int) -> str:
 def _loss(
     state: MetadataState, update: FeatureUpdate, present_level: int, partitions_in_directories: bool
 ) -> str | None:
-    """What is there that records at the lower level have no place for, if anything that a safe downgrade must keep."""
+    """What exists that records at the lower level have no field for, if anything that a safe downgrade must keep."""
     if update.upgrade_type == FeatureUpdate.UNSAFE_DOWNGRADE:
         return None
     for name, level, what, is_in_use in _LOSSES:
@@ -235,7 +235,7 @@ def _gives_up_directories(update: FeatureUpdate, present_level: int) -> bool:
 
 
 def may_lose_directories(state: MetadataState, request: UpdateFeaturesRequest) -> bool:
-    """Whether it depends on all partitions if the updates can be made: those may be in log directories (CT-61)."""
+    """Whether it depends on all partitions that the updates can be made: they may be in log directories (CT-61)."""
     return any(_gives_up_directories(update, state.metadata_version) for update in request.updates)
 
 
@@ -255,13 +255,13 @@ _LOSSES: Final[tuple[tuple[str, int, str, Callable[[MetadataState], bool]], ...]
     (METADATA_VERSION, CONTROLLER_REGISTRATION, "controllers are registered", _has_controllers),
     (METADATA_VERSION, METADATA_VERSION_DIRECTORIES, "brokers have log directories", _has_log_dirs),
     (METADATA_VERSION, METADATA_VERSION_ELR, "partitions have eligible leader replicas", _has_eligible_leaders),
-    # Who is eligible has all that is committed, though not in the ISR: forgotten, it could be lost with the ISR.
+    # An eligible replica has all that is committed, though not in the ISR: forgotten, it could be lost with the ISR.
     (ELIGIBLE_LEADER_REPLICAS, 1, "partitions have eligible leader replicas", _has_eligible_leaders),
 )
 """A feature, the level that brought a kind of record or a field, what that is, and whether it is in use (CT-61).
 
-Whether partitions are in log directories takes a look at all of them, and so is an argument.
-What came with other levels leaves nothing behind: transactions end, and fetches are not metadata.
+Whether partitions are in log directories takes a search of all of them, and so is an argument.
+What other levels introduced leaves nothing behind: transactions end, and fetches are not metadata.
 """
 
 

@@ -1,7 +1,7 @@
 """BrokerHeartbeat: from a broker's wish and the latest state to the transition and the answer (CT-34, CT-35).
 
-A heartbeat that changes no state makes no record. The records of a transition, many if the broker is in many ISRs, are
-the caller's, who says when the last of them is appended: `carried_out`.
+A heartbeat that changes no state makes no record. The caller makes the records of a transition, many if the broker is
+in many ISRs, and reports when the last of them is appended: `carried_out`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from statemachine.words.ids import ID_BYTES
 
 
 class Transition(Enum):
-    """What becomes of the broker."""
+    """The change of the broker's state."""
 
     NONE = auto()
     FENCE = auto()
     """`fence_record`; it leaves every ISR and leads nothing."""
     UNFENCE = auto()
-    """`unfence_record`; it is elected where nobody leads."""
+    """`unfence_record`; it is elected where there is no leader."""
     CONTROLLED_SHUTDOWN = auto()
     """`controlled_shutdown_record`; it leaves every ISR and leads nothing."""
 
 
 class Heartbeat(NamedTuple):
-    """What a heartbeat comes to."""
+    """The result of a heartbeat."""
 
     transition: Transition
     """To be carried out by the caller."""
@@ -48,7 +48,7 @@ class Heartbeat(NamedTuple):
 def broker_heartbeat(
     state: MetadataState, heartbeats: BrokerHeartbeats, request: BrokerHeartbeatRequest, now_ms: float
 ) -> Heartbeat:
-    """What the heartbeat makes of the broker, by the table of CT-35.
+    """Decide on the broker's next state, by the table of CT-35.
 
     Notes in `heartbeats` that an unfenced broker is alive, and nothing else: a session begins and ends when the records
     are appended. Raises ApiError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, INVALID_REQUEST; then nothing is
@@ -65,7 +65,7 @@ def broker_heartbeat(
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
         is_caught_up=is_caught_up,
-        # These two are asked only where the table has them: the one takes a query, the other a look at every session.
+        # These two are computed only where the table needs them: one takes a query, the other looks at every session.
         leads_any=(is_going or request.want_shut_down) and state.leads_any(broker.broker_id),
         lowest_active_offset=heartbeats.lowest_active_metadata_offset() if is_going else None,
         controlled_shutdown_offset=heartbeats.controlled_shutdown_offset(broker.broker_id),
@@ -86,7 +86,7 @@ def carried_out(
     end_offset: int,
     now_ms: float,
 ) -> None:
-    """Let the broker's session follow a transition that is appended below `end_offset`; fences may have overtaken it.
+    """Update the broker's session after a transition appended below `end_offset`; fences may have overtaken it.
 
     To be called with the record itself for FENCE and UNFENCE, with the last of all records for CONTROLLED_SHUTDOWN,
     and then only if the broker still is in that state.
@@ -104,7 +104,7 @@ _FENCED: Final = (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
 
 
 def _transition(current: BrokerState, following: BrokerState) -> Transition:
-    """What leads from one to the other; a broker that is told to end is fenced first."""
+    """The transition from one to the other; a broker that should shut down now is fenced first."""
     if following in _FENCED:
         return Transition.NONE if current is BrokerState.FENCED else Transition.FENCE
     if following is current:

@@ -1,8 +1,8 @@
-"""What becomes of partitions when a broker leaves or comes back (CT-31), one page of partitions at a time.
+"""How partitions change when a broker leaves or returns (CT-31), one page of partitions at a time.
 
-From the latest metadata to PartitionChange records. Nothing changes here. The record that says what the broker does
-(BrokerRegistrationChange, UnregisterBroker) is made elsewhere. It may be before or behind for a broker that leaves,
-which counts as gone whatever the metadata say; it must be before for one that comes back.
+From the latest metadata to PartitionChange records. Nothing changes here. The record of the broker itself
+(BrokerRegistrationChange, UnregisterBroker) is made elsewhere. For a broker that leaves it may come before or after:
+the broker counts as gone, whatever the metadata state. For one that returns it must come before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partitions by what requests call them, and what messages call them."""
+"""Partitions by the names that requests use, and the names that messages use for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from statemachine.words.names import quoted
 
 @contextmanager
 def about(what: str) -> Iterator[None]:
-    """Let refusals from inside begin with what they are about, such as a topic, where checks do not know it."""
+    """Prefix the message of refusals from inside with their subject, such as a topic, where checks do not know it."""
     try:
         yield
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""New partitions, of a topic that is created or that grows: where their replicas go, and their records."""
+"""New partitions, of a topic that is created or that grows: where their replicas are placed, and their records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NewPartitions:
 
     @cached_property
     def _placer(self) -> ReplicaPlacer:
-        # One for all topics of the request, so that leaders are even over many small ones, too.
+        # One for all topics of the request, so that leaders are spread evenly over many small ones, too.
         return ReplicaPlacer(self._brokers, self._random)
 
     @cached_property
@@ -41,7 +41,7 @@ class NewPartitions:
         return self._state.metadata_version
 
     def place(self, num_partitions: int, replication_factor: int) -> list[list[int]]:
-        """The replicas of as many partitions. Raises ApiError(INVALID_REPLICATION_FACTOR) (CT-32)."""
+        """The replicas of this many partitions. Raises ApiError(INVALID_REPLICATION_FACTOR) (CT-32)."""
         return self._placer.place(num_partitions, replication_factor)
 
     def check_replicas(self, partition_id: int, replicas: Sequence[int]) -> None:
@@ -68,7 +68,7 @@ class NewPartitions:
     def records(
         self, topic_id: bytes, first_partition_id: int, assignment: Sequence[Sequence[int]]
     ) -> list[MetadataRecord]:
-        """The records of partitions with these replicas, of which an active broker is among each (CT-03)."""
+        """The records of partitions with these replicas; each has an active broker among them (CT-03)."""
         return [
             in_version(self._record(topic_id, partition_id, replicas), self._metadata_version)
             for partition_id, replicas in enumerate(assignment, first_partition_id)

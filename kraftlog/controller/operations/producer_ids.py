@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker gets a block of ids that nobody else ever gets (CT-28). Nothing changes here."""
+"""AllocateProducerIds: a broker gets a block of ids that no other broker ever gets (CT-28). Nothing changes here."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BLOCK_SIZE: Final = 1_000
 """Kafka's. What a broker does not use of its block is lost."""
 
 NEXT_PRODUCER_ID_MAX: Final = 2**63 - 1
-"""Producer ids are numbers of 64 bits with a sign, in records of messages as in the metadata."""
+"""Producer ids are signed 64-bit integers, in records of messages as in the metadata."""
 
 
 def allocate_producer_ids(
     state: MetadataState, request: AllocateProducerIdsRequest
 ) -> tuple[list[MetadataRecord], AllocateProducerIdsResponse]:
-    """The record that gives the next block away, and the block.
+    """The record that allocates the next block, and the block.
 
     Raises ApiError: STALE_BROKER_EPOCH if the broker has another epoch or none, UNKNOWN_SERVER_ERROR if no whole
     block is left.

@@ -34,12 +34,12 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 FRACTION_MAX: Final = 1e-6
-"""What was computed as a double may be off by so much, and counts as whole (as in Kafka)."""
+"""How far off a value that was computed as a double may be and still count as whole (as in Kafka)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaKind:
-    """What values a quota takes besides being above 0."""
+    """Which values a quota takes, all above 0."""
 
     whole_max: int | None
     """It is a whole number up to this; None: any number."""
@@ -51,7 +51,7 @@ CLIENT_KEYS: Final[Mapping[str, QuotaKind]] = {
     "producer_byte_rate": QuotaKind(LONG_MAX),
     "request_percentage": QuotaKind(None),
 }
-"""Those of users and client ids, per second but for the percentage of one thread's time."""
+"""Those of users and client ids, per second except for the percentage of one thread's time."""
 
 IP_KEYS: Final[Mapping[str, QuotaKind]] = {"connection_creation_rate": QuotaKind(INT_MAX)}
 """Those of addresses, per second."""
@@ -66,7 +66,7 @@ def alter_client_quotas(
     """The records that alter the quotas of the entities whose alterations are all valid, and an answer for each entity.
 
     An entity is altered as a whole or not at all. A quota that has that value already makes no record, nor does the
-    removal of one that is not there. What is illegal is an INVALID_REQUEST of its entity (CT-63). Raises
+    removal of one that is not set. What is illegal is an INVALID_REQUEST of its entity (CT-63). Raises
     ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
@@ -88,9 +88,9 @@ def alter_client_quotas(
 
 
 def stored_mutation_limit(state: MetadataState, client_id: str) -> MutationLimit | None:
-    """The stored controller_mutation_rate that holds for a client: its own, or that of <default> client ids (KIP-599).
+    """The stored controller_mutation_rate of a client: its own, or that of <default> client ids (KIP-599).
 
-    Those of users hold for nobody before there are any. A client without an id has the default.
+    Those of users apply to no client before there are users. A client without an id has the default.
     """
     for name in (client_id, None) if client_id else (None,):
         entity = QuotaEntity(entity_type=CLIENT_ID, entity_name=name)
@@ -108,7 +108,7 @@ def _names(alterations: Iterable[ClientQuotaAlteration]) -> Iterable[str]:
 
 
 def _parts(entity: Iterable[QuotaEntity]) -> _Parts:
-    # The default, which has no name, is another entity than one with an empty name, which is refused.
+    # The default, which has no name, is not the entity with an empty name, which is refused.
     named = ((part.entity_type, part.entity_name if part.HasField("entity_name") else None) for part in entity)
     return tuple(sorted(named, key=lambda part: (part[0], part[1] is not None, part[1] or "")))
 
@@ -124,7 +124,7 @@ def _alter_entity(
     records = []
     for alteration in alterations:
         value = alteration.value if alteration.HasField("value") else None
-        if value is not None:  # what is to go may be unknown, as in Kafka: then it is gone already
+        if value is not None:  # what is removed may be unknown, as in Kafka: then there is nothing to remove
             _check_quota(keys, parts, alteration.key, value)
         if value != present.get(alteration.key):
             quota = ClientQuotaRecord(entity=entity, key=alteration.key, value=value or 0.0, remove=value is None)
@@ -133,7 +133,7 @@ def _alter_entity(
 
 
 def _check_entity(parts: _Parts) -> Mapping[str, QuotaKind]:
-    """The quotas that the entity can have; raises ApiError(INVALID_REQUEST) unless there can be such an entity."""
+    """The quotas that the entity can have; raises ApiError(INVALID_REQUEST) unless the entity is valid."""
     if not parts:
         raise invalid_request("the entity is empty; name a user, a client-id, both, or an ip")
     for entity_type, name in parts:
@@ -147,7 +147,7 @@ def _check_entity(parts: _Parts) -> Mapping[str, QuotaKind]:
     if IP not in types:
         return CLIENT_KEYS
     if len(types) > 1:
-        raise invalid_request(f"the entity {_shown(parts)} has an ip beside others; an ip stands alone")
+        raise invalid_request(f"the entity {_shown(parts)} has an ip and another type; an ip stands alone")
     _check_address(parts[0][1])
     return IP_KEYS
 
@@ -155,7 +155,7 @@ def _check_entity(parts: _Parts) -> Mapping[str, QuotaKind]:
 def _check_address(name: str | None) -> None:
     if name is None:
         return
-    # Kafka takes host names, too. What one stands for would depend on when and where it is looked up.
+    # Kafka takes host names, too. The address of a name would depend on when and where it is resolved.
     try:
         ip_address(name)
     except ValueError:
@@ -171,7 +171,7 @@ def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: 
         raise invalid_request(
             f"the quota {key} of {_shown(parts)} is {value}; it must be a number above 0, or be removed"
         )
-    # The largest 64-bit number, which stands for "unlimited", is none that a double can be: compared as doubles it is.
+    # The largest 64-bit number, which stands for "unlimited", is not a double: compared as doubles it is.
     if kind.whole_max is not None and not (abs(value - round(value)) < FRACTION_MAX and value <= float(kind.whole_max)):
         raise invalid_request(
             f"the quota {key} of {_shown(parts)} is {value}; it must be whole, at most {kind.whole_max}"

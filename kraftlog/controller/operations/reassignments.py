@@ -2,8 +2,8 @@
 
 Nothing changes here.
 
-A reassignment has two steps. First a partition gets its new replicas beside the old ones; when the new ones are in
-sync, an AlterPartition of its leader lets those go that are not in the target (CT-54). If all that shall stay are in
+A reassignment has two steps. First a partition gets its new replicas in addition to the old ones. When the new ones are
+in sync, an AlterPartition of its leader removes those that are not in the target (CT-54). If all that will stay are in
 sync already, one record does both.
 """
 
@@ -72,10 +72,10 @@ def _target(changes: PartitionChanges, partition: PartitionRecord, asked: Partit
 
 
 def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
-    """A reassignment to `wanted`, perhaps over another: nobody goes, or is elected, before all of `wanted` are in sync.
+    """A reassignment to `wanted`, perhaps over another: until all of them are in sync, none leaves or is elected.
 
     Consider 0 and 1, which become 2 and 3, and then 4 and 5. Broker 2 may be in sync and lead by then, and 0 and 1 may
-    have stopped: so all four stay until 4 and 5 are in sync (CT-55). What is present is all replicas, whether they were
+    have stopped: so all four stay until 4 and 5 are in sync (CT-55). All replicas count as present, whether they were
     being added, removed or neither.
     """
     present = set(partition.replicas)
@@ -85,20 +85,20 @@ def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
 
 
 # Consider a partition of brokers 1 and 2 that is reassigned to 3. Its replicas are 3, 1, 2 for now. Broker 1 leads and
-# is alone in sync, and stops. Its topic does not allow unclean elections, so nobody leads. The reassignment is
-# cancelled, and the replicas become 1 and 2 again. Broker 1 has the data and stays, so nobody is elected, even if the
-# topic has been changed to allow unclean elections since. Kafka would elect broker 2 then, if that is active. Whether
-# to give up what only broker 1 has is a question for an election that is about it (CT-19, CT-24), not for a
+# is alone in sync, and stops. Its topic does not allow unclean elections, so there is no leader. The reassignment is
+# cancelled, and the replicas become 1 and 2 again. Broker 1 has the data and stays, so no replica is elected, even if
+# the topic has been changed to allow unclean elections since. Kafka would elect broker 2 then, if that is active.
+# Whether to give up what only broker 1 has is a question for an election that is about it (CT-19, CT-24), not for a
 # cancellation.
 #
-# Consider on the other hand a reassignment from 1 and 2 to 3 and 4 during which 1 and 2 have stopped, so that broker 3
-# leads and is alone in sync, while 4 is not there yet. To cancel is to drop broker 3, and with it all that was written
-# since. That is INVALID_REPLICA_ASSIGNMENT, unless the topic allows unclean elections and broker 1 or 2 is back: then
-# the first of them that is active leads, alone in the ISR, and recovers.
+# Now consider a reassignment from 1 and 2 to 3 and 4 during which 1 and 2 have stopped, so that broker 3 leads and is
+# alone in sync, while 4 has not caught up. To cancel is to drop broker 3, and with it all that was written since. That
+# is INVALID_REPLICA_ASSIGNMENT, unless the topic allows unclean elections and broker 1 or 2 is active again: then the
+# first of them that is active leads, alone in the ISR, and recovers.
 def _cancelled(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
-    """Back to the replicas that are not being added: only this may drop everybody who is in sync (CT-54)."""
+    """Back to the replicas that are not being added: only this may drop every replica that is in sync (CT-54)."""
     replicas = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
-    # While somebody who stays has the data, it is waited for: the others may have nothing.
+    # While a replica that stays has the data, the partition waits for it: the other ones may have nothing.
     election = Election.ONLINE if _has_survivor(partition, replicas) else Election.UNCLEAN
     if election is Election.UNCLEAN:
         _check_unclean(changes, partition, replicas, asked)
@@ -118,9 +118,9 @@ def _check_replicas(changes: PartitionChanges, wanted: Sequence[int], asked: Par
 
 
 def _has_survivor(partition: PartitionRecord, replicas: Sequence[int]) -> bool:
-    """Whether not every replica that has the data is dropped, as happens when only those that were being added have it.
+    """Whether a replica with the data stays. None does when only those that were being added have the data.
 
-    If nobody is known to have all of it, the last leader is the one that must not be dropped.
+    If no replica is known to have all of it, the last leader is the one that must not be dropped.
     """
     with_data = {*partition.isr, *partition.eligible_leader_replicas} or {*partition.last_known_elr}
     return not with_data or bool(with_data & set(replicas))
@@ -129,7 +129,7 @@ def _has_survivor(partition: PartitionRecord, replicas: Sequence[int]) -> bool:
 def _check_unclean(
     changes: PartitionChanges, partition: PartitionRecord, replicas: Sequence[int], asked: PartitionReassignment
 ) -> None:
-    """Refuse to drop all data, unless the topic allows an unclean election and somebody is there for it (CT-54)."""
+    """Refuse to drop all data, unless the topic allows an unclean election and a replica can win it (CT-54)."""
     if not changes.allows_unclean(partition.topic_id):
         raise invalid_assignment(
             f"{_what(asked)} would keep no replica that is in sync; wait until one of {list(replicas)} is, or set"

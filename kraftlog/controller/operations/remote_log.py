@@ -1,8 +1,8 @@
-"""What a remote log metadata manager writes (KIP-405, TS-56 to TS-58): from a record that it hands over and the latest
-state to the records to append. Nothing changes here; what is refused comes to no record (TS-59).
+"""What a remote log metadata manager writes (KIP-405, TS-56 to TS-58): from a record that it sends and the latest state
+to the records to append. Nothing changes here; a refused record yields none (TS-59).
 
-A retried one, which changes nothing, comes to no record either. Which broker hands a record over is not checked, nor
-whether it is registered: one that has lost the leadership finishes its copy (TS-30).
+A retried one, which changes nothing, yields no record either. Which broker sends a record is not checked, nor whether
+it is registered: a broker that has lost the leadership finishes its copy (TS-30).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ CUSTOM_METADATA_BYTES_MAX: Final = 128
 """Kafka's remote.log.metadata.custom.metadata.max.bytes, by its default (TS-43)."""
 
 LEADER_EPOCHS_MAX: Final = 500
-"""So many leader epochs one segment may have: each is a row."""
+"""At most this many leader epochs per segment: each is a row."""
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
 def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -> list[MetadataRecord]:
-    """The record that says that the copy of a segment has begun.
+    """The record that the copy of a segment has begun.
 
-    A partition that is being deleted takes segments still, so that a late copy is found and deleted. Nothing is kept of
-    a segment whose deletion is finished: an attempt to add it that arrives only then adds it again, as a copy that
-    hangs, and whoever deletes those has to delete it once more. Raises ApiError: INVALID_REQUEST for a state other
-    than COPY_STARTED, for offsets, epochs, sizes or ids that cannot be, and for another segment under the id of one;
+    A partition that is being deleted still takes segments, so that a late copy is found and deleted. Nothing is kept of
+    a segment whose deletion is finished: a late attempt to add it adds it again, as a copy that hangs, and the broker
+    that deletes those has to delete it once more. Raises ApiError: INVALID_REQUEST for a state other than COPY_STARTED,
+    for offsets, epochs, sizes or ids that are not valid, and for another segment under a known id;
     UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION if there is no such partition.
     """
     what = _segment_name(request)
@@ -65,19 +65,19 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
         raise _illegal_transition(what, segment_state_name(before.state), segment_state_name(request.state))
     if before != request:
         raise invalid_request(
-            f"{what} is there already, from {before.start_offset} to {before.end_offset} by broker {before.broker_id},"
+            f"{what} exists already, from {before.start_offset} to {before.end_offset} by broker {before.broker_id},"
             " and is not the same; give each copy an id of its own, each further attempt too"
         )
     return []
 
 
 def update_segment(state: MetadataState, request: RemoteLogSegmentMetadataUpdateRecord) -> list[MetadataRecord]:
-    """The record that brings a segment into another state, or gives it other custom metadata in the same state.
+    """The record that sets a segment's next state, or gives it other custom metadata in the same state.
 
     Without custom metadata it keeps what it has. Raises ApiError: RESOURCE_NOT_FOUND (Kafka's
-    RemoteResourceNotFoundException) for an unknown segment, as it is when its deletion is finished, so also if that is
-    said again; INVALID_REQUEST for COPY_STARTED, for a state that cannot follow its present one, and for ids or custom
-    metadata that cannot be.
+    RemoteResourceNotFoundException) for an unknown segment; when its deletion is finished it is unknown, also for a
+    repeated request. INVALID_REQUEST for COPY_STARTED, for a state that cannot follow its present one, and for ids or
+    custom metadata that are not valid.
     """
     what = _segment_name(request)
     if request.state == SegmentState.COPY_STARTED:
@@ -108,7 +108,7 @@ def _check_offsets(what: str, segment: RemoteLogSegmentMetadataRecord) -> None:
 
 
 def _check_leader_epochs(what: str, segment: RemoteLogSegmentMetadataRecord) -> None:
-    """Every offset is of one leader epoch, and every epoch has an offset: that is what lookups rest on (TS-51)."""
+    """Every offset has one leader epoch, and every epoch has an offset: lookups depend on that (TS-51)."""
     epochs = segment.segment_leader_epochs
     if not 0 < len(epochs) <= LEADER_EPOCHS_MAX:
         raise invalid_request(
@@ -144,12 +144,12 @@ def _check_custom_metadata(
     if len(request.custom_metadata) > CUSTOM_METADATA_BYTES_MAX:
         raise invalid_request(
             f"{what} has {len(request.custom_metadata)} bytes of custom metadata; at most"
-            f" {CUSTOM_METADATA_BYTES_MAX} are taken: keep the rest beside the segment"
+            f" {CUSTOM_METADATA_BYTES_MAX} are taken: keep the rest with the segment"
         )
 
 
 def _segment_name(request: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord) -> str:
-    """How messages call the segment. Raises ApiError(INVALID_REQUEST) for ids that cannot be."""
+    """The name that messages use for the segment. Raises ApiError(INVALID_REQUEST) for ids that are not valid."""
     _check_id("segment", request.segment_id)
     where = _partition_name(request.topic_id, request.partition_id)
     return f"remote segment {id_to_text(request.segment_id)} of {where}"
@@ -159,12 +159,12 @@ def _segment_name(request: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMeta
 
 
 def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMetadataRecord) -> list[MetadataRecord]:
-    """The record that brings the deletion of a partition's remote data one state further.
+    """The record that sets the next state of the deletion of a partition's remote data.
 
     A partition is marked when its topic is deleted (TS-71): one that exists cannot be. That a deletion is finished may
-    be said again (TS-58); nothing is left of the first time, so it holds of any partition of which nothing is known.
+    be repeated (TS-58); nothing is left of the first time, so it is accepted for any unknown partition.
     Raises ApiError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one
-    and for an id that cannot be; RESOURCE_NOT_FOUND if one is to be marked of which nothing is in remote storage.
+    and for an id that is not valid; RESOURCE_NOT_FOUND if the partition to be marked has nothing in remote storage.
     """
     what = f"the deletion of {_partition_name(request.topic_id, request.partition_id)}"
     before = state.remote_partition_delete(request.topic_id, request.partition_id)
@@ -215,7 +215,7 @@ def _check_partition(state: MetadataState, topic_id: bytes, partition_id: int) -
 
 
 def _partition_name(topic_id: bytes, partition_id: int) -> str:
-    """How messages call the partition. Raises ApiError(INVALID_REQUEST) for an id that cannot be."""
+    """The name that messages use for the partition. Raises ApiError(INVALID_REQUEST) for an id that is not valid."""
     _check_id("topic", topic_id)
     return f"partition {partition_id} of topic {id_to_text(topic_id)}"
 

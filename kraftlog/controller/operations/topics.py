@@ -51,7 +51,7 @@ RECORDS_PER_TOPIC_MIN: Final = 2
 """The topic itself and its only partition."""
 
 TOPICS_SHOWN: Final = 3
-"""So many topics are named by a message that is about all of a request."""
+"""How many topics one message names at most when it is about a whole request."""
 
 
 # --- CreateTopics -----------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ TOPICS_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TopicToCreate:
-    """What a policy judges: a topic that is valid otherwise, with the cluster's defaults filled in."""
+    """What a policy checks: a topic that is valid otherwise, with the cluster's defaults filled in."""
 
     name: str
     num_partitions: int
@@ -70,7 +70,7 @@ class TopicToCreate:
 
 
 class PolicyViolation(KraftlogError):
-    """What a policy raises to refuse a topic; the client is told the message, with POLICY_VIOLATION."""
+    """What a policy raises to refuse a topic; the client gets the message, with POLICY_VIOLATION."""
 
 
 CreateTopicPolicy = Callable[[TopicToCreate], None]
@@ -168,7 +168,7 @@ class _Creation:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
             check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
             configs[entry.name] = entry.value
-        if configs:  # else, as in Kafka, the topic has nothing that could be wrong
+        if configs:  # else, as in Kafka, there is nothing to check
             check_topic_configs(configs, {}, self._inherited.of_topics)
         return configs
 
@@ -220,7 +220,7 @@ class _Creation:
 
 
 def _manual_assignment(topic: CreatableTopic, partitions: NewPartitions) -> Sequence[Sequence[int]]:
-    """The assignment that the request gives, checked. Counts beside it are an INVALID_REQUEST, as in Kafka."""
+    """The assignment that the request gives, checked. Counts together with it are an INVALID_REQUEST, as in Kafka."""
     if topic.num_partitions != FROM_DEFAULT or topic.replication_factor != FROM_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -258,9 +258,9 @@ def delete_topics(
     deletion_enabled: bool = True,
     charge: ChargeMutations = no_quota,
 ) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
-    """The records that remove the topics that are there, and an answer for each reference, in their order.
+    """The records that remove the topics that exist, and an answer for each reference, in their order.
 
-    With a topic that has remote data, all of its partitions are marked for the deletion of that (TS-71), at `now_ms`,
+    If a topic has remote data, all of its partitions are marked for the deletion of that (TS-71), at `now_ms`,
     milliseconds since 1970. `charge` is called with how many partitions a topic has (CT-20).
     Raises ApiError(TOPIC_DELETION_DISABLED) unless `deletion_enabled` (delete.topic.enable), RECORD_LIST_TOO_LARGE
     if they are too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
@@ -295,14 +295,14 @@ def _deletion(state: MetadataState, topic: DeletedTopic, now_ms: int, charge: Ch
     removal = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic.topic_id))
     may_have_remote_data = _may_have_remote_data(state, topic)
     if not may_have_remote_data and charge is no_quota:
-        return [removal]  # without a look at its partitions, which may be many
+        return [removal]  # without reading its partitions, which may be many
     with about(f"topic {quoted(topic.name)}"):
-        charge(0)  # before its partitions are looked at
+        charge(0)  # before its partitions are read
         partition_ids = [partition.partition_id for partition in state.partitions(topic.topic_id)]
         charge(len(partition_ids))
     if not may_have_remote_data:
         return [removal]
-    # The marks come first, while there still are the partitions that they speak of. All are in one batch: a mark
+    # The marks come first, while the partitions that they name still exist. All are in one batch: a mark
     # without the removal would delete the data of a topic in use, a removal without marks would leave it forever.
     return [
         *[
@@ -316,7 +316,7 @@ def _deletion(state: MetadataState, topic: DeletedTopic, now_ms: int, charge: Ch
                 )
             )
             for partition_id in partition_ids
-            # A deletion that goes on already must not be taken back to its beginning.
+            # A deletion in progress must not be reset to its beginning.
             if state.remote_partition_delete(topic.topic_id, partition_id) is None
         ],
         removal,
@@ -331,11 +331,11 @@ def _may_have_remote_data(state: MetadataState, topic: DeletedTopic) -> bool:
 
 
 def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
-    """The topic that is meant, or the error that says why none is."""
+    """The topic that is meant, or the error that states why none is."""
     name, topic_id = reference.name, reference.topic_id
     answer = DeletedTopic(name=name, topic_id=topic_id)
     if bool(name) == bool(topic_id):
-        given = f"{_shown(reference)} has an id beside its name" if name else "a topic has neither name nor id"
+        given = f"{_shown(reference)} has an id as well as its name" if name else "a topic has neither name nor id"
         answer.error_code = ErrorCode.INVALID_REQUEST
         answer.error_message = f"{given}; give a topic's name or its id, not both"
     elif name:
@@ -358,7 +358,7 @@ def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
 
 
 def _shown(reference: TopicReference) -> str:
-    """A topic as messages name it, by what the request calls it."""
+    """A topic as messages name it, as the request names it."""
     return f"topic {quoted(reference.name)}" if reference.name else f"topic {reference.topic_id[:32].hex()}"
 
 

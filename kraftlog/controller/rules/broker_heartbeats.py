@@ -1,7 +1,7 @@
-"""Which brokers are alive, as the active controller remembers it (CT-30), and what heartbeats make of them (CT-35).
+"""Which brokers are alive, as the active controller remembers it (CT-30), and how heartbeats change them (CT-35).
 
-Nothing of this is in the log: a controller that becomes active starts over, with every unfenced broker's whole session
-before it. Times are arguments: monotonic, in milliseconds, and never lower than one before.
+Nothing of this is in the log: a controller that becomes active starts over, and gives every unfenced broker a whole
+session. Times are arguments: monotonic, in milliseconds, and never lower than one before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 
 METADATA_OFFSET_UNKNOWN: Final = -1
-"""Of a broker that has not said how far it is: no offset that others wait for is reached."""
+"""For a broker that has not reported its offset: it has reached no offset that other brokers wait for."""
 
 
 class BrokerState(Enum):
@@ -27,11 +27,11 @@ class BrokerState(Enum):
     CONTROLLED_SHUTDOWN = auto()
     """It is unfenced, and its partitions are being taken from it."""
     SHUTDOWN_NOW = auto()
-    """It is fenced, and told to end."""
+    """It is fenced, and instructed to shut down."""
 
 
 def state_of(broker: RegisterBrokerRecord) -> BrokerState:
-    """The state that a registration says; never SHUTDOWN_NOW, which only an answer says."""
+    """The state in a registration; never SHUTDOWN_NOW, which is only in answers."""
     if broker.fenced:
         return BrokerState.FENCED
     return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
@@ -47,11 +47,11 @@ def next_state(
     controlled_shutdown_offset: int | None,
     lowest_active_offset: int | None,
 ) -> BrokerState:
-    """What a heartbeat makes of a broker in the state `current`: the table of CT-35.
+    """The state that a heartbeat gives a broker in the state `current`: the table of CT-35.
 
-    `controlled_shutdown_offset` is where its controlled shutdown began, None: not remembered yet; the broker goes only
-    when every active one knows of that. `lowest_active_offset` is the end offset of the metadata that the slowest
-    active broker has applied, None: no broker is active.
+    `controlled_shutdown_offset` is where its controlled shutdown began, None: not known yet; the broker may stop
+    only when every active one has applied that. `lowest_active_offset` is the end offset of the metadata that the
+    slowest active broker has applied, None: no broker is active.
     """
     match current:
         case BrokerState.FENCED:
@@ -67,7 +67,7 @@ def next_state(
                 return BrokerState.CONTROLLED_SHUTDOWN
             # Consider broker 1, whose leaderships were moved by records up to offset 799: its controlled shutdown is at
             # 800. Broker 2 has applied the metadata below 820, broker 3 below 750. Broker 3 may still send fetches, and
-            # clients, to broker 1. So broker 1 goes on, and may go once broker 3 has reported 800 or more.
+            # clients, to broker 1. So broker 1 stays up, and may stop once broker 3 has reported 800 or more.
             is_known = lowest_active_offset is None or controlled_shutdown_offset <= lowest_active_offset
             return BrokerState.SHUTDOWN_NOW if is_known else BrokerState.CONTROLLED_SHUTDOWN
         case BrokerState.SHUTDOWN_NOW:
@@ -76,7 +76,7 @@ def next_state(
 
 @dataclass(slots=True)
 class _Session:
-    """Of one unfenced broker."""
+    """The session of one unfenced broker."""
 
     last_contact_ms: float
     metadata_offset: int
@@ -101,8 +101,8 @@ class BrokerHeartbeats:
     def take_over(self, brokers: Iterable[RegisterBrokerRecord], now_ms: float) -> None:
         """Forget everything, and give each unfenced broker a session that begins now.
 
-        To be called when the controller becomes active. Of the controlled shutdowns that it finds it is not known how
-        far they came: `begin_controlled_shutdown` follows.
+        To be called when the controller becomes active. How far the controlled shutdowns that it finds have come is not
+        known: `begin_controlled_shutdown` follows.
         """
         self._sessions.clear()
         for broker in brokers:
@@ -110,7 +110,7 @@ class BrokerHeartbeats:
                 self.touch(broker.broker_id, METADATA_OFFSET_UNKNOWN, now_ms)
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
-        """An unfenced broker is alive and has applied the metadata below that offset; its session begins or goes on."""
+        """An unfenced broker is alive and has applied metadata below that offset; its session begins or continues."""
         session = self._sessions.get(broker_id)
         if session is None:
             self._sessions[broker_id] = _Session(now_ms, metadata_offset)
@@ -120,43 +120,43 @@ class BrokerHeartbeats:
         self._sessions.move_to_end(broker_id)
 
     def begin_controlled_shutdown(self, broker_id: int, end_offset: int) -> None:
-        """The record that says so, and what takes leadership from the broker, is below `end_offset`.
+        """The record of the shutdown, and those that take leadership from the broker, are below `end_offset`.
 
-        The broker is no longer active; a later call changes nothing, nor does one for a broker whose session is over.
+        The broker is no longer active; a later call changes nothing, nor does one for a broker whose session has ended.
         """
         session = self._sessions.get(broker_id)
         if session is not None and session.controlled_shutdown_offset is None:
             session.controlled_shutdown_offset = end_offset
 
     def forget(self, broker_id: int) -> None:
-        """The broker was fenced, registered again or unregistered: its session, if it has one, is over."""
+        """The broker was fenced, registered again or unregistered: its session, if it has one, has ended."""
         self._sessions.pop(broker_id, None)
 
     def expire(self, broker_id: int) -> None:
-        """The broker was fenced for its silence: its session is over, and counted as timed out."""
+        """The broker was fenced for its silence: its session has ended, and counts as timed out."""
         if self._sessions.pop(broker_id, None) is not None:
             self.timeouts += 1
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def last_contact_ms(self, broker_id: int) -> float | None:
-        """When the broker was heard of last; None if it has no session."""
+        """When the broker's last heartbeat arrived; None if it has no session."""
         session = self._sessions.get(broker_id)
         return None if session is None else session.last_contact_ms
 
     def has_session(self, broker_id: int, now_ms: float) -> bool:
-        """Whether the broker is unfenced and was heard of within the session timeout."""
+        """Whether the broker is unfenced and has sent a heartbeat within the session timeout."""
         session = self._sessions.get(broker_id)
         return session is not None and now_ms < self._deadline_ms(session)
 
     def stale_broker(self, now_ms: float) -> int | None:
-        """The broker that was silent longest, if its session timeout is over. Changes nothing: see `expire`."""
+        """The broker that was silent longest, if its session has expired. Changes nothing: see `expire`."""
         broker_id = next(iter(self._sessions), None)
         return broker_id if broker_id is not None and not self.has_session(broker_id, now_ms) else None
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When there will be a stale broker if none is heard of; None if no broker has a session."""
+        """When there will be a stale broker if no heartbeat arrives; None if no broker has a session."""
         oldest = next(iter(self._sessions.values()), None)
         return None if oldest is None else self._deadline_ms(oldest)
 
@@ -169,7 +169,7 @@ class BrokerHeartbeats:
         }
 
     def lowest_active_metadata_offset(self) -> int | None:
-        """The lowest of these, -1 if a broker has not said it yet; None if no broker is active."""
+        """The lowest of these, -1 if a broker has not reported its own; None if no broker is active."""
         return min(self.active_metadata_offsets().values(), default=None)
 
     def controlled_shutdown_offset(self, broker_id: int) -> int | None:

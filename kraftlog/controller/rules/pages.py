@@ -1,4 +1,4 @@
-"""Work that comes to more records than one batch holds: page by page over partitions (CT-12).
+"""Work that needs more records than one batch holds: page by page over partitions (CT-12).
 
 Every page is decided on the state as it is when its turn comes, so other operations may run between two pages.
 """
@@ -13,17 +13,17 @@ from statemachine.metadata.state import MetadataState
 from statemachine.tables.table import Condition, Key, Page
 
 PAGE_PARTITIONS: Final = 200
-"""About twenty milliseconds' worth: what one page and one commit cost beside is shared by so many."""
+"""About twenty milliseconds of work: the fixed costs of a page and a commit are shared by this many partitions."""
 
 FindPage = Callable[[Key | None, int], Page[PartitionRecord]]
-"""A page of the partitions above a key (topic id, partition id), so many at most."""
+"""A page of the partitions above a key (topic id, partition id), at most that many."""
 
 
 class Pages(Protocol):
     """Records that come in pages."""
 
     def take(self) -> list[MetadataRecord] | None:
-        """The next page, maybe empty; None: there are no more. A page that is not empty is given until `appended`."""
+        """The next page, maybe empty; None: there are no more. One that is not empty is repeated until `appended`."""
         ...
 
     def appended(self) -> None:
@@ -32,7 +32,7 @@ class Pages(Protocol):
 
 
 class PartitionPages:
-    """What `decide` makes of the partitions that each of `find_pages` finds, and `closing` at last."""
+    """What `decide` makes of the partitions that each of `find_pages` finds, and `closing` at the end."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class PartitionPages:
     # which a broker leaves. The pages end with 199, 399 and 449. The first is appended; the second is refused, since
     # too much is pending. Meanwhile partition 250 is given another leader. 100 ms later `take` reads the partitions
     # above 199 again and decides on 250 as it is by then. Had the refused page been kept, it would carry a change of
-    # what 250 was before.
+    # the old state of 250.
     def appended(self) -> None:
-        """Go on behind the page."""
+        """Continue after the page."""
         if self._sources:
             self._go_on()
         else:
@@ -79,7 +79,7 @@ class PartitionPages:
 
 
 def led_by(state: MetadataState, broker_id: int) -> FindPage:
-    """Partitions that a broker leads; -1: nobody."""
+    """Partitions that a broker leads; -1: those without a leader."""
     return lambda after, limit: _page(state.partitions_led_by(broker_id, after, limit), limit)
 
 

@@ -1,7 +1,7 @@
-"""How a partition changes: who is in sync, who leads, and when a reassignment is complete (CT-50 to CT-58).
+"""How a partition changes: ISR, leader, and when a reassignment is complete (CT-50 to CT-58).
 
-`change_partition` decides from one partition and what it shall become, as Kafka's PartitionChangeBuilder does. What the
-latest metadata say of brokers, configs and features comes from `kraftlog.controller.rules.partition_context`. Nothing
+`change_partition` decides from one partition and its target, as Kafka's PartitionChangeBuilder does. What the latest
+metadata has on brokers, configs and features comes from `kraftlog.controller.rules.partition_context`. Nothing
 changes here.
 """
 
@@ -24,7 +24,7 @@ from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""The leader was elected uncleanly and has not yet said that it found its feet."""
+"""The leader was elected uncleanly and has not reported that it recovered."""
 
 METADATA_VERSION_SHRINK_KEEPS_EPOCH: Final = 12
 """3.6-IV0: brokers no longer need a new leader epoch when the ISR shrinks (CT-53)."""
@@ -38,12 +38,12 @@ class Election(Enum):
     PREFERRED = "preferred"
     """The first replica if it is in sync; else as ONLINE."""
     UNCLEAN = "unclean"
-    """As ONLINE, and if nobody is in sync the first replica that is there: what it lacks is lost."""
+    """As ONLINE, and if none is in sync the first replica that is active: what it lacks is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a partition shall become. What is None stays as it is."""
+    """What a partition should become. What is None stays as it is."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -54,7 +54,7 @@ class Target:
     directories: Mapping[int, bytes] = field(default_factory=dict)
     """The new log directory of single replicas, by broker."""
     lost_data: Collection[int] = ()
-    """Brokers that may lack what they once had: neither in sync nor eligible any more (KIP-966)."""
+    """Brokers that may have lost records: neither in sync nor eligible any more (KIP-966)."""
     election: Election = Election.ONLINE
 
 
@@ -67,7 +67,7 @@ class Conditions:
     metadata_version: int
     min_isr: int = 1
     """The topic's min.insync.replicas. A partition with fewer replicas needs only all of them (DB-22): if they are in
-    sync, nobody is left to be eligible, so it makes no difference here. Kafka's getTopicEffectiveMinIsr counts the
+    sync, no replica is left to be eligible, so it makes no difference here. Kafka's getTopicEffectiveMinIsr counts the
     replicas of the topic's partition 0, whichever partition it is about."""
     elr_enabled: bool = False
     directory_of_new: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
@@ -167,7 +167,7 @@ def _given(target: Sequence[int] | None, present: list[int]) -> list[int]:
 
 
 def _complete_reassignment(plan: _Plan) -> None:
-    """Let the replicas go that are being removed, once all that shall stay are in sync (CT-54)."""
+    """Remove the replicas that are being removed, once all that will stay are in sync (CT-54)."""
     staying = [broker_id for broker_id in plan.replicas if broker_id not in plan.removing_replicas]
     if (plan.removing_replicas or plan.adding_replicas) and staying and set(staying) <= set(plan.isr):
         plan.replicas = staying
@@ -177,14 +177,14 @@ def _complete_reassignment(plan: _Plan) -> None:
 
 
 def _find_eligible(plan: _Plan, before: _Plan, lost_data: Collection[int], conditions: Conditions) -> None:
-    """Who left the ISR still has all that is committed, as long as it is too small to commit more (CT-56).
+    """A replica that left the ISR still has all that is committed, while the ISR is too small to commit more (CT-56).
 
-    Whether it is too small is only known after the election: `_settle` forgets them if not.
+    Whether it is too small is only known after the election: `_settle` removes them if not.
     """
     if not conditions.elr_enabled:
         if not before.isr:
             # The feature was turned off while the ISR was empty: those that were eligible take its place, or the
-            # partition could only be had back uncleanly.
+            # partition would only get a leader uncleanly.
             plan.isr = plan.isr or [
                 broker_id for broker_id in plan.eligible_leader_replicas if broker_id in plan.replicas
             ]
@@ -197,7 +197,7 @@ def _find_eligible(plan: _Plan, before: _Plan, lost_data: Collection[int], condi
 
 
 def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
-    """Find the leader (CT-50, CT-51). Who is elected from outside the ISR is alone in it."""
+    """Find the leader (CT-50, CT-51). A leader from outside the ISR is alone in it."""
     in_sync = plan.isr or plan.eligible_leader_replicas
     order = [plan.leader, *plan.replicas]
     if election is Election.PREFERRED:
@@ -227,12 +227,12 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
 # records; broker 3 may have begun to fetch a second ago and have nothing. Broker 2 is elected here. Kafka takes the
 # first active one in the order of replicas, which is 3, as the target of a reassignment comes first in that order.
 def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
-    """Who may lead though it may lack something: the last known leader, then, if that was asked for, any replica.
+    """Replicas that may lead though they may lack records: the last known leader, then, if requested, any replica.
 
-    Those that a reassignment adds come last: they may have nothing at all yet. Kafka has no such preference.
+    Those that a reassignment adds come last: they may have no records at all. Kafka has no such preference.
     """
     if not plan.isr and not plan.eligible_leader_replicas and len(plan.last_known_elr) == 1:
-        # Nobody is known to have everything. The last leader has most; that it is there is asked like of any other
+        # No replica is known to have everything. The last leader has most; like any other, it must be active
         # (CT-57: Kafka's own check of that was the wrong way around).
         yield from (broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas)
     if election is Election.UNCLEAN:
@@ -240,9 +240,9 @@ def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
 
 
 def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
-    """What follows from the election: who led last, and who stays in an ISR that would be empty."""
+    """What follows from the election: the last known leader, and which replicas stay in an ISR that would be empty."""
     if not conditions.elr_enabled:
-        # Nothing else would say who has the data when they come back (CT-52).
+        # Nothing else would record which replicas have the data when they return (CT-52).
         plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
         return
     # After the election, not before it. Consider min.insync.replicas=2, an empty ISR, and brokers 1 and 2 eligible, of
@@ -270,7 +270,7 @@ def _needs_leader_epoch(plan: _Plan, before: _Plan, conditions: Conditions) -> b
 
 
 def _directories(partition: PartitionRecord, plan: _Plan, target: Target, conditions: Conditions) -> list[bytes]:
-    """The directory of each replica as it will be."""
+    """The log directory of each replica after the change."""
     if conditions.metadata_version < METADATA_VERSION_DIRECTORIES:
         return list(partition.directories)
     return [

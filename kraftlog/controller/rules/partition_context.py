@@ -30,7 +30,7 @@ class _Topic:
 
 
 class PartitionChanges:
-    """Makes changes in the light of one state. Reads each broker and topic once: use it for one decision only."""
+    """Makes changes from one state. Reads each broker and topic once: use it for one decision only."""
 
     def __init__(self, state: MetadataState, *, departing: Collection[int] = ()) -> None:
         """`departing` brokers cannot lead though `state` still has them active."""
@@ -99,7 +99,7 @@ class PartitionChanges:
 def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:
     """Whether a log directory of a broker works, as far as is known.
 
-    A broker that registered before metadata.version 17 has not said which it has.
+    A broker that registered before metadata.version 17 has not reported which it has.
     """
     if directory == UNASSIGNED_DIRECTORY or (not broker.log_dirs and directory != LOST_DIRECTORY):
         return True

@@ -2,9 +2,9 @@
 
 Kafka's idea (StripedReplicaPlacer): racks and the brokers of each in a random order; the leader of each next partition
 is in the next rack, and there the next broker; the followers are in the racks after it. Brokers without a rack have one
-together. Two things are stricter here. Leaders are spread over all active brokers within one, however racks are built,
-and each time around a leader gets other followers, so that the load of a broker that fails falls on all others. And
-fenced brokers come last: not even to reach one rack more is one taken while an active one is left (CT-32).
+together. Two things are stricter here. Leaders are spread over all active brokers to within one, whatever the racks,
+and each time around a leader gets other followers, so that the load of a broker that fails is spread over all others.
+And fenced brokers come last: none is used while an active one is left, not even to reach one rack more (CT-32).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PlacementBroker:
     directory: bytes | None = None
     """Its log directory if it has exactly one."""
     rack: str | None = None
-    """None: it said none. All such brokers count as one rack."""
+    """None: it has named none. All such brokers count as one rack."""
 
 
 def placement_brokers(state: MetadataState) -> dict[int, PlacementBroker]:
@@ -67,16 +67,16 @@ class ReplicaPlacer:
             for own, rack in enumerate(self._active)
             if index < len(rack)
         ]
-        # With racks of different sizes the first of them are not any brokers.
+        # With racks of different sizes the first leaders are not a random choice of brokers.
         start = random.randrange(len(leaders)) if leaders else 0
         self._leaders = leaders[start:] + leaders[:start]
         """Rack by rack, the place of each broker: in which of the active racks, and where there."""
         self._turn = 0
 
     def place(self, num_partitions: int, replication_factor: int) -> list[list[int]]:
-        """The replicas of as many partitions, the first choice of leader first: an active broker.
+        """The replicas of this many partitions, the preferred leader first: an active broker.
 
-        Raises ApiError(INVALID_REPLICATION_FACTOR) if there are not as many brokers, or none that is active.
+        Raises ApiError(INVALID_REPLICATION_FACTOR) if there are not enough brokers, or none that is active.
         """
         self._check(replication_factor)
         active, leaders = self._active, self._leaders
@@ -123,12 +123,12 @@ class ReplicaPlacer:
     #
     # In each round every broker leads once, and each partition has a replica in every rack. In round 1 the other racks
     # come in another order, so that another broker is the next in line after the leader. In round 2 all orders were
-    # used, and broker 1 gets other brokers of the same racks: if it fails, all of 3, 4, 5 and 6 take a part of what it
-    # led.
+    # used, and broker 1 gets other brokers of the same racks: if it fails, 3, 4, 5 and 6 each take over a part of what
+    # it led.
     #
-    # Let brokers 5 and 6 be fenced. Then the first partition is 1 3 2: both replicas of rack a are on active brokers,
-    # and rack c has none. Kafka would place it on 1, 3 and 5, to have three racks, and the partition would be one
-    # replica short.
+    # Now let brokers 5 and 6 be fenced. Then the first partition is 1 3 2: both replicas of rack a are on active
+    # brokers, and rack c has none. Kafka would place it on 1, 3 and 5, to have three racks, and the partition would be
+    # one replica short.
     def _active_sources(self, own: int, round_number: int, limit: int) -> Iterator[Source]:
         """Active followers, of which `limit` are needed: one from each other rack, one from their own, then again.
 

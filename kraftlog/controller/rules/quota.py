@@ -1,11 +1,11 @@
 """The controller's mutation quota: how fast one client may have partitions created and deleted (CT-20, KIP-599).
 
-Each client id has a token bucket. So many partitions per second flow into it, at most `burst` stay in it. A mutation is
-let through as long as the bucket is not in debt, and may put it into debt: so a topic of any size can be created, and
-the rate holds on average. It is strict: what comes while there is debt is refused, and costs nothing.
+Each client id has a token bucket. Tokens for that many partitions per second flow into it, up to `burst`. A mutation is
+accepted as long as the bucket is not in debt, and may put it into debt: so a topic of any size can be created, and
+the rate holds on average. It is strict: a mutation is refused while there is debt, and then costs nothing.
 
 The rate is the client's own quota `controller_mutation_rate`, else that of <default> client ids, else the setting
-`controller.mutation.rate`; with none of them there is no quota. What is stored is looked up once for each client, and
+`controller.mutation.rate`; with none of them there is no quota. The stored quota is looked up once for each client, and
 again when a quota was altered.
 
 Time is an argument, in milliseconds of a clock that never goes back.
@@ -23,10 +23,10 @@ from kraftbase.errors import ApiError, ErrorCode
 from statemachine.words.names import quoted
 
 BURST_SECONDS_DEFAULT: Final = 11
-"""A client that rests saves up for so long: Kafka's controller.quota.window.num, windows of one second."""
+"""For how long an idle client saves up: Kafka's controller.quota.window.num, windows of one second."""
 
 CLIENTS_MAX: Final = 10_000
-"""So many clients are remembered. The one that was seen least lately is forgotten: its bucket is likely full again."""
+"""At most this many clients are remembered. The least recently used one is forgotten: its bucket is likely full."""
 
 ChargeMutations = Callable[[int], None]
 """Called with a number of partitions that are about to be created or deleted; raises ApiError to refuse them.
@@ -36,30 +36,30 @@ With 0, before their number is known, it refuses any number.
 
 
 def no_quota(mutations: int) -> None:
-    """Let any number of mutations through."""
+    """Accept any number of mutations."""
 
 
 RATE_MIN: Final = 1e-6
-"""Partitions per second: one in eleven days. What is stored and lower counts as this."""
+"""Partitions per second: one in eleven days. A lower stored rate counts as this."""
 
 RATE_MAX: Final = 1e9
-"""What is stored and higher counts as this: nobody is that fast."""
+"""A higher stored rate counts as this: no client is that fast."""
 
 SETTING: Final = "the setting controller.mutation.rate"
 
 
 class MutationLimit(NamedTuple):
-    """How fast a client may go, and who says so."""
+    """How fast a client may change partitions, and where that is set."""
 
     partitions_per_second: float
     burst: float
-    """So many partitions at once, after a rest."""
+    """How many partitions at once, after a rest."""
     source: str = SETTING
     """What to raise if that is too slow, as messages name it."""
 
 
 def stored_limit(partitions_per_second: float, source: str) -> MutationLimit:
-    """The limit that a stored quota is: of so many partitions per second, with Kafka's burst."""
+    """The limit of a stored quota: of that many partitions per second, with Kafka's burst."""
     rate = min(max(partitions_per_second, RATE_MIN), RATE_MAX)
     return MutationLimit(rate, BURST_SECONDS_DEFAULT * rate, source)
 
@@ -75,10 +75,10 @@ class MutationQuota:
         self._client_id = client_id
         self._limit = limit
         self._out_of_debt_ms = -math.inf
-        """When the bucket is, or was, neither in debt nor filled: all there is to know of it."""
+        """When the bucket is, or was, neither in debt nor filled: its whole state."""
 
     def change(self, limit: MutationLimit, now_ms: int) -> None:
-        """Go on with another limit; what the bucket owes, in partitions, it owes still. Raises ValueError as above."""
+        """Continue with another limit; the bucket keeps its debt, in partitions. Raises ValueError as above."""
         check_rate(limit.partitions_per_second, limit.burst)
         # In debt until second 104 at second 100, with 2 partitions per second, is a debt of 8 partitions. With 4 per
         # second it lasts until second 102.
@@ -109,21 +109,21 @@ class MutationQuota:
     # Consider a rate of 2 partitions per second and a burst of 22. A partition costs 500 ms, a full bucket is 11 s. The
     # client has rested, and it is second 100, so the bucket counts as out of debt since second 89.
     #
-    # A topic with 30 partitions comes. There is no debt, so it is let through, and 89 + 15 = 104: the bucket is in debt
-    # until second 104. At second 101 a topic with one partition is refused: try again in 3 s. At second 104 it is let
-    # through, and the debt lasts until 104.5. At second 130 the bucket is full again and no more than full: out of debt
-    # since second 119.
+    # A topic with 30 partitions comes. There is no debt, so it is accepted, and 89 + 15 = 104: the bucket is in debt
+    # until second 104. At second 101 a topic with one partition is refused: try again in 3 s. At second 104 it is
+    # accepted, and the debt lasts until 104.5. At second 130 the bucket is full again and no more than full: out of
+    # debt since second 119.
     #
-    # Within one request what was let through counts although nothing is charged yet. Topics of 15, 15 and 1 partitions
-    # at second 100: the first two are let through, 89 + 7.5 + 7.5 = 104, and the third is refused.
+    # Within one request what was accepted counts although nothing is charged yet. Topics of 15, 15 and 1 partitions
+    # at second 100: the first two are accepted, 89 + 7.5 + 7.5 = 104, and the third is refused.
     def _after(self, now_ms: int, mutations: int) -> float:
         rate, burst, _ = self._limit
-        # It fills up to the burst and not more, however long ago that was.
+        # It fills up to the burst and no more, however long ago that was.
         return max(self._out_of_debt_ms, now_ms - burst * 1_000 / rate) + mutations * 1_000 / rate
 
 
 class Charge:
-    """What one operation of a client owes: nothing before `settle`, as it may come to nothing."""
+    """What one operation of a client owes: nothing before `settle`, as it may write nothing."""
 
     def __init__(self, quota: MutationQuota, now_ms: int) -> None:
         self._quota = quota
@@ -136,7 +136,7 @@ class Charge:
         self._owed += mutations
 
     def settle(self) -> None:
-        """The operation is appended."""
+        """Charge it: the operation is appended."""
         self._quota.charge(self._now_ms, self._owed)
 
 
@@ -145,7 +145,7 @@ class _Client:
     """What is known of a client."""
 
     quota: MutationQuota | None
-    """None: it may go as fast as it likes."""
+    """None: there is no limit."""
     alterations: int
     """After how many alterations of the stored quotas it was looked up."""
 
@@ -154,7 +154,7 @@ class MutationQuotas:
     """The token buckets of all clients."""
 
     def __init__(self, partitions_per_second: float | None = None, burst: float | None = None) -> None:
-        """`partitions_per_second`: None is no quota. `burst`: partitions; None is what flows in in 11 seconds.
+        """`partitions_per_second`: None is no quota. `burst`: partitions; None is 11 seconds of the rate.
 
         Raises ValueError unless they are above 0.
         """
@@ -172,13 +172,13 @@ class MutationQuotas:
         return len(self._by_client)
 
     def look_up_again(self) -> None:
-        """Stored quotas were altered, or may have been: by another controller."""
+        """Stored quotas were altered, or may have been by another controller."""
         self._alterations += 1
 
     def charge_of(self, client_id: str, now_ms: int, look_up: Callable[[], MutationLimit | None]) -> Charge | None:
         """What an operation of a client will owe; None if there is no quota for it.
 
-        `look_up` finds the stored quota that holds for the client. It is called only if that may have changed.
+        `look_up` finds the stored quota of the client. It is called only if that may have changed.
         """
         client = self._by_client.get(client_id)
         if client is None or client.alterations != self._alterations:
@@ -198,9 +198,9 @@ class MutationQuotas:
 
 
 def check_rate(partitions_per_second: float, burst: float) -> None:
-    """Raise ValueError unless a quota can be that."""
+    """Raise ValueError unless they are valid for a quota."""
     if not (0 < partitions_per_second < math.inf and 0 < burst < math.inf):
         raise ValueError(
-            f"a mutation quota of {partitions_per_second} partitions per second with a burst of {burst} is none;"
+            f"a mutation quota of {partitions_per_second} partitions per second with a burst of {burst} is not valid;"
             " both must be finite and above 0, or leave the rate out for no quota"
         )

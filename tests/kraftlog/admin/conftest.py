@@ -1,4 +1,4 @@
-"""A controller and what it stands on, as the tests of the state machine have them."""
+"""A controller and its store, log and state machine, as the tests of the state machine have them."""
 
 from __future__ import annotations
 

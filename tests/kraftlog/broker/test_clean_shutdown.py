@@ -1,4 +1,4 @@
-"""The file that tells how a broker was shut down."""
+"""The file that records how a broker was shut down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH = join(DIRECTORY, FILE_NAME)
 
 @pytest.fixture
 def files() -> MemoryFileSystem:
-    """A disk where the broker has been before."""
+    """A disk that the broker has used before."""
     found = MemoryFileSystem()
     assert take_clean_epoch(found, DIRECTORY) is None
     return found

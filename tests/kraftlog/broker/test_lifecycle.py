@@ -1,4 +1,4 @@
-"""A broker's life with a real cluster: it registers, lives by heartbeats, and hands over when it goes."""
+"""A broker's life with a real cluster: it registers, sends heartbeats, and hands over when it stops."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_it_outlives_that_all_nodes_are_down(tmp_path: Path) -> None:
         await life.unfenced()
         await cluster.stop(1)
         with capture_logs() as lines:
-            await until(lambda: any("nobody answers" in line.get("reason", "") for line in lines))
+            await until(lambda: any("no node answers" in line.get("reason", "") for line in lines))
         await cluster.start(1)
         async with client_of(cluster) as patient:
             await patient.create_topics([NewTopic("clicks")])

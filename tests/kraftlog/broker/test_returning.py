@@ -1,4 +1,4 @@
-"""A broker that comes back: what it knows of how it was shut down, and how it waits for its other incarnation."""
+"""A broker that returns: what it knows of how it was shut down, and how it waits for its other incarnation."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_one_that_has_not_registered_leaves_what_it_found(tmp_path: Path) 
         assert (directory / FILE_NAME).read_bytes() == content
 
 
-# --- whose directory it is --------------------------------------------------------------------------------------------
+# --- who owns the directory -------------------------------------------------------------------------------------------
 
 
 async def test_a_broker_with_a_directory_stays_with_its_cluster(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_a_directory_is_one_brokers_and_one_process_uses_it(tmp_path: Path
                 a_life(client, data_dir=directory).start()
         with pytest.raises(DirectoryError, match="belongs to node 1, not to node 2"):
             a_life(client, 2, directory).start()
-        assert (directory / FILE_NAME).exists()  # what was refused has taken nothing from it
+        assert (directory / FILE_NAME).exists()  # what was refused has removed nothing from it
 
 
 async def test_a_directory_with_something_else_in_it_is_refused_before_anything_is_registered(tmp_path: Path) -> None:
@@ -156,12 +156,12 @@ async def test_one_that_waits_for_its_other_incarnation_says_so_once_and_when_it
         await first.unfenced()
         with capture_logs() as lines:
             second.start()
-            await until(lambda: sum("broker not heard" in line["event"] for line in lines) >= 3)
+            await until(lambda: sum("no answer to the broker" in line["event"] for line in lines) >= 3)
         assert len(told) == 1
         assert told[0].startswith(WAITS)
         await first.stop()
         await second.unfenced()
-        assert told[1:] == ["The other incarnation's session is over: broker 1 is registered."]
+        assert told[1:] == ["The other incarnation's session has expired: broker 1 is registered."]
         await second.stop()
 
 

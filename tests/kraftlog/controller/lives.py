@@ -1,4 +1,4 @@
-"""What becomes of brokers and their partitions, for tests that go through the controller."""
+"""How brokers and their partitions change, for tests that go through the controller."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def appended_records(bench: Bench, *, since: int = 0) -> list[MetadataRecord]:
 
 
 async def quiet(bench: Bench) -> None:
-    """Return when no pages are to come and everything is committed and applied."""
+    """Wait until no pages are left and everything is committed and applied."""
     await until(
         lambda: not bench.controller.has_pages and bench.store.applied_end_offset == bench.log.next_append_offset
     )
@@ -84,7 +84,7 @@ async def quiet(bench: Bench) -> None:
 
 @contextmanager
 def pages_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Meanwhile no page is taken up: whatever comes in pages stands still."""
+    """Meanwhile no page is appended: all work in pages waits."""
     with monkeypatch.context() as patch:
         patch.setattr("kraftlog.controller.paged_writes.SLICE_MS", 0.0)
         yield

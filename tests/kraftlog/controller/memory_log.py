@@ -1,4 +1,4 @@
-"""A log in memory behind the controller's port, with a test's hand on the commit.
+"""A log in memory behind the controller's port, whose commits the test controls.
 
 Listeners are fed by the real `Delivery` from a real `CommitFeed`, so they see what they would see of a node.
 """
@@ -43,10 +43,10 @@ class MemoryLog:
         self.leader_endpoint: Endpoint | None = None
         self.auto_commit = auto_commit
         self.refusal: ApiError | None = None
-        """What the next append is refused with."""
+        """The error with which the next append is refused."""
         self.batches: list[Batch] = []
         self.log_start_offset = Offset(0)
-        """What is below is given to listeners as the newest of `snapshots`."""
+        """What is below is delivered to listeners as the newest of `snapshots`."""
         self.snapshots: SnapshotStore | None = None
         self.feed = CommitFeed(self.leader_and_epoch)
         self.delivery = Delivery(self, self, self.feed, lambda listener, error: on_fault(error), on_fault)
@@ -102,7 +102,7 @@ class MemoryLog:
         opened = None if self.snapshots is None or newest is None else self.snapshots.open_whole(newest)
         asyncio.get_running_loop().call_soon(on_opened, opened)
 
-    # --- the test's hand ----------------------------------------------------------------------------------------------
+    # --- the test's controls ------------------------------------------------------------------------------------------
 
     @property
     def log_end_offset(self) -> Offset:
@@ -123,7 +123,7 @@ class MemoryLog:
         self.feed.advance(self.log_end_offset)
 
     def commit(self, appends: int | None = None) -> None:
-        """Commit what is scheduled: everything, or so many of the first appends."""
+        """Commit what is scheduled: everything, or this many of the first appends."""
         committed = self._uncommitted[:appends]
         for prepared in committed:
             prepared.committed.set_result(None)
@@ -131,7 +131,7 @@ class MemoryLog:
         self.feed.advance(self._uncommitted[0].base_offset if self._uncommitted else self.log_end_offset)
 
     def lose_leadership(self, *, leader_id: NodeId | None = OTHER_LEADER, keep: bool = False) -> None:
-        """Another node leads from now on. What is not committed is cut off, or kept and committed by the other one."""
+        """Another node leads from now on. What is not committed is truncated, or kept and committed by that node."""
         for prepared in [*(prepared for prepared, _ in self._prepared), *self._uncommitted]:
             prepared.committed.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
             prepared.committed.exception()

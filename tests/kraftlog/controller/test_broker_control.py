@@ -1,4 +1,5 @@
-"""Brokers come, fall silent and go, and their partitions with them: through the controller (CT-30, CT-31, CT-35)."""
+"""Brokers register, fall silent and leave, and their partitions change with them: through the controller (CT-30, CT-31,
+CT-35)."""
 
 from __future__ import annotations
 
@@ -159,7 +160,7 @@ async def test_another_incarnation_has_left_every_isr_and_may_have_lost_what_it_
 async def test_a_controller_that_takes_over_finishes_a_departure(bench: Bench) -> None:
     await with_topic(bench, {0: [1, 2], 1: [2, 1]})
     await bench.done(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=1)))
-    # As if the one before had died right behind the fence: the partitions are as they were.
+    # As if the previous controller had died right after the fence: the partitions are as they were.
     bench.store._tables.connection.execute("UPDATE partitions SET leader = 1, isr = '[1, 2]' WHERE partition_id = 0")
     bench.log.lose_leadership()
     await until(lambda: not bench.controller.is_active)

@@ -1,4 +1,4 @@
-"""A lower min.insync.replicas, and the eligible replicas that it puts an end to (KIP-966, CT-56)."""
+"""A lower min.insync.replicas, and the eligible replicas that it ends (KIP-966, CT-56)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_ct56_who_becomes_eligible_behind_the_pages_is_forgotten_too(
 
 
 def out_of_the_isr(bench: Bench, partition: PartitionRecord) -> admin_pb2.Operation:
-    """The leader goes on alone."""
+    """The leader continues alone."""
     altered = admin_pb2.AlteredPartition(
         topic_id=partition.topic_id,
         partition_id=partition.partition_id,
@@ -163,7 +163,7 @@ async def test_ct12_what_is_forgotten_and_the_configs_may_be_too_many_for_one_ba
 async def test_ct56_a_value_that_was_raised_before_the_turn_of_the_pages_is_lowered_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When it came only the topic's value was to be lower, in the end the default is as well."""
+    """When it arrived only the topic's value was to be lower, at the end the default is as well."""
     await with_eligible(bench, 3)
     await bench.done(beat(bench, 1))
     await bench.done(create(assigned("other", {0: [2, 1]})))

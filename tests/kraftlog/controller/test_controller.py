@@ -1,4 +1,4 @@
-"""The controller: when it answers, what it decides on, and what becomes of operations when leadership is lost."""
+"""The controller: when it answers, what it decides on, and what happens to operations when leadership is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topics(bench: Bench) -> list[str]:
 
 @dataclass
 class Answered:
-    """An answer, the topics that were there when it came, and those that a read sees that is asked for then."""
+    """An answer, the topics that existed when it came, and those that a read at that moment sees."""
 
     result: OperationResult
     topics_then: list[str]
@@ -86,7 +86,7 @@ async def test_operations_that_come_together_are_answered_in_order_with_their_ow
 
 
 async def test_ct11_an_answer_that_rests_on_what_is_not_committed_waits_for_it(held: Bench) -> None:
-    """CT-11: the second creation and the deletion wrote nothing, and looked at the first creation."""
+    """CT-11: the second creation and the deletion wrote nothing, and depend on the first creation."""
     results = await held.submit(create("a"), create("a"), delete("missing"))
     await turns()
     assert results == []
@@ -204,7 +204,7 @@ async def test_many_operations_leave_the_loop_its_turns(held: Bench, monkeypatch
     held.log.commit()
 
 
-# --- what decisions rest on -------------------------------------------------------------------------------------------
+# --- what decisions depend on -----------------------------------------------------------------------------------------
 
 
 async def test_a_topic_that_comes_and_goes_before_any_commit(held: Bench) -> None:
@@ -379,8 +379,8 @@ async def test_ct18_an_append_at_an_unexpected_offset_ends_the_process(
     monkeypatch.setattr(held.log, "prepare_append", skip_one)
     with pytest.raises(InvariantViolation, match="does not follow the log"):
         await held.submit(create("a"))
-    (fault,) = held.faults  # whatever becomes of what was raised
-    assert "an append gets the offset it was told" in str(fault)
+    (fault,) = held.faults  # whatever happens to the exception
+    assert "an append gets the offset it was given" in str(fault)
     held.faults.clear()
     assert not held.controller.is_active
     assert held.log.leader_and_epoch.leader_id is None  # it resigned
@@ -389,7 +389,7 @@ async def test_ct18_an_append_at_an_unexpected_offset_ends_the_process(
 async def test_what_cannot_be_applied_is_not_appended_and_ends_no_process(
     held: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bug of a decision: the records were to stop every node, now and at each of its starts."""
+    """A bug of a decision: the records would have stopped every node, now and at each of its starts."""
     poison = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=b"\1" * 16))
     end_offset = held.log.log_end_offset
     with monkeypatch.context() as patch:

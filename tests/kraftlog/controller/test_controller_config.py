@@ -1,4 +1,4 @@
-"""What a controller cannot be told."""
+"""Settings that a controller refuses."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def one_by_one(path: Path, operations: list[Operation]) -> tuple[list[Any]
 
 
 async def in_flight(path: Path, operations: list[Operation], commits: list[bool]) -> tuple[list[Any], dict[str, Any]]:
-    """Commits come when they come, half of the time with a turn of the loop in which they may be applied."""
+    """Commits come at any time, half of the time with a turn of the loop in which they may be applied."""
     async with memory_bench(path, auto_commit=False) as bench:
         bench.log.lead()
         await bench.lead()

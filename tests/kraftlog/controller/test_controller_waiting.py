@@ -18,7 +18,7 @@ from tests.statemachine.waiting import turns, until
 
 @asynccontextmanager
 async def locked(held: Bench, database: Path) -> AsyncIterator[None]:
-    """Meanwhile the records that were appended are committed, and somebody's lock keeps them from being applied."""
+    """Meanwhile the records that were appended are committed, and a lock keeps them from being applied."""
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         held.log.commit()
@@ -28,7 +28,7 @@ async def locked(held: Bench, database: Path) -> AsyncIterator[None]:
 
 
 LARGE = 2_000
-"""Partitions of a topic that is not applied on the loop, so that nobody is answered before it is."""
+"""Partitions of a topic that is not applied on the loop, so that no operation is answered before it is."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
         ]
         assert all("locked" in result.error_message for result in refused)
         assert held.log.next_append_offset == end
-        assert [errors(result) for result in pending] == [[]]  # it is committed, whatever becomes of this node
+        assert [errors(result) for result in pending] == [[]]  # it is committed, whatever happens to this node
         with pytest.raises(ApiError, match="cannot apply what it has acknowledged"):
             await held.machine.wait_applied(Offset(0), 0)
     await held.machine.wait_applied(end, 20_000)

@@ -1,4 +1,4 @@
-"""A layer of the overlay keeps the order that SQLite has, whatever is put, drained and removed between two looks."""
+"""A layer of the overlay keeps SQLite's order, whatever is put, drained and removed between two reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Brokers that come, go and fail in any order, in the middle of each other's pages and of changes of leadership.
 
-Whatever happens, nobody is elected cleanly who may have lost what was committed (CT-50, CT-56), and when everything has
-come to rest each partition is led if it can be, by somebody who may, and nobody who is fenced is in sync (CT-31).
+Whatever happens, no replica that may have lost committed records is elected cleanly (CT-50, CT-56). When everything has
+settled each partition is led if it can be, by a broker that may lead, and no fenced broker is in sync (CT-31).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def directories_of(broker_id: int) -> list[int]:
 
 
 class World:
-    """A controller, and what has become of the data."""
+    """A controller, and the state of the data."""
 
     def __init__(self, bench: Bench, time: HandTime) -> None:
         self.bench, self.time = bench, time
         self.lost: set[Replica] = set()
-        """Replicas that may lack what they had, and have not come into an ISR since."""
+        """Replicas that may lack what they had, and have not joined an ISR since."""
         self.before: dict[tuple[bytes, int], PartitionRecord] = {}
         self.incarnations = 1_000_000
 
@@ -116,7 +116,7 @@ class World:
         self.bench.controller.take(operation, lambda result: None)
 
     def register(self, broker_id: int, cleanly_after: RegisterBrokerRecord | None) -> None:
-        """Another incarnation, which finds that the one before ended in good order, or has an empty disk."""
+        """Another incarnation, which finds that the one before shut down cleanly, or has an empty disk."""
         self.incarnations += 1
         request = registration(
             broker_id,
@@ -133,7 +133,7 @@ class World:
                     self.lost.add((broker_id, partition.topic_id, partition.partition_id))
 
     def alter(self, number: int) -> None:
-        """A leader finds another ISR: who comes into it has what the leader has."""
+        """A leader finds another ISR: a replica that joins it has what the leader has."""
         state = self.bench.controller.state
         led = [partition for partition in state.all_partitions() if partition.leader != NO_LEADER]
         if not led:
@@ -174,13 +174,13 @@ class World:
         await self.bench.lead()
 
     async def rest(self) -> None:
-        """Everything that is to come has come, and is committed."""
+        """Everything pending has been done, and is committed."""
         bench = self.bench
         bench.log.refusal, bench.log.auto_commit = None, True
         bench.controller.schedule()
         bench.log.commit()
         while bench.controller.has_pages:
-            self.time.advance(100)  # pages that were refused wait so long
+            self.time.advance(100)  # pages that were refused wait this long
             await turns()
         await quiet(bench)
         self.look()
@@ -256,7 +256,7 @@ async def live(directory: Path, rounds: Sequence[Sequence[Step]]) -> None:
                         await world.step(step)
                 await world.rest()
                 world.check_rest()
-            for _ in range(3):  # a shutdown waits for the others' heartbeats, then one says that it is over
+            for _ in range(3):  # a shutdown waits for the others' heartbeats, then one ends it
                 for broker_id in brokers(bench):
                     await bench.run(beat(bench, broker_id))
                     await quiet(bench)

@@ -1,4 +1,4 @@
-"""Brokers that go and come back while the pages of the time before are still to come (CT-12, CT-31, CT-56)."""
+"""Brokers that leave and return while the pages of their last departure are still pending (CT-12, CT-31, CT-56)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_ct56_what_a_broker_may_have_lost_is_remembered_until_its_partitio
         await bench.submit(register(1, incarnation=77))
         lost = bench.controller.state.broker(1)
         assert lost is not None and lost.unclean_shutdown
-        # It ends in good order before anybody has looked at its partitions, and so does the controller.
+        # It shuts down cleanly before its partitions were read, and so does the controller.
         again = registration(1, 78, previous_broker_epoch=lost.broker_epoch)
         await bench.submit(admin_pb2.Operation(register_broker=again))
         await another_leads_in_between(bench)

@@ -181,7 +181,7 @@ def assigned_partitions(
 
 
 def test_a_topic_that_is_made_again_has_none_of_the_partitions_that_are_stored(store: MetadataStore) -> None:
-    """An id is not used twice, but a log may say so: what is stored goes with the removal."""
+    """An id is not used twice, but a log may have that: what is stored is removed with the topic."""
     overlay, state = committed(store)
     overlay.replay([remove_topic(1), topic("again", 1)], Offset(6))
     assert state.partition(an_id(1), 0) is None
@@ -191,7 +191,7 @@ def test_a_topic_that_is_made_again_has_none_of_the_partitions_that_are_stored(s
 
 
 async def test_what_was_asked_for_before_is_not_believed_when_a_controller_becomes_active(bench: Bench) -> None:
-    """Brokers and features are kept while they do not change; while others lead, they change without its knowledge."""
+    """Brokers and features are kept while they do not change; while another node leads, they change unnoticed."""
     log = bench.log
     log.lose_leadership()
     await until(lambda: not bench.controller.is_active)

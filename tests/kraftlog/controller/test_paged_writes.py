@@ -1,4 +1,4 @@
-"""Work in pages through the controller: whose turn it is, what is answered, and what becomes of it when it fails."""
+"""Work in pages through the controller: which job is next, what is answered, and what happens when it fails."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_a_page_that_the_log_refuses_is_tried_again_and_answered_once(data
 async def test_pages_wait_while_as_many_as_may_be_are_on_their_way(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a leader that has much to append would not hear its followers, and lose its leadership over it."""
+    """Or a leader with much to append would not hear from its followers, and lose its leadership because of it."""
     monkeypatch.setattr("kraftlog.controller.rules.pages.PAGE_PARTITIONS", 1)
     await with_many_off_preferred(bench, PAGES_IN_FLIGHT_MAX + 2)
     bench.log.auto_commit = False
@@ -213,7 +213,7 @@ async def test_ct61_a_partition_that_comes_into_a_directory_behind_the_pages_cou
     assert bench.controller.state.metadata_version == 29
 
 
-# --- whose turn it is -------------------------------------------------------------------------------------------------
+# --- which job is next ------------------------------------------------------------------------------------------------
 
 
 async def test_partitions_that_stand_still_do_not_wait_for_a_look_at_all_of_them(
@@ -282,7 +282,7 @@ async def test_ct19_one_pass_brings_back_all_leaders_page_by_page(
 async def test_ct18_no_page_is_appended_while_this_node_cannot_apply(
     database: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    """New operations are refused then; those that are under way would go on filling memory and disk."""
+    """New operations are refused then; those in progress would continue to fill memory and disk."""
     monkeypatch.setattr("kraftlog.controller.rules.pages.PAGE_PARTITIONS", 1)
     time = HandTime()
     async with memory_bench(database, runtime=time) as bench:
@@ -346,7 +346,7 @@ async def test_ct15_nothing_is_under_way_in_a_controller_that_is_not_active(
         bench.log.lose_leadership(keep=True)
         await until(lambda: not controller.is_active)
         assert not controller.has_pages
-        # It leads again, and has lost that before the state machine is told.
+        # It leads again, and has lost that before the state machine is notified.
         present = bench.log.leader_and_epoch
         controller.leader_changed(LeaderAndEpoch(bench.log.node_key.node_id, Epoch(present.epoch + 1)))
         assert controller.has_pages

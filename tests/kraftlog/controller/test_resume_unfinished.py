@@ -1,4 +1,4 @@
-"""A controller that takes over finishes what several brokers left behind, in one look at all partitions (CT-31)."""
+"""A controller that takes over finishes what several brokers left behind, in one pass over all partitions (CT-31)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.statemachine.states import Metadata, metadata
 
 
 def looks_at_all(asked: Sequence[str]) -> int:
-    """How many statements looked for partitions by who is in them."""
+    """How many statements searched partitions by their brokers."""
     return sum("json_each" in sql for sql in asked)
 
 
@@ -46,7 +46,7 @@ async def test_ct31_what_several_brokers_left_behind_is_finished_together(
     assert [(partition.leader, list(partition.isr)) for partition in partitions(bench)] == [(3, [3])] * 5
     assert len(appended_records(bench, since=since)) == 10  # each of them leaves each partition
     assert looks_at_all(asked) == 1
-    for broker_id in (1, 2):  # nothing keeps them from coming back
+    for broker_id in (1, 2):  # nothing keeps them from returning
         await bench.done(beat(bench, broker_id))
         assert not brokers(bench)[broker_id].fenced
 
@@ -79,7 +79,7 @@ async def test_ct56_only_those_that_may_have_lost_data_are_not_eligible_any_more
 
 
 def with_brokers(fenced: int) -> Metadata:
-    """Broker 0 lives, the others are fenced and in every ISR yet."""
+    """Broker 0 is alive, the others are fenced and still in every ISR."""
     members = range(fenced + 1)
     records = [broker(broker_id, fenced=broker_id > 0) for broker_id in members]
     return metadata(*records, topic("clicks", 1), *(partition(1, number, [*members[1:], 0]) for number in range(3)))

@@ -1,4 +1,4 @@
-"""Sessions of brokers while the log or the store takes nothing, and when leadership changes (CT-19, CT-30)."""
+"""Sessions of brokers while the log or the store accepts nothing, and when leadership changes (CT-19, CT-30)."""
 
 from __future__ import annotations
 

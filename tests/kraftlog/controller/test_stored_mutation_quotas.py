@@ -1,4 +1,4 @@
-"""The stored quota controller_mutation_rate: whose holds for a client, and what it refuses (CT-20, KIP-599)."""
+"""The stored quota controller_mutation_rate: which one applies to a client, and what it refuses (CT-20, KIP-599)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_ct20_a_quota_that_is_not_committed_yet_holds_too(held: Bench) -> 
 
 
 async def test_ct15_another_leadership_looks_up_what_others_may_have_altered(bench: Bench) -> None:
-    """The log that it lost is cut where its quota was: what it had looked up is not what there is."""
+    """The log that it lost is truncated where its quota was: the quota that it had looked up does not exist."""
     await limited(bench)
     bench.log.auto_commit = False
     results = await bench.submit(limiting(SLOW, client_id="app"), by("app", create("lost")))

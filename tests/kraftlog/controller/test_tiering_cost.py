@@ -53,7 +53,7 @@ def test_nor_does_it_among_what_is_not_committed() -> None:
 
 
 class Counting:
-    """A view that counts what it gives out."""
+    """A view that counts what it returns."""
 
     def __init__(self, view: Any) -> None:
         self._view = view

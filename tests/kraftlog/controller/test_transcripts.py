@@ -42,7 +42,7 @@ class Commands:
         self._lines: list[str] = []
 
     async def run(self, line: str) -> list[str]:
-        """Carry out one command, and let everything happen that it makes happen."""
+        """Carry out one command, and everything that follows from it."""
         bench, log = self._bench, self._bench.log
         end_offset = log.log_end_offset
         match line.split():

@@ -1,4 +1,4 @@
-"""The listener that feeds the store: what it tells, whom, and when."""
+"""The listener that feeds the store: what it reports, to whom, and when."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in ra
 
 
 class Told:
-    """What a subscriber was told, and what the store held at that moment."""
+    """The calls that a subscriber received, and what the store held at that moment."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
         self.offsets: list[tuple[int, int]] = []
         self.commits: list[tuple[int, int]] = []
         self.answers = False
-        """Whether it says that it has answered somebody."""
+        """Whether it returns that it has answered a caller."""
         self.leaders: list[LeaderAndEpoch] = []
         self.is_shut_down = False
 
@@ -91,7 +91,7 @@ async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
 
 
 async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> bool:
-    """Hand over batches as a node does; whether the reader was closed."""
+    """Hand over batches as a node does; returns whether the reader was closed."""
     reader = BatchReader(tuple(batch._batch for batch in batches), lambda: None)
     await machine.handle_commit(reader)
     return reader.closed
@@ -252,7 +252,7 @@ async def test_the_loop_runs_on_while_the_remote_data_of_a_partition_is_removed(
 
 
 def with_epochs(number: int, epochs: int, *, at: int = 0) -> RemoteLogSegmentMetadataRecord:
-    """A remote segment of so many leader epochs, an offset each."""
+    """A remote segment of this many leader epochs, an offset each."""
     return segment(number, at, at + epochs - 1, {epoch: at + epoch for epoch in range(epochs)})
 
 
@@ -268,7 +268,7 @@ MANY = 200
             [added(with_epochs(number, MANY)) for number in range(10)],
             [updated(number, COPY_FINISHED) for number in range(10)],
         ),
-        # One takes the place of another in every epoch.
+        # One replaces another in every epoch.
         ([*copied(with_epochs(1, MANY)), added(with_epochs(2, MANY))], [updated(2, COPY_FINISHED)]),
         # One comes before many others and covers them.
         (
@@ -287,7 +287,7 @@ MANY = 200
 async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
     store: MetadataStore, present: list[MetadataRecord], coming: list[MetadataRecord]
 ) -> None:
-    """What remote segments come to is in no relation to their bytes: each has a row for each of its leader epochs."""
+    """The rows of remote segments have no relation to their bytes: each has a row for each of its leader epochs."""
     store.apply([batch(0, [topic("tiered", 1), partition(1), *present])])
     end_offset = store.applied_end_offset
     small = batch(end_offset, coming)
@@ -303,7 +303,7 @@ async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
 
 
 async def test_the_loop_runs_on_while_a_transaction_ends_that_waited(store: MetadataStore) -> None:
-    """The batch in which it ends says nothing of how much comes of it, or went with it when it is aborted."""
+    """The batch in which it ends does not show how much it yields, or how much is dropped when it is aborted."""
     begun, aborted = log_of([[BEGIN, *[no_op()] * 10 * ROWS_ON_LOOP_MAX], [ABORT]])
     async with running(store) as machine:
         await deliver(machine, begun)
@@ -341,7 +341,7 @@ async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) ->
         with pytest.raises(ApiError, match="applied offsets below 1") as refusal:
             await machine.wait_applied(Offset(2), 1)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
-        await deliver(machine, batch(1, [no_op()]))  # nobody is left to be told
+        await deliver(machine, batch(1, [no_op()]))  # no waiter is left to be notified
 
 
 async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ class Handed(LoadSnapshotReader):
 
 
 class Held:
-    """Holds `store.load` in its thread until the test lets it go on."""
+    """Holds `store.load` in its thread until the test releases it."""
 
     def __init__(self, store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.has_begun = threading.Event()
@@ -196,7 +196,7 @@ async def test_what_comes_next_is_applied_at_the_snapshots_end(
 def test_a_snapshot_and_the_log_behind_it_come_to_what_the_whole_log_does(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[MetadataRecord]], data: st.DataObject
 ) -> None:
-    """Invariant 31, for a machine that had taken any part of the log before."""
+    """Invariant 31, for a machine that had applied any part of the log before."""
     log = log_of(possible(runs))
     before = data.draw(st.integers(0, len(log)), "applied before")
     cut = data.draw(st.integers(max(1, before), len(log)), "in the snapshot")
@@ -269,7 +269,7 @@ async def test_a_fence_while_it_is_loaded_keeps_it_out_and_the_next_start_sets_t
 async def test_a_fence_while_the_last_query_is_waited_for_keeps_it_out_too(
     database: Path, source: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the mark that has the next start set the database aside would be lost with it."""
+    """Otherwise the mark that has the next start set the database aside would be lost with it."""
     goes_on, is_running = threading.Event(), threading.Event()
 
     def slow(_: object) -> bool:
@@ -309,7 +309,7 @@ def _is_set_aside_at_the_next_start(database: Path) -> None:
     assert forgotten == [True]
 
 
-# --- what is in the way -----------------------------------------------------------------------------------------------
+# --- obstacles --------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Whoever watches the state machine: what it is told, when, and that it holds nobody up (CT-64)."""
+"""Publishers of the state machine: what they are given, when, and that they delay no other subscriber (CT-64)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def brokers(metadata: sqlite3.Connection) -> list[int]:
 
 
 class Follower:
-    """Notes what it is told: which brokers it saw, which it was told of, and how far the store was then."""
+    """Notes what it is given: which brokers it saw, which changed, and how far the store was then."""
 
     def __init__(self, machine: MetadataMachine, store: MetadataStore) -> None:
         self.told: list[tuple[str, int, list[int]]] = []
@@ -51,10 +51,10 @@ class Follower:
 
 
 class Failing:
-    """Cannot take what it is told."""
+    """Fails on every delta."""
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """This it can."""
+        """It takes a snapshot."""
 
     def on_delta(self, delta: MetadataDelta) -> None:
         raise RuntimeError("no idea")

@@ -1,4 +1,4 @@
-"""An acknowledged operation says which offset to wait for, and a client waits for it at the node that it reads from."""
+"""An acknowledged operation returns an offset, and a client waits for it at the node from which it reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBSERVER = 4
 
 
 class Held:
-    """Keeps a node from applying anything until the test lets it, and counts the requests that wait for that."""
+    """Keeps a node from applying anything until the test releases it, and counts the requests that wait for that."""
 
     def __init__(self, machine: MetadataMachine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.goes_on = asyncio.Event()
@@ -45,7 +45,7 @@ class Held:
         monkeypatch.setattr(machine, "wait_applied", count_and_wait)
 
     async def has_waits(self, count: int = 1) -> None:
-        """Return when so many requests have come that have to wait."""
+        """Wait until this many requests have arrived that have to wait."""
         await until(lambda: self.waits >= count)
 
 
@@ -54,7 +54,7 @@ def client_at(cluster: AdminCluster, node_id: int, timeout_ms: int = 20_000) -> 
 
 
 async def change(client: AdminClient, broker_id: int) -> int:
-    """Register a broker; the offset to wait for."""
+    """Register a broker; returns the offset to wait for."""
     result = await client.execute(register(broker_id))
     assert result.error_code == 0
     return result.end_offset
@@ -140,7 +140,7 @@ async def test_a_wait_that_is_too_long_says_how_far_the_node_is(
             await client.wait_for(end_offset + 9, timeout_ms=1_000)
         assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert client.last_end_offset == end_offset
-        assert await brokers_at(client) == [7]  # which waits for nothing that may never come
+        assert await brokers_at(client) == [7]  # which waits for no offset that may never come
 
 
 async def test_a_node_that_does_not_answer_cannot_be_waited_for(tmp_path: Path) -> None:

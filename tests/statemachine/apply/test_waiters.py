@@ -1,4 +1,4 @@
-"""Who waits for an offset: woken when it is reached, however many others come and go."""
+"""Waiters for offsets: woken when theirs is reached, however many others come and give up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.statemachine.counted import Comparisons
 
 MANY = 1_000
 COMPARISONS_EACH = 200
-"""Several for each of the few steps in a heap. To look through all who wait once for each is a thousand."""
+"""Several for each of the few steps in a heap. To search all waiters once for each is a thousand."""
 
 LONG = 20.0
 

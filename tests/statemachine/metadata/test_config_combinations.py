@@ -152,7 +152,7 @@ def test_a_broker_must_go_with_the_default_of_all() -> None:
     local = {"log.local.retention.ms": THIRTY_DAYS}
     assert f"log.retention.ms={SEVEN_DAYS} (the default)" in broker_refusal(local)
     check_broker_configs(local, InheritedConfigs(cluster(log_retention_ms="-1")).of_broker("1"))
-    # The default of all that is altered is not one to itself.
+    # For the default of all brokers, the altered default is not inherited.
     assert broker_refusal(local, "", log_retention_ms="-1")
 
 

@@ -1,4 +1,4 @@
-"""Answers that fit no message: given up as soon as that is known, with what to ask for in their place."""
+"""Answers that fit no message: refused as soon as that is known, with what to ask for in their place."""
 
 from __future__ import annotations
 
@@ -143,5 +143,5 @@ async def test_who_reads_after_a_refusal_sees_the_newest_state(tmp_path: Path, m
     store.apply([batch(Offset(3), [topic("d", 4)])])
     found = await store.query(lambda connection: reads.describe_topics(connection, named()))
     assert [described.name for described in found.topics] == ["a", "b", "c", "d"]
-    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE  # whoever keeps the error keeps no old state with it
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE  # a caller that keeps the error keeps no old state
     store.close()

@@ -1,4 +1,4 @@
-"""What a topic's or broker's configs are, and where each value is set."""
+"""The configs of a topic or broker, and where each value is set."""
 
 from __future__ import annotations
 

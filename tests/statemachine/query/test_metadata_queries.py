@@ -1,4 +1,4 @@
-"""Questions to the database: answers in order, complete, and the same as anybody's own SQL."""
+"""Queries on the database: answers in order, complete, and the same as any SQL query's."""
 
 from __future__ import annotations
 

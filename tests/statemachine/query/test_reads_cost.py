@@ -29,7 +29,7 @@ def test_a_page_costs_a_page_while_a_topic_is_being_removed(large: Metadata) -> 
         led = large.partitions_led_by(1, None, LIMIT)
         assert large.leads_any(1)
     assert len(page) == len(led) == LIMIT
-    assert read["partitions"] <= 3 * (PARTITIONS_EACH + LIMIT)  # at most what is removed, and the page behind it
+    assert read["partitions"] <= 3 * (PARTITIONS_EACH + LIMIT)  # at most what is removed, and the page after it
 
 
 def test_a_page_costs_a_page_whatever_is_uncommitted_before_and_behind_it(large: Metadata) -> None:

@@ -1,4 +1,4 @@
-"""What a delta says: the net change of each run, as it was and as it is, for whatever it costs to look that up."""
+"""What a delta has: the net change of each run, as it was and as it is, and what it costs to look that up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Watched:
     """Tables in memory, and the deltas of what is applied to them."""
 
     def __init__(self, *runs: Sequence[MetadataRecord]) -> None:
-        """`runs` are there before."""
+        """`runs` are applied before."""
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         create_in(self.connection, CLUSTER_ID)
         self.tables = MetadataTables(self.connection)
@@ -186,7 +186,7 @@ def test_whoever_starts_with_nothing_and_follows_the_deltas_has_the_state(
 
 
 def steps_of_one_change(partition_count: int) -> int:
-    """How many instructions SQLite carries out for a run that changes one of so many partitions."""
+    """How many instructions SQLite executes for a run that changes one of this many partitions."""
     watched = Watched(partitions_of(1, partition_count))
     steps = 0
 

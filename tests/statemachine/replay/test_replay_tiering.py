@@ -1,4 +1,4 @@
-"""What the records of tiered storage do: TS-60 rule by rule, and any history against Kafka's index kept naively."""
+"""Replay of the records of tiered storage: TS-60 rule by rule, and any history against a naive index like Kafka's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def rows(view: Any) -> dict[str, list[Any]]:
 
 
 def reloaded(connection: sqlite3.Connection) -> Metadata:
-    """What comes of a snapshot of the database."""
+    """The same after a snapshot of the database is loaded."""
     kept = [table for table in TABLES if table.kind is not None]
     return Metadata().commit(*(table.to_record(record) for table in kept for _, record in table.find(connection)))
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_is_refused(records: list[MetadataRecord], words: str) ->
 
 @dataclass
 class EpochIndex:
-    """Kafka's RemoteLogLeaderEpochState as TS-60 tells it."""
+    """Kafka's RemoteLogLeaderEpochState as TS-60 describes it."""
 
     referenced: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By start offset: the end offset and the number of the segment."""

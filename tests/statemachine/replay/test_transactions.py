@@ -179,7 +179,7 @@ def test_what_comes_is_kept_with_what_waits_and_that_is_not_gone_through() -> No
         waiting = longer
     assert applied_together([], waiting).open_transaction is waiting
     assert [run.batch for run in waiting.runs()] == log[:-1]
-    for _ in range(2):  # a run that could not be written is given again
+    for _ in range(2):  # a run that could not be written is delivered again
         runs, ended = applied_together(log[-1:], waiting)
         assert ([run.batch for run in runs], ended) == (log, None)
 
@@ -235,7 +235,7 @@ class AtOnce:
             self._controller.schedule()
 
     def applied(self, end_offset: Offset) -> None:
-        """That is nothing to it."""
+        """It ignores that."""
 
     def shut_down(self) -> None:
         """It has nothing to end."""

@@ -1,6 +1,6 @@
-"""Fields that this program does not know: nobody keeps them, so that nothing comes to depend on them.
+"""Fields that this program does not know: no node keeps them, so that nothing can depend on them.
 
-Rows have no place for them. A digest that took them from a batch, or from a row that is still in memory, would depend
+Rows cannot hold them. A digest that took them from a batch, or from a row that is still in memory, would depend
 on how the log was cut into transactions (KAFKA-14275).
 """
 

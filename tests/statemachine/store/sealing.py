@@ -1,4 +1,4 @@
-"""For tests that write to a metadata database by themselves: what is there then counts as what was applied."""
+"""For tests that write to a metadata database by themselves: its content then counts as what was applied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statemachine.tables.row_sums import RowSums
 
 
 def seal(connection: sqlite3.Connection) -> None:
-    """Let the sums of rows, and their seal, be those of what the database holds now."""
+    """Set the sums of rows, and their seal, to those of the database's present content."""
     sums = RowSums()
     for table in TABLES:
         sums.add(table, connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}").fetchall())

@@ -1,4 +1,4 @@
-"""A machine under load keeps its write-ahead log small, and its event loop turning."""
+"""A machine under load keeps its write-ahead log small, and its event loop running."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
 
 @asynccontextmanager
 async def set_at_the_end(event: threading.Event) -> AsyncIterator[None]:
-    """So that a test that fails does not leave a thread that waits."""
+    """So that a test that fails leaves no waiting thread."""
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> None:
 
 
 async def load(machine: MetadataMachine, store: MetadataStore, size_bytes: int, step_bytes: int = MEBIBYTE) -> int:
-    """Commit so much, without a pause; how large the write-ahead log has been."""
+    """Commit this much, without a pause; returns how large the write-ahead log has been."""
     largest = 0
     for _ in range(size_bytes // step_bytes):
         await deliver(machine, filler(store.applied_end_offset, step_bytes))
@@ -91,7 +91,7 @@ async def test_a_steady_load_keeps_it_small(store: MetadataStore, checkpoint_thr
 
 
 async def test_readers_that_come_and_go_do_not_keep_it(store: MetadataStore, database: Path) -> None:
-    """Two that overlap: there is no moment in which nobody reads."""
+    """Two that overlap: there is no moment without a reader."""
     is_over = threading.Event()
 
     def read() -> None:
@@ -161,7 +161,7 @@ async def test_while_the_writer_is_still_the_loop_turns_and_nothing_is_refused(
         await until(has_begun.is_set)
         end_offset = store.applied_end_offset
         delivering = asyncio.create_task(deliver(machine, batch(end_offset, [no_op()])))
-        await until(lambda: committed[-1:] == [end_offset + 1])  # who waits for the commit is answered
+        await until(lambda: committed[-1:] == [end_offset + 1])  # callers that wait for the commit are answered
         for _ in range(100):
             await asyncio.sleep(0)
         assert store.applied_end_offset == end_offset

@@ -42,7 +42,7 @@ def _tables(image: bytes) -> MetadataTables:
 
 @dataclass
 class Told:
-    """Every image that the database had after a commit, and what was said to be committed, by append."""
+    """Every image that the database had after a commit, and what was reported as committed, by append."""
 
     images: list[bytes] = field(default_factory=lambda: [NEW_DATABASE])
     records: dict[int, bytes] = field(default_factory=dict)

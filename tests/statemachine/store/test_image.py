@@ -1,4 +1,4 @@
-"""The state as a snapshot and back: nothing is lost, and nothing but the state decides about the bytes.
+"""The state as a snapshot and back: nothing is lost, and the bytes depend on the state alone.
 
 A rule that tests here are named after: SN-33.
 """
@@ -137,7 +137,7 @@ def test_sn33_records_come_in_a_fixed_order_at_most_1024_in_a_batch(tmp_path: Pa
 
 
 def test_sn33_the_order_is_that_of_the_keys_whatever_order_they_came_in(tmp_path: Path) -> None:
-    """Also where SQLite keeps the rows in another one: it promises none without being told."""
+    """Also where SQLite keeps the rows in another one: it promises none without an ORDER BY."""
     numbers = [3, 1, 12, 2]
     runs = [
         [topic(name, number) for name, number in zip("acbd", numbers, strict=True)],
@@ -173,7 +173,7 @@ def test_sn33_the_order_is_that_of_the_keys_whatever_order_they_came_in(tmp_path
 
 
 def test_tables_that_were_filled_know_all_that_the_snapshot_says(tmp_path: Path) -> None:
-    """Not only their rows, from which another connection reads: what they go on with, too."""
+    """Not only their rows, from which another connection reads: also the state from which they continue."""
     snapshots = posix_snapshots(tmp_path / "snapshots")
     state = AppliedStateRecord(digest=bytes([3]) * 16, state_digest_end_offset=6, state_digest=bytes([4]) * 16)
     point = written(snapshots, [encoded(MetadataRecord(applied_state=state))])
@@ -228,8 +228,8 @@ MARKERS: dict[str, Any] = {
     ("bodies", "cluster_id", "reason"),
     [
         ([encoded(STATE)], "MkU3OEVBNTcwNTJENDM2Qg", "is of cluster MkU3"),
-        ([], CLUSTER_ID, "does not say what its state machine had come to"),
-        ([encoded(topic("a", 1))], CLUSTER_ID, "does not say what its state machine had come to"),
+        ([], CLUSTER_ID, "does not have the applied state of its state machine"),
+        ([encoded(topic("a", 1))], CLUSTER_ID, "does not have the applied state of its state machine"),
         ([encoded(STATE), b"\x0f"], CLUSTER_ID, "no MetadataBatch"),
         ([encoded(STATE), encoded(partition(1))], CLUSTER_ID, "cannot be applied"),
         ([encoded(STATE), encoded(STATE)], CLUSTER_ID, "cannot be applied"),

@@ -1,4 +1,4 @@
-"""SQL statements of others in processes of their own: what they cannot take from the node, and how they end."""
+"""SQL statements of clients in processes of their own: what they cannot take from the node, and how they end."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def run_in_thread(statement: QueryProcess) -> tuple[threading.Thread, list[objec
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Return when it holds; the test's time limit ends it."""
+    """Wait until it holds; the test's time limit ends it."""
     while not condition():
         threading.Event().wait(0.01)
 
 
-GONE = (ErrorCode.REQUEST_TIMED_OUT, "the query was ended, for its caller has gone")
+GONE = (ErrorCode.REQUEST_TIMED_OUT, "the query was ended because its caller left")
 
 
 def test_one_that_is_abandoned_ends_at_once(store: MetadataStore, started: list[Popen[bytes]]) -> None:
@@ -166,7 +166,7 @@ def test_one_that_is_abandoned_ends_at_once(store: MetadataStore, started: list[
 def test_one_that_is_abandoned_before_does_not_begin(store: MetadataStore, started: list[Popen[bytes]]) -> None:
     statement = QueryProcess(store.path, "SELECT 1", SECONDS)
     statement.abandon()
-    with pytest.raises(ApiError, match="its caller has gone"):
+    with pytest.raises(ApiError, match="its caller left"):
         statement.run()
     assert started == []
 

@@ -79,7 +79,7 @@ def is_found(path: Path, read_all: ReadAll) -> bool:
 
 
 def flip(path: Path, random: Random) -> int:
-    """Change one bit, of a byte that says something more often than not."""
+    """Change one bit, of a byte that matters more often than not."""
     data = bytearray(path.read_bytes())
     position = random.randrange(len(data))
     while data[position] == 0 and random.random() < 0.9:

@@ -49,7 +49,7 @@ async def generating(
 
 
 def advance(store: MetadataStore, generator: SnapshotGenerator | None = None, size: int = 10) -> OffsetAndEpoch:
-    """Apply one more batch, tell the generator, and name the snapshot that would hold it."""
+    """Apply one more batch, notify the generator, and name the snapshot that would hold it."""
     store.apply([batch(store.applied_end_offset, [config("a", "x", "v" * size)])])
     if generator is not None:
         generator.applied(store.applied_end_offset)
@@ -167,7 +167,7 @@ async def test_a_process_that_dies_is_a_failure(
 async def test_nothing_is_left_of_one_whose_process_was_killed(
     store: MetadataStore, snapshots: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is another attempt each minute: what each of them leaves would fill the disk."""
+    """There is another attempt each minute: the leftovers of all of them would fill the disk."""
     killed, others = tmp_path / "killed", Path(snapshots.directory, part_name(an_id(5, 3), "0a1b"))
     others.write_bytes(b"a download")
     part = Path(snapshots.directory, part_name(an_id(7, 3), "TOKEN"))

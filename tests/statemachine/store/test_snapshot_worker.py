@@ -1,4 +1,4 @@
-"""Taking a snapshot of a database that goes on being written."""
+"""Taking a snapshot of a database that is still being written."""
 
 from __future__ import annotations
 

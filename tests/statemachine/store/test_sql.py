@@ -1,4 +1,4 @@
-"""Statements of others: they read, within bounds, and nothing else; those of docs/sql.md find what they say."""
+"""Clients' statements: they read, within bounds, and nothing else; those of docs/sql.md find what it states."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ STOP_OF_BROKER_2: Final = (
     ("[2]", "[3]", 1),  # is fenced
     ("[2]", "[5]", 1),  # is shutting down
     ("[2]", "[9]", 1),  # is not registered
-    ("[2, 3]", "[1]", 1),  # broker 3 is leaving: while it is in the ISR nobody else is elected
+    ("[2, 3]", "[1]", 1),  # broker 3 is leaving: while it is in the ISR no other replica is elected
     ("[2, 1]", "[3]", 0),
 )
 
@@ -159,7 +159,7 @@ def documented(question: str) -> str:
         ({"": "2", "1": "3", "2": "3"}, {"all": "2", "1": "3", "2": "3"}),
         ({"": "2", "1": "2"}, None),
         ({"": "2"}, None),
-        ({"": "2", "7": "3"}, None),  # which is not registered any more
+        ({"": "2", "7": "3"}, None),  # which is no longer registered
     ],
 )
 def test_a_config_of_one_broker_differs_from_what_the_others_have_by_default(

@@ -253,7 +253,7 @@ def test_somebody_elses_writing_is_noticed(store: MetadataStore, database: Path)
     with closing(sqlite3.connect(database)) as other:
         other.execute("UPDATE applied SET end_offset = 5")
         other.commit()
-    with pytest.raises(ReplayError, match="somebody else"):
+    with pytest.raises(ReplayError, match="another process"):
         store.apply([batch(0, [no_op()])])
 
 
@@ -278,7 +278,7 @@ async def test_a_query_that_takes_longer_than_a_read_may_is_ended(database: Path
             await store.query(lambda connection: connection.execute(ENDLESS).fetchone())
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         store.apply([batch(0, [no_op()])])
-        assert store.write_ahead_log.start_over()  # it holds nothing any more
+        assert store.write_ahead_log.start_over()  # no reader holds it any more
         assert await store.query(applied_end_offset) == 1
 
 

@@ -1,4 +1,4 @@
-"""Exactly once, whatever dies when (rule CT-10's other half: a commit takes effect on every node once)."""
+"""Exactly once, whatever crashes when (rule CT-10's other half: a commit takes effect on every node once)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ for batch in long_log():
 
 
 def long_log() -> list:  # type: ignore[type-arg]
-    """Configs set over and over, topics that come and go."""
+    """Configs set over and over, topics that are created and deleted."""
     runs = []
     for number in range(1_000):
         runs.append([topic(f"t{number % 7}", number), partition(number), config(f"t{number % 7}", "retention.ms", "1")])

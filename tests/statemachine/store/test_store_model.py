@@ -1,4 +1,4 @@
-"""Any records in any grouping: the tables are what a plain replay comes to, and the digest tells logs apart."""
+"""Any records in any grouping: the tables are those of a plain replay, and the digest distinguishes logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log starts over, whoever reads and whatever died."""
+"""SQLite's write-ahead log starts over, whatever reads it and whatever died."""
 
 from __future__ import annotations
 

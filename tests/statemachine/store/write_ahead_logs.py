@@ -1,4 +1,4 @@
-"""Metadata that fills a write-ahead log, and others who read it."""
+"""Metadata that fills a write-ahead log, and readers that hold it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/formats/metadata.md says what is there: record numbers, tables, digests, and the queries it shows."""
+"""docs/formats/metadata.md is right: record numbers, tables, digests, and the queries it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database whose schema rotted where SQLite's own check does not look is set aside, not a reason not to start."""
+"""A database whose schema rotted where SQLite's own check does not look is set aside; the node still starts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.statemachine.remote_logs import TOPIC_ID
 
 ROWS = 1_000
 COMPARISONS_EACH = 200
-"""Per row: several for each of the few steps of a search. To go through all rows once for each is a thousand."""
+"""Per row: several for each of the few steps of a search. To read all rows once for each is a thousand."""
 
 
 def an_empty_database() -> sqlite3.Connection:
@@ -55,7 +55,7 @@ def test_what_was_removed_is_forgotten_when_the_last_append_that_did_it_is_appli
 @pytest.mark.parametrize("partitions", [1, ROWS])
 @pytest.mark.parametrize("step", [1, -1], ids=["forwards", "backwards"])
 def test_to_find_rows_of_a_run_does_not_go_through_all_that_it_touched(partitions: int, step: int) -> None:
-    """Segments of one partition or of as many as there are segments, each of which looks for those behind it."""
+    """Segments of one partition, or of as many as there are segments. Each of them looks for those after it."""
     changes, comparisons = Changes(an_empty_database()), Comparisons()
     for number in range(ROWS):
         start = comparisons.number(number * step)

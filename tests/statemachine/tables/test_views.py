@@ -1,4 +1,4 @@
-"""The views show what the tables hold, topics by name; docs/sql.md says what there is."""
+"""The views show what the tables hold, topics by name, as docs/sql.md describes them."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_of_one_topic_a_view_reads_no_other(view: str) -> None:
 
 
 def steps_of(connection: sqlite3.Connection, sql: str) -> int:
-    """How many instructions SQLite's machine carries out for a statement; their number tells more than its plan."""
+    """How many instructions SQLite's machine executes for a statement; their number shows more than its plan."""
     count = 0
 
     def counted() -> None:

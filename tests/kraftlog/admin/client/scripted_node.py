@@ -1,4 +1,4 @@
-"""A server that answers operations as a test says: for what a healthy cluster does only now and then."""
+"""A server that answers operations as a test scripts it: for what a healthy cluster does only now and then."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refused(
 
 
 class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceServicer):
-    """Answers each operation with the next of `script`, and after its end with the last of it again."""
+    """Answers each operation with the next of `script`, and after its end with the last one again."""
 
     def __init__(self) -> None:
         self.script: list[object] = [carried_out()]
@@ -45,7 +45,7 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         self.messages = 0
         self.reads = 0
         self.listing: admin_pb2.ListTopicsResponse | None = None
-        """What it answers who lists topics; None: none, as new as was asked for."""
+        """Its answer to ListTopics; None: no topics, as of the offset in the request."""
         self.leader: Endpoint | None = None
         self.leader_epoch = 1
         self.cluster_id = ""
@@ -58,7 +58,7 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         """Before the answer to a read, wait for this."""
         self.reads = 0
         self.cancels_reads = False
-        """As a node does now and then which stops while it is asked."""
+        """Like a node that stops during a call."""
         self.on_receive: Callable[[], None] = lambda: None
 
     async def Execute(

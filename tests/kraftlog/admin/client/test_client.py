@@ -1,4 +1,4 @@
-"""The admin client: what it tries again, what it does not, and how it finds whom to ask."""
+"""The admin client: what it retries, what it does not, and how it finds the node to ask."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_a_client_needs_an_address_and_time() -> None:
         AdminClient([nobody()], timeout_ms=0)
 
 
-# --- what is tried again ----------------------------------------------------------------------------------------------
+# --- what is retried --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_what_may_have_been_carried_out_is_not_tried_again(
         with pytest.raises(OutcomeUnknown):
             await client.execute(create("a"))
         assert len(nodes[0].received) == 1
-        await client.execute(create("b"))  # the client goes on
+        await client.execute(create("b"))  # the client continues
     assert len(nodes[0].received) == 2
 
 
@@ -179,7 +179,7 @@ async def test_without_retry_a_leader_that_cannot_be_reached_is_certainly_not_se
                 await client.execute(create("a"), retry=False)
     assert failure.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     assert failure.value.args[0] == (
-        f"the leader was at {nodes[0].leader}, where nobody answers; for another a majority of the voters must run:"
+        f"the leader was at {nodes[0].leader}, where no node answers; for another a majority of the voters must run:"
         " start those that do not"
     )
 
@@ -353,7 +353,7 @@ async def test_reads_go_to_the_first_address_that_answers(nodes: Sequence[Script
 
 
 async def test_a_read_does_not_begin_again_with_a_node_that_hangs(nodes: Sequence[ScriptedNode]) -> None:
-    """Also when the first read had no time left to hear another."""
+    """Also when the first read had no time left to try another."""
     for node in nodes[:2]:
         node.hold_reads = asyncio.Event()
     async with client_of(*nodes[:2], timeout_ms=1_000) as client:

@@ -1,4 +1,4 @@
-"""The admin client against whole nodes: everything it offers, and a leader that goes."""
+"""The admin client against whole nodes: everything it offers, and a leader that stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a cluster from outside: what a failed call means, and which node is believed about the leader."""
+"""Calls to a cluster from outside: what a failed call means, and which node is trusted about the leader."""
 
 from __future__ import annotations
 

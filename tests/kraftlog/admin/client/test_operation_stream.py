@@ -1,4 +1,4 @@
-"""A client's stream to a node that hangs, and a stream that is given up while it is at work."""
+"""A client's stream to a node that hangs, and a stream that is given up while it is in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def nodes() -> AsyncIterator[Sequence[ScriptedNode]]:
 
 
 def hang(node: ScriptedNode) -> tuple[asyncio.Event, asyncio.Event]:
-    """Have `node` answer nothing from the next message on; the events: it arrived, and go on."""
+    """Have `node` answer nothing from the next message on; returns two events: it arrived, and continue."""
     arrived, node.hold = asyncio.Event(), asyncio.Event()
     node.on_receive = arrived.set
     return arrived, node.hold

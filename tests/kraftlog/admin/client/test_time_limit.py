@@ -1,4 +1,4 @@
-"""`--timeout`: on every command that asks a cluster, and held to whoever does not answer."""
+"""`--timeout`: on every command that calls a cluster, and enforced on nodes that do not answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def no_limit() -> Iterator[None]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of somebody who takes connections and says nothing."""
+    """The address of a server that accepts connections and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield "{}:{}".format(*listening.getsockname())
 
@@ -84,7 +84,7 @@ async def test_what_a_part_has_used_up_the_next_one_has_not_and_a_user_who_think
 async def test_what_takes_longer_is_given_up_and_what_is_endless_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.0)
     time_limit.set_limit(0.05)
-    with pytest.raises(ApiError, match="may be changed yet") as failure:
+    with pytest.raises(ApiError, match="the change may still be made") as failure:
         await time_limit.within_limit(asyncio.Event().wait(), is_endless=False)
     assert failure.value.code is ErrorCode.REQUEST_TIMED_OUT
     await time_limit.within_limit(asyncio.sleep(0.01), is_endless=True)

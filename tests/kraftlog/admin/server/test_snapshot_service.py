@@ -1,4 +1,4 @@
-"""The service that takes, lists and hands out snapshots, over a real connection."""
+"""The service that takes, lists and serves snapshots, over a real connection."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Served:
     stack: AsyncExitStack
 
     def write(self, end_offset: int, size_bytes: int = 10, epoch: int = 1) -> OffsetAndEpoch:
-        """A whole snapshot with so many bytes of something."""
+        """A whole snapshot with this many bytes."""
         point = OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(end_offset))
         writer = self.snapshots.create(point, SnapshotHeader(end_offset * 10, CLUSTER_ID))
         assert writer is not None
@@ -151,7 +151,7 @@ async def next_of(call: Read) -> snapshot_pb2.ReadSnapshotResponse:
 
 
 class HeldVerify:
-    """Holds whoever reads a snapshot through until the test lets it go on."""
+    """Holds every read of a whole snapshot until the test releases it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = 0
@@ -266,7 +266,7 @@ async def test_so_many_may_be_read_and_no_more(served: Served, monkeypatch: pyte
     reads = [asyncio.create_task(whole(served.read(point))) for _ in range(16)]
     await until(lambda: served.servicer._reads == 16)
     await refused(served.read(point), ErrorCode.THROTTLING_QUOTA_EXCEEDED, "service.snapshot.reads.max = 16")
-    assert served.servicer._reads == 16  # whom it refused does not count
+    assert served.servicer._reads == 16  # a refused caller does not count
     held.goes_on.set()
     for read in reads:
         assert await read
@@ -298,7 +298,7 @@ async def test_a_reader_that_leaves_in_the_middle_makes_room_for_another(
 async def test_a_reader_that_leaves_while_it_is_read_through_counts_until_the_file_is_closed(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else callers that come and go could have any number of threads at work."""
+    """Otherwise callers that come and go could occupy any number of threads."""
     point = served.write(7)
     held = HeldVerify(monkeypatch)
     call = served.read(point)
@@ -306,7 +306,7 @@ async def test_a_reader_that_leaves_while_it_is_read_through_counts_until_the_fi
     await until(lambda: held.begun == 1)
     call.cancel()
     await asyncio.gather(reading, return_exceptions=True)
-    await asyncio.sleep(0.1)  # the server hears of it
+    await asyncio.sleep(0.1)  # the server learns of it
     assert (served.servicer._reads, len(served.open_files())) == (1, 1)
     held.goes_on.set()
     await served.nothing_is_read()

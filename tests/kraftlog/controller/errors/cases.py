@@ -1,4 +1,4 @@
-"""One refusal that a test provokes, and the register of all that are: see catalogue.py."""
+"""One refusal that a test provokes, and the register of all of them: see catalogue.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.kraftlog.controller.errors.world import World
 
 PROVOKED: set[tuple[str, ErrorCode]] = set()
-"""Every rule of the catalogue, and its error, that a test of a module that was imported provokes."""
+"""Every rule of the catalogue, and its error, that a test of an imported module provokes."""
 
 T = TypeVar("T")
 
@@ -47,6 +47,6 @@ def refused(cases: Sequence[Case]) -> pytest.MarkDecorator:
 
 
 def provokes(rule: str, error: ErrorCode) -> Callable[[T], T]:
-    """Say of a test that is no table's what it provokes."""
+    """Register what a test provokes that is not part of a table."""
     PROVOKED.add((rule, error))
     return lambda test: test

@@ -1,6 +1,6 @@
 """Every rule by which the controller refuses something, and the error that it names.
 
-Each pair is provoked through gRPC by a test of this package; test_catalogue.py says if one is not.
+Each pair is provoked through gRPC by a test of this package; test_catalogue.py fails if one is not.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ BEYOND: Final[Rules] = frozenset(
         ("TS-71: deletion of a partition in use", E.INVALID_REQUEST),
     }
 )
-"""What these rules leave open, and a client may send all the same."""
+"""What these rules leave open, and a client may still send."""
 
 CATALOGUE: Final = (ENGINE, BROKERS, TOPICS, PARTITIONS, CONFIGS, TIERING, BEYOND)
 

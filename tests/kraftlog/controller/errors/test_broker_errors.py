@@ -1,4 +1,4 @@
-"""What brokers and controllers are refused (CT-33 to CT-37)."""
+"""The refusals that brokers and controllers get (CT-33 to CT-37)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def old_world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[W
 
 
 def registering(broker_id: int = 7, **fields: Any) -> Operation:
-    """A registration that is right but for `fields`."""
+    """A registration that is valid except for `fields`."""
     request = registration(broker_id)
     for name in fields:
         request.ClearField(name)  # type: ignore[arg-type]

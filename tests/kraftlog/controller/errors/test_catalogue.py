@@ -28,7 +28,7 @@ DECIDING = [
 """The modules that decide on operations."""
 
 OUT_OF_REACH = {ErrorCode.UNKNOWN_SERVER_ERROR}
-"""When all producer ids are given away, after 2^63 of them."""
+"""When all producer ids are allocated, after 2^63 of them."""
 
 
 def rules() -> list[tuple[str, ErrorCode]]:

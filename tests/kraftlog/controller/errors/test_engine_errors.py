@@ -1,4 +1,4 @@
-"""What any operation may be answered: by a node that does not lead, and by one that stops leading (CT-12 to CT-19)."""
+"""The errors of any operation: from a node that does not lead, and from one that stops leading (CT-12 to CT-19)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.statemachine.waiting import until
 PATIENT = QuorumConfig(
     election_timeout_ms=150, fetch_timeout_ms=600_000, fetch_max_wait_ms=200, request_timeout_ms=1_000
 )
-"""A leader that hears of nobody goes on leading."""
+"""A leader that hears from no follower continues to lead."""
 
 KINDS = [field.name for field in Operation.DESCRIPTOR.oneofs_by_name["operation"].fields]
 
@@ -82,7 +82,7 @@ MANY = RECORDS_PER_BATCH_MAX + 1
 
 
 def in_parts(kind: str, parts: str, count: int = MANY) -> Callable[[World], Operation]:
-    """An operation of broker 1, if it is a broker's, about so many things."""
+    """An operation of broker 1, if it is a broker's, on this many things."""
 
     def make(world: World) -> Operation:
         operation = Operation()
@@ -146,7 +146,7 @@ async def test_a_time_that_nobody_waits_is_refused(observed: AdminCluster, timeo
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@refused([Case("any operation: says nothing", ErrorCode.INVALID_REQUEST, Operation(), "nothing to do")])
+@refused([Case("any operation: says nothing", ErrorCode.INVALID_REQUEST, Operation(), "no kind")])
 async def test_an_operation_that_says_nothing_is_refused(world: World, case: Case) -> None:
     await world.refuses(case)
 
@@ -181,7 +181,7 @@ async def test_ct19_who_is_not_done_in_time_is_told_that_it_may_yet_be_done(tmp_
 @pytest.mark.asyncio(loop_scope="module")
 @provokes("CT-19: time was up before", ErrorCode.REQUEST_TIMED_OUT)
 async def test_ct19_what_has_waited_too_long_for_its_turn_is_not_carried_out(world: World) -> None:
-    """It came in one message with what takes the controller longer than it would wait."""
+    """It came in one message with an operation that takes the controller longer than this one would wait."""
     long_work, late = create(creatable("a", RECORDS_PER_BATCH_MAX - 1)), register(7)
     long_work.correlation_id, late.correlation_id, late.timeout_ms = 1, 2, 1
     answers = {result.correlation_id: result for result in await asked_together(world.stub, long_work, late)}

@@ -25,10 +25,10 @@ UNKNOWN = -1
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """Brokers 1 to 3 alive, 4 fenced, 5 shutting down, 6 not registered any more; partitions that have changed.
+    """Brokers 1 to 3 alive, 4 fenced, 5 shutting down, 6 no longer registered; partitions that have changed.
 
-    "clicks" is led by 2 and has replicas on 1, 2 and 3; "wide" is led by 1 and has replicas on 1, 4, 5 and 6; nobody
-    leads "lost". Of "moving", led by 1, the replica on 1 shall go and one on 3 shall come.
+    "clicks" is led by 2 and has replicas on 1, 2 and 3; "wide" is led by 1 and has replicas on 1, 4, 5 and 6; "lost"
+    has no leader. Of "moving", led by 1, the replica on 1 will be removed and one on 3 added.
     """
     async with running_world(tmp_path_factory.mktemp("partitions")) as world:
         await world.with_brokers(1, 2, 3, 5, 6, 7, fenced=(4,))
@@ -60,7 +60,7 @@ def altering(
     recovery_state: int = 0,
     repeated: int = 1,
 ) -> Callable[[World], Operation]:
-    """A right AlterPartition of the leader, but for what is given; epochs relative to the known ones."""
+    """A valid AlterPartition of the leader, except for the arguments; epochs relative to the known ones."""
 
     def make(world: World) -> Operation:
         known = world.partition(topic)
@@ -121,7 +121,7 @@ STEPS = [
         E.INVALID_REQUEST,
         altering(topic="lost", sender=1, isr=[7]),
         LOST,
-        "led by nobody",
+        "led by no broker",
         "broker 1",
     ),
     Case(
@@ -179,7 +179,7 @@ async def test_ct42_each_step_refuses_what_it_is_for(world: World, case: Case) -
 WRONG_ISR = (3, 5, 4)
 """Two have no replica, one of them is shutting down and the other fenced; the leader is missing."""
 
-# Each is wrong by its own step and by those behind it, as far as they can be wrong together.
+# Each is wrong by its own step and by those after it, as far as they can be wrong together.
 ORDER = [
     Case(
         "CT-42 step 1: broker epoch",
@@ -254,7 +254,7 @@ def assigning(
     directory: bytes = an_id(901),
     repeated: int = 1,
 ) -> Callable[[World], Operation]:
-    """A right AssignReplicasToDirs, but for what is given."""
+    """A valid AssignReplicasToDirs, except for the arguments."""
 
     def make(world: World) -> Operation:
         assignment = admin_pb2.DirectoryAssignment(

@@ -79,7 +79,7 @@ QUOTAS = [
 
 
 def entry(**fields: Any) -> AccessControlEntryRecord:
-    """A right one, but for `fields`."""
+    """A valid one, except for `fields`."""
     right: dict[str, Any] = {
         "resource_type": 2,
         "resource_name": "clicks",

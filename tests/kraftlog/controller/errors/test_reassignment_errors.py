@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """Broker 1 is fenced. "moving" and "careless" come from it; of the new replicas 2 is in sync and 3 is not.
+    """Broker 1 is fenced. "moving" and "careless" move away from it; of the new replicas 2 is in sync and 3 is not.
 
     "careless" allows unclean elections.
     """

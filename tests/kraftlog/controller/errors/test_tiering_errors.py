@@ -1,4 +1,4 @@
-"""What a remote log metadata manager is refused (TS-56 to TS-59): illegal transitions, and impossible segments."""
+"""The refusals that a remote log metadata manager gets (TS-56 to TS-59): illegal transitions, and invalid segments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARTITIONS = {MARKED: 0, STARTED: 1, FINISHED: 2}
 """How far the deletion of which partition of "gone" is."""
 
 DELETED_TOPICS: dict[str, bytes] = {}
-"""The ids of topics that the world has no more."""
+"""The ids of topics that no longer exist."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -77,7 +77,7 @@ Make = Callable[[World], Operation]
 
 
 def adding(record: RemoteLogSegmentMetadataRecord, topic: str | None = "tiered") -> Make:
-    """The topic's id takes the place of the record's."""
+    """The topic's id replaces the record's."""
 
     def make(world: World) -> Operation:
         operation = Operation(add_remote_log_segment=record)

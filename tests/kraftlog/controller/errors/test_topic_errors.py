@@ -65,7 +65,7 @@ def reassigning(topic: str, *replicas: int) -> Operation:
 
 
 def growing(topic: str, count: int, *assignments: Sequence[int], repeated: int = 1) -> Operation:
-    """CreatePartitions: as many partitions in all, the new ones on these brokers."""
+    """CreatePartitions: this many partitions in all, the new ones on these brokers."""
     grown = admin_pb2.PartitionsOfTopic(name=topic, count=count)
     for broker_ids in assignments:
         grown.assignments.add(ids=broker_ids)

@@ -1,4 +1,4 @@
-"""A real node on loopback with metadata in it, and what becomes of the operations that a client sends it."""
+"""A real node on loopback with metadata in it, and the outcomes of the operations that a client sends it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.statemachine.builders import alive, heartbeat, register
 from tests.statemachine.waiting import until
 
 QUIET = ControllerConfig(broker_session_timeout_ms=3_600_000, leader_imbalance_check_interval_seconds=3_600)
-"""Nobody is fenced for silence, and nothing is written that no operation asked for."""
+"""No broker is fenced for silence, and nothing is written that no operation asked for."""
 
 changed = dataclasses.replace
 
 TIMEOUT_MS = 30_000
 BY_ITSELF = frozenset({"no_op"})
-"""Records that a controller writes though nobody asked for anything."""
+"""Records that a controller writes without an operation."""
 
 
 class Written(Listener):
-    """What kinds of records were committed, and at which offsets."""
+    """Which kinds of records were committed, and at which offsets."""
 
     def __init__(self) -> None:
         self.kinds: list[tuple[int, str]] = []
@@ -105,13 +105,13 @@ class World:
         await self.done(Operation(unregister_broker=admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)))
 
     async def settle(self) -> None:
-        """Return when all is done that earlier operations left to be done behind their answers."""
+        """Wait until all is done that earlier operations do after their answers."""
         await self.done(register(99))
-        await self.unregister(99)  # its pages come last, and are waited for
+        await self.unregister(99)  # its pages come last, and it waits for them
         await self.learn()
 
     async def learn(self) -> None:
-        """Look at brokers and topics."""
+        """Read brokers and topics."""
         brokers = await self.stub.ListBrokers(admin_pb2.ListBrokersRequest())
         self.epochs = {broker.broker_id: broker.broker_epoch for broker in brokers.brokers}
         described = await self.stub.DescribeTopics(admin_pb2.DescribeTopicsRequest())
@@ -124,12 +124,12 @@ class World:
         return self.topics[topic].partitions[partition_id]
 
     async def written_since(self, offset: Offset) -> list[str]:
-        """The kinds of the records from `offset` on, but for those that a controller writes by itself."""
+        """The kinds of the records from `offset` on, except for those that a controller writes by itself."""
         await until(lambda: self.written.end_offset >= self.log.next_append_offset)
         return [kind for at, kind in self.written.kinds if at >= offset and kind not in BY_ITSELF]
 
     async def refuses(self, case: Case, spoil: Callable[[Operation], object] = lambda operation: None) -> None:
-        """Check that the operation comes to the error and nothing else: no record, and a message that says why."""
+        """Check that the operation yields the error and nothing else: no record, and a message with the reason."""
         operation = Operation()
         operation.CopyFrom(case.operation(self) if callable(case.operation) else case.operation)
         spoil(operation)
@@ -146,7 +146,7 @@ class World:
 
 
 def parts(result: OperationResult) -> list[Any]:
-    """The answers to the single topics, partitions or whatever the operation was about."""
+    """The answers to the single topics, partitions or other parts of the operation."""
     kind = result.WhichOneof("result")
     if kind is None:
         return []

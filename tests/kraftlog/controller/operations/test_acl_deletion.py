@@ -40,7 +40,7 @@ from tests.statemachine.states import Metadata
 from tests.statemachine.waiting import until
 
 BY_ID = "SEARCH acls USING PRIMARY KEY (id=?)"
-"""Whether an entry that was found turns ago is there yet."""
+"""Whether an entry that was found turns ago still exists."""
 
 EXACT = {"resource_type": TOPIC, "resource_name": "t", "pattern_type": LITERAL}
 
@@ -50,7 +50,7 @@ def many(count: int, **fields: Any) -> list[AccessControlEntryRecord]:
 
 
 def plans_of(state: Metadata, *filters: AclFilter) -> set[str]:
-    """How SQLite carries out each statement that a deletion asks."""
+    """SQLite's plan for each statement of a deletion."""
     asked: list[str] = []
     state.connection.set_trace_callback(asked.append)
     deletion_of(state, *filters)
@@ -92,10 +92,10 @@ def test_a_filter_looks_up_as_much_of_the_content_as_it_names(
 
 @pytest.mark.parametrize("further", [{}, {"principal": "User:alice"}, {"operation": WRITE}])
 def test_an_exact_filter_is_found_by_the_index(monkeypatch: pytest.MonkeyPatch, further: dict[str, Any]) -> None:
-    monkeypatch.setattr(acl_deletion, "COMPARISONS_PER_TURN", 2)  # so that it goes on behind what was found, too
+    monkeypatch.setattr(acl_deletion, "COMPARISONS_PER_TURN", 2)  # so that it continues after what was found, too
     on_it = [an_entry(1_000 + number, host=f"192.0.2.{number}") for number in range(5)]
     plans = plans_of(committed(*many(50), *on_it), AclFilter(**EXACT, **further)) - {BY_ID}
-    assert len(plans) == 2  # the first page, and those behind it
+    assert len(plans) == 2  # the first page, and those after it
     for plan in plans:
         assert plan.startswith("SEARCH acls USING COVERING INDEX acls_by_content (resource_type=? AND resource_name=?")
         assert "pattern_type=?" in plan
@@ -182,7 +182,7 @@ def deleting(*filters: AclFilter) -> Operation:
 
 
 async def with_entries(bench: Bench, count: int) -> list[bytes]:
-    """So many entries for topics of their own, by id."""
+    """This many entries for topics of their own, by id."""
     request = CreateAclsRequest(entries=[an_entry(resource_name=f"t{number}") for number in range(count)])
     result = await bench.done(Operation(create_acls=request))
     return sorted(answer.id for answer in result.create_acls.results)
@@ -205,7 +205,7 @@ async def test_ct12_others_are_decided_while_a_filter_looks_at_everything(
     await until(lambda: bool(results))
     (answer,) = results[0].delete_acls.filters
     left = [entry.id for entry in answer.deleted]
-    assert len(left) == 9 and set(left) < set(ids)  # what has gone meanwhile is not removed once more
+    assert len(left) == 9 and set(left) < set(ids)  # what was removed meanwhile is not removed once more
     assert entries_of(bench.controller.state) == []
     assert bench.log.next_append_offset == results[0].end_offset == created + 9
 

@@ -73,7 +73,7 @@ def entries_of(state: MetadataState) -> list[AccessControlEntryRecord]:
 
 
 def deletion_of(state: Metadata, *filters: AclFilter) -> tuple[list[MetadataRecord], DeleteAclsResponse]:
-    """What a deletion comes to, however many turns it takes."""
+    """The result of a deletion, however many turns it takes."""
     response = DeleteAclsResponse()
     deletion = AclDeletion(state, DeleteAclsRequest(filters=filters), response)
     records = deletion.take()
@@ -252,7 +252,7 @@ def test_more_comparisons_than_the_controller_has_time_for_are_refused(monkeypat
     monkeypatch.setattr(acl_deletion, "COMPARISONS_MAX", 5)
     state = committed(an_entry(1), an_entry(2, operation=WRITE))
     assert len(deleted(state, *[AclFilter()] * 2)[0]) == 2
-    with pytest.raises(ApiError, match="3 filters come to more than 5 comparisons") as refused:
+    with pytest.raises(ApiError, match="3 filters need more than 5 comparisons") as refused:
         deleted(state, *[AclFilter()] * 3)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     many = committed(*(an_entry(number, host=f"192.0.2.{number}") for number in range(9)))
@@ -362,7 +362,7 @@ some_filters = st.builds(
 
 
 def naively_matches(given_filter: AclFilter, entry: AccessControlEntryRecord) -> bool:
-    """Kafka's ResourcePatternFilter.matches and AccessControlEntryFilter.matches, read off line by line."""
+    """Kafka's ResourcePatternFilter.matches and AccessControlEntryFilter.matches, transcribed line by line."""
     for field in ("resource_type", "operation", "permission_type"):
         wanted = getattr(given_filter, field) or ANY
         if wanted not in (ANY, getattr(entry, field)):
@@ -414,7 +414,7 @@ def an_entry_without_id(entry: AccessControlEntryRecord) -> bytes:
 
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_an_entry_that_was_removed_is_made_anew(is_committed: bool) -> None:
-    """It is looked up by what it says; what is removed and not committed yet is not there either."""
+    """It is looked up by its content; what is removed and not committed yet does not count either."""
     entry = an_entry(1)
     state = committed(entry)
     removal, _ = deletion_of(state, a_filter({}))

@@ -113,7 +113,7 @@ async def test_each_error_has_kafkas_name_and_writes_nothing(
 
 
 async def test_what_a_broker_leaves_behind_that_is_unregistered_can_be_deleted_and_nothing_else(bench: Bench) -> None:
-    """Its configs stay, as in Kafka: it may come back."""
+    """Its configs stay, as in Kafka: it may return."""
     await bench.with_brokers(1, 2)
     left = [alteration("1", "log.retention.ms", "5", BROKER), alteration("1", "num.io.threads", "3", BROKER)]
     await bench.done(alter(*left))
@@ -146,7 +146,7 @@ async def test_ct56_the_eligible_are_forgotten_with_the_default_that_is_lowered_
         "config",
     ]
     assert len([batch for batch in bench.log.batches if batch.base_offset >= since]) == 1
-    # What is decided from now on makes nobody eligible again.
+    # Decisions from now on make no replica eligible again.
     (before,) = bench.controller.state.all_partitions()
     assert list(before.eligible_leader_replicas) == []
     await bench.submit(fence(2), beat(bench, 1))

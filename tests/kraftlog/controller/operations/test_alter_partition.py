@@ -26,7 +26,7 @@ def asked(
     partition_epoch: int = 7,
     recovery_state: int = RECOVERED,
 ) -> AlteredPartition:
-    """A new ISR; a member is a broker, or a broker and the epoch it is said to have."""
+    """A new ISR; a member is a broker, or a broker and the epoch that the leader gives for it."""
     members = [(member, -1) if isinstance(member, int) else member for member in isr]
     return AlteredPartition(
         topic_id=topic_id,
@@ -198,7 +198,7 @@ def test_ct41_the_election_is_unclean_only_if_the_topic_allows_it(unclean: bool,
     assert ErrorCode(answers[0].error_code) is ErrorCode.NEW_LEADER_ELECTED
     after = the_partition(state.append(records))
     assert (after.leader, list(after.isr)) == (leader, isr)
-    assert not after.last_known_elr  # somebody is in sync
+    assert not after.last_known_elr  # a replica is in sync
 
 
 def test_ct58_the_isr_that_it_has_makes_no_record(state: Metadata) -> None:

@@ -1,4 +1,4 @@
-"""AlterConfigs as a pure function: a topic or broker with what it inherits, and what is removed that is not there."""
+"""AlterConfigs as a pure function: a topic or broker with what it inherits, and removals of what is not set."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_topic_must_go_with_the_default_of_all_brokers() -> None:
     code, message = refused(compacted, alteration("clicks", "remote.storage.enable", "true"))
     assert code is ErrorCode.INVALID_CONFIG
     assert "cleanup.policy=compact (the default)" in message
-    # One broker's own is nothing to a topic, which lives on many.
+    # One broker's own value does not affect a topic, which is on many.
     one = cluster(config("1", "log.cleanup.policy", "compact", BROKER))
     assert len(written(one, alteration("clicks", "remote.storage.enable", "true"))) == 1
 
@@ -117,7 +117,7 @@ def test_a_broker_must_go_with_its_own_and_the_default_of_all() -> None:
 
 
 def test_ct56_no_broker_gets_its_own_while_others_may_be_eligible() -> None:
-    """KIP-966: by a lower one its ISR could commit what they lack."""
+    """KIP-966: with a lower one its ISR could commit what they lack."""
     own = alteration("1", MIN_ISR, "2", BROKER)
     assert written(cluster(), own) == [("1", MIN_ISR, "2")]
     code, message = refused(cluster(ELR), own)

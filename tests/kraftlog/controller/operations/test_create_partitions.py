@@ -1,4 +1,4 @@
-"""CreatePartitions (CT-23): what is made of a state, and every row of errors."""
+"""CreatePartitions (CT-23): the records for a state, and every row of errors."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def test_ct20_validate_only_answers_the_same_makes_nothing_and_is_charged() -> N
     [
         (growing("missing", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'missing'"),
         (growing("", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic ''"),
-        (growing("clicks", 2), ErrorCode.INVALID_PARTITIONS, "'clicks' has 2 partitions, of which 2 is no increase"),
-        (growing("clicks", 1), ErrorCode.INVALID_PARTITIONS, "of which 1 is no increase; give the number of all"),
-        (growing("clicks", -1), ErrorCode.INVALID_PARTITIONS, "of which -1 is no increase"),
+        (growing("clicks", 2), ErrorCode.INVALID_PARTITIONS, "'clicks' has 2 partitions, and 2 is no increase"),
+        (growing("clicks", 1), ErrorCode.INVALID_PARTITIONS, "and 1 is no increase; give the number of all"),
+        (growing("clicks", -1), ErrorCode.INVALID_PARTITIONS, "and -1 is no increase"),
         (growing("clicks", 10_000), ErrorCode.INVALID_PARTITIONS, "cannot have 10000 partitions; at most 9999"),
         (growing("clicks", 2**31 - 1), ErrorCode.INVALID_PARTITIONS, "at most 9999"),
         (growing("clicks", 4, [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "gets 2 new partitions, and 1 are ass"),

@@ -1,4 +1,4 @@
-"""CreateTopics (CT-21) as a pure function: what it makes of a state, and every row of errors."""
+"""CreateTopics (CT-21) as a pure function: the records for a state, and every row of errors."""
 
 from __future__ import annotations
 

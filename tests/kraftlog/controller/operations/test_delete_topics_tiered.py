@@ -1,4 +1,4 @@
-"""DeleteTopics as a pure function: the rules of CT-22, and what becomes of remote data (TS-71)."""
+"""DeleteTopics as a pure function: the rules of CT-22, and what happens to remote data (TS-71)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_ct20_each_topic_is_charged_for_its_partitions_and_refused_while_there_i
 
 
 def test_ct20_the_partitions_of_what_is_refused_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be many, and a client in debt has all the time to ask again."""
+    """They may be many, and a client in debt can ask again and again."""
     bucket = MutationQuota("busy", MutationLimit(1, 1))
     bucket.charge(1_000, 5)
     state = clicks()

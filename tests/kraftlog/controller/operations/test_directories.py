@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs, and what a failed log directory does (CT-27, KIP-858)."""
+"""AssignReplicasToDirs, and the effect of a failed log directory (CT-27, KIP-858)."""
 
 from __future__ import annotations
 

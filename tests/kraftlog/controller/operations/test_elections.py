@@ -169,7 +169,7 @@ def test_no_partitions_named_is_none_and_not_all() -> None:
 
 @pytest.fixture
 def five() -> Metadata:
-    """Partition 0 is as it should be, 1 and 3 not, of 2 nobody is there, and 4 has no leader."""
+    """Partition 0 has its preferred leader, 1 and 3 have not, 2 has no active replica, and 4 has no leader."""
     return a_cluster(
         a_partition((1, 2)),
         a_partition((1, 2), (2, 1), partition_id=1),

@@ -1,4 +1,4 @@
-"""Log directories that fail, and what heartbeats make of them through the controller (KIP-858, CT-27, CT-35)."""
+"""Log directories that fail, and how heartbeats report them through the controller (KIP-858, CT-27, CT-35)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_directory_that_is_registered_again_fails_again(bench: Bench, di
 
 
 async def test_a_broker_that_has_never_said_which_directories_it_has_is_not_fenced_for_one(bench: Bench) -> None:
-    """It registered before metadata.version 17: which of its replicas are in the failed one, nobody knows."""
+    """It registered before metadata.version 17: which of its replicas are in the failed one is not known."""
     await bench.with_brokers(2)
     old = RegisterBrokerRecord()
     old.CopyFrom(brokers(bench)[2])

@@ -1,4 +1,4 @@
-"""UpdateFeatures (rules CT-61 and CT-62): what is written, every refusal, and what is told about features."""
+"""UpdateFeatures (rules CT-61 and CT-62): what is written, every refusal, and what is reported about features."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def test_an_upgrade_that_everybody_supports_is_one_record() -> None:
 
 
 def test_ct56_what_brokers_have_of_their_own_goes_before_replicas_may_be_eligible() -> None:
-    """KIP-966: by a lower min.insync.replicas than the controller knows, an ISR could commit what they lack."""
+    """KIP-966: with a lower min.insync.replicas than the controller knows, an ISR could commit what they lack."""
     state = metadata(
         a_broker(1),
         config("1", MIN_ISR, "1", BROKER),
         config("1", "num.io.threads", "3", BROKER),
-        config("7", MIN_ISR, "2", BROKER),  # left behind by one that was unregistered
+        config("7", MIN_ISR, "2", BROKER),  # left over from an unregistered broker
         config("", MIN_ISR, "2", BROKER),
         config("t", MIN_ISR, "3"),
     )
@@ -358,7 +358,7 @@ def test_a_downgrade_that_loses_nothing_is_made() -> None:
 
 
 def test_a_downgrade_below_what_was_lost_long_ago_is_made() -> None:
-    """Directories that are there although the present level has none were lost with it, not now."""
+    """Directories that are recorded although the present level has none were lost with it, not now."""
     state = metadata(topic("t", 1), a_partition(directories=[an_id(901)]), version=16)
     assert written(state, update(METADATA_VERSION, 15, SAFE)) == [(METADATA_VERSION, 15)]
 
@@ -432,7 +432,7 @@ def test_ct12_more_updates_than_a_batch_holds_are_refused_whole() -> None:
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- what is reported -------------------------------------------------------------------------------------------------
 
 
 def told(state: Metadata) -> dict[str, tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""A state machine that differs from the quorum's stops, refuses everybody, and is rebuilt at the next start."""
+"""A state machine that differs from the quorum's stops, refuses every request, and is rebuilt at the next start."""
 
 from __future__ import annotations
 

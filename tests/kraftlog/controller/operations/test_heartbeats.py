@@ -174,7 +174,7 @@ def test_a_transition_of_none_changes_no_session() -> None:
 
 
 def test_a_broker_lives_from_its_registration_to_its_end() -> None:
-    """The whole way: fenced, unfenced, controlled shutdown, told to end."""
+    """The whole way: fenced, unfenced, controlled shutdown, instructed to shut down."""
     state, heartbeats = cluster(fenced=True, leads=True), BrokerHeartbeats(9_000)
     heartbeats.take_over(state.brokers().values(), 0)
     records = {UNFENCE: unfence_record, FENCE: fence_record, CONTROLLED_SHUTDOWN: controlled_shutdown_record}

@@ -1,4 +1,4 @@
-"""What becomes of partitions when brokers leave and come back (CT-31), and that nothing committed is lost by it."""
+"""How partitions change when brokers leave and return (CT-31), and that nothing committed is lost by it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_ct31_a_broker_that_leaves_is_in_no_isr_and_leads_nothing() -> None:
         a_partition((3, 1), (3,), partition_id=2),
         a_partition((2, 3), partition_id=3),
     ]
-    state = a_cluster(*partitions)  # its registration says still that it is active
+    state = a_cluster(*partitions)  # its registration still has it as active
     records = without(state, 1)
     assert [record.partition_change.partition_id for record in records] == [0, 1]
     assert records[0].version == 2
@@ -67,7 +67,7 @@ def test_ct31_a_broker_that_leaves_is_in_no_isr_and_leads_nothing() -> None:
     assert [list(partition.isr) for partition in after] == [[2, 3], [2, 3], [3], [2, 3]]
     assert [partition.leader for partition in after] == [2, 2, 3, 2]
     assert [partition.leader_epoch for partition in after] == [6, 5, 5, 5]
-    assert without(state, 1) == []  # a page may be given twice
+    assert without(state, 1) == []  # a page may be repeated
 
 
 @pytest.mark.parametrize(("elr", "version"), [(False, 29), (True, 22)])
@@ -134,7 +134,7 @@ def test_ct31_a_broker_that_comes_back_leads_what_nobody_leads() -> None:
 
 
 def test_ct31_partitions_that_do_not_have_the_broker_there_are_passed_over() -> None:
-    # Since min.insync.replicas was lowered nobody has to be eligible; that is for the next change of the partition.
+    # Since min.insync.replicas was lowered no replica has to be eligible; that is for the next change of the partition.
     state = a_cluster(a_partition((2, 3, 1), (2,), elr=[3]), min_isr=1)
     assert without(state, 1) == []
     assert without(state, 1, may_have_lost_data=True) == []
@@ -157,7 +157,7 @@ def test_ct31_who_comes_back_leads_uncleanly_if_the_topic_allows_it(unclean: boo
     "partition",
     [
         a_partition((1, 2), (2, 1)),  # its leader is only just leaving
-        a_partition((2, 1), (2,), leader=NO_LEADER, elr=[1]),  # nobody in the ISR is there
+        a_partition((2, 1), (2,), leader=NO_LEADER, elr=[1]),  # no replica in the ISR is active
     ],
 )
 def test_ct31_a_broker_that_comes_back_changes_only_what_gets_a_leader(partition: PartitionRecord) -> None:
@@ -244,7 +244,7 @@ class Life:
         isr = sorted({b for b in members if b in before.replicas and b not in self.fenced} | {before.leader})
         if before.leader == NO_LEADER:
             return
-        for broker_id in isr:  # who joins has fetched what the leader has
+        for broker_id in isr:  # a replica that joins has fetched what the leader has
             if broker_id not in before.isr:
                 self.data[broker_id] = self.data[before.leader]
         altered = AlteredPartition(
@@ -278,7 +278,7 @@ class Life:
                 self.committed = self.data[partition.leader]
 
     def follow(self, before: PartitionRecord) -> None:
-        """What a new leader means for the data; a clean one must have all that was committed."""
+        """The effect of a new leader on the data; a clean one must have all that was committed."""
         after = self.partition
         if after.leader in (NO_LEADER, before.leader):
             return
@@ -286,7 +286,7 @@ class Life:
             self.data = {b: (max(0, have) if b == after.leader else -1) for b, have in self.data.items()}
             self.committed = self.data[after.leader]
         assert self.data[after.leader] >= self.committed, "committed data would be lost"
-        for broker_id in BROKERS:  # followers cut off what the leader does not have
+        for broker_id in BROKERS:  # followers truncate what the leader does not have
             self.data[broker_id] = min(self.data[broker_id], self.data[after.leader])
 
     def check(self, before: PartitionRecord) -> None:
@@ -295,7 +295,7 @@ class Life:
         assert isr | eligible | set(after.last_known_elr) <= replicas
         assert not isr & eligible
         assert after.leader == NO_LEADER or after.leader in isr - self.fenced
-        if isr & self.fenced:  # the last member, where nothing else says who has the data
+        if isr & self.fenced:  # the last member, where nothing else records which replica has the data
             assert not self.elr and len(isr) == 1 and after.leader == NO_LEADER
         if len(isr) >= self.enough() or not self.elr:
             assert not eligible

@@ -66,7 +66,7 @@ async def _carry_out(path: Path, operations: list[Operation]) -> None:
         for number, operation in enumerate(operations):
             operation.correlation_id = number
             await _submit(bench, operation)
-        await bench.with_brokers(99)  # the others may be gone by now
+        await bench.with_brokers(99)  # the others may have been unregistered by now
         await bench.done(create(creatable("goes-on")))
 
 

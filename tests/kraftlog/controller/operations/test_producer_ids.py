@@ -1,4 +1,4 @@
-"""AllocateProducerIds (CT-28): blocks that nobody else gets, until there are none left."""
+"""AllocateProducerIds (CT-28): blocks that no other broker gets, until there are none left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def asking(broker_id: int, broker_epoch: int) -> AllocateProducerIdsRequest:
 
 
 def given_away(next_producer_id: int) -> Metadata:
-    """Broker 1 of epoch 5, and every producer id below that one given away."""
+    """Broker 1 of epoch 5, and every producer id below that one allocated."""
     record = ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=next_producer_id)
     return metadata(broker(1, 5), broker(2, 6, fenced=True), MetadataRecord(producer_ids=record))
 

@@ -173,11 +173,11 @@ def test_an_entity_is_altered_whole_or_not_at_all() -> None:
         ((("user", "alice"), ("user", "alice")), "more than one user"),
         (
             (("user", "alice"), ("ip", "192.0.2.1")),
-            "the entity ip '192.0.2.1' and user 'alice' has an ip beside others",
+            "the entity ip '192.0.2.1' and user 'alice' has an ip and another type",
         ),
         (
             (("client-id", None), ("ip", None)),
-            "the entity client-id <default> and ip <default> has an ip beside others",
+            "the entity client-id <default> and ip <default> has an ip and another type",
         ),
         ((("user", "alice"), ("client-id", "app"), ("ip", "192.0.2.1")), "an ip stands alone"),
         ((("ip", "localhost"),), "'localhost' is no ip"),

@@ -59,7 +59,7 @@ def refused(state: Metadata, asked: PartitionReassignment, code: ErrorCode, word
 
 
 def altered_by_leader(state: Metadata, isr: Sequence[int]) -> int:
-    """The leader of partition 0 reports this ISR; the error that it is answered."""
+    """The leader of partition 0 reports this ISR; returns the error of the answer."""
     before = the_partition(state)
     altered = AlteredPartition(
         topic_id=an_id(NUMBER),
@@ -129,7 +129,7 @@ def test_ct58_the_present_replicas_are_no_reassignment() -> None:
 STRANDED = a_partition((3, 1, 2), (3,), adding=[3], removing=[1, 2])
 
 
-# --- over one that is under way ---------------------------------------------------------------------------------------
+# --- over one that is in progress -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("elr", [True, False])
@@ -175,7 +175,7 @@ def test_ct55_who_alone_has_the_data_stays_though_the_first_reassignment_brought
 @pytest.mark.parametrize("elr", [True, False])
 @pytest.mark.parametrize("unclean", [True, False])
 def test_ct55_who_has_the_data_is_waited_for(unclean: bool, elr: bool) -> None:
-    """Its broker is away for a moment. 4 is there, with nothing."""
+    """Its broker is down for a moment. 4 is active, with nothing."""
     stranded = a_partition((3, 1, 2), (3,), NO_LEADER, adding=[3], removing=[1, 2])
     after = reassigned(a_cluster(stranded, unclean=unclean, elr=elr, fenced=[3]), [4])
     assert (after.leader, after.leader_recovery_state, list(after.isr)) == (NO_LEADER, RECOVERED, [3])
@@ -189,7 +189,7 @@ def test_ct55_the_old_replicas_named_again_are_done_at_once_when_they_are_in_syn
 
 
 def test_ct55_who_is_named_by_the_new_one_is_not_removed_by_the_old_one() -> None:
-    """Kafka's controller keeps the list of those to remove if the new target leaves nobody out: 1 and 2 would go."""
+    """Kafka's controller keeps the list of those to remove if the new target removes none: 1 and 2 would be removed."""
     state = a_cluster(a_partition((1, 2)))
     reassigned(state, [3, 4])
     after = reassigned(state, [1, 2, 3, 4])
@@ -243,7 +243,7 @@ def test_ct54_reverting_uncleanly_needs_the_topics_leave_and_somebody_there(elr:
 
 @pytest.mark.parametrize("elr", [True, False])
 def test_ct54_new_replicas_are_not_elected_while_somebody_who_stays_has_the_data(elr: bool) -> None:
-    """They are empty. Who has the data is waited for, also where the topic allows an unclean election."""
+    """They are empty. The controller waits for replicas with the data, even if the topic allows an unclean election."""
     stopped = a_partition((1, 2), (1,), leader=NO_LEADER)
     after = reassigned(a_cluster(stopped, unclean=True, fenced=[1, 2], elr=elr), [3, 4])
     assert lists(after) == ([3, 4, 1, 2], [3, 4], [1, 2], [1])

@@ -34,11 +34,11 @@ from tests.statemachine.conftest import Bench
 from tests.statemachine.states import Metadata, metadata
 
 WITHOUT_DIRECTORIES = 16
-"""The last metadata.version whose brokers do not say which log directories they have."""
+"""The last metadata.version whose brokers do not report which log directories they have."""
 
 
 def registered(state: Metadata, request: RegisterBrokerRequest, *, has_session: bool = False) -> Registration:
-    """Register at the end of the log, and let the record enter the state."""
+    """Register at the end of the log, and apply the record to the state."""
     found = register_broker(state, request, CLUSTER_ID, Offset(state.end_offset), has_session)
     state.append(found.records)
     return found
@@ -241,7 +241,7 @@ def test_a_log_directory_of_a_broker_that_is_not_committed_yet_is_taken_too() ->
 
 
 def refusal(state: Metadata, request: RegisterBrokerRequest, *, has_session: bool = False) -> ApiError:
-    """The error that the registration meets; it takes nothing with it."""
+    """The error of the registration, which makes no record."""
     brokers = state.brokers()
     with pytest.raises(ApiError) as caught:
         register_broker(state, request, CLUSTER_ID, Offset(state.end_offset), has_session)
@@ -328,11 +328,11 @@ async def test_brokers_registered_together_are_told_the_offsets_of_their_records
 
 
 async def test_what_a_client_says_that_no_row_keeps_is_not_written(bench: Bench) -> None:
-    """Digests are over what is written; rows would not have it, and snapshots neither."""
+    """Digests are over what is written; neither rows nor snapshots would have it."""
     await bench.lead()
     operation = register(1)
     (end_point,) = operation.register_broker.listeners
-    end_point.MergeFromString(b"\xf8\x3e\x01")  # field 1007, which there is not
+    end_point.MergeFromString(b"\xf8\x3e\x01")  # field 1007, which does not exist
     await bench.done(operation)
     bodies = [
         MetadataBatch.FromString(CommittedBatch(batch).body) for batch in bench.log.batches if not batch.is_control

@@ -1,4 +1,4 @@
-"""RegisterController (CT-37): what a controller says of itself, from which metadata.version on, and every error."""
+"""RegisterController (CT-37): what a controller registers, from which metadata.version on, and every error."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_ct30_stale_brokers_go_one_at_a_time_the_oldest_first() -> None:
         heartbeats.touch(broker_id, 10, now_ms)
     fenced = []
     while (stale := heartbeats.stale_broker(9_002)) is not None:
-        assert heartbeats.stale_broker(9_002) == stale  # asking changes nothing
+        assert heartbeats.stale_broker(9_002) == stale  # the call changes nothing
         heartbeats.expire(stale)
         fenced.append(stale)
     assert fenced == [1, 2]
@@ -214,7 +214,7 @@ def test_a_controller_that_takes_over_gives_each_unfenced_broker_a_whole_session
     heartbeats.take_over([record.register_broker for record in records], now_ms=500)
     assert [heartbeats.has_session(broker_id, 9_499) for broker_id in (1, 2, 3, 9)] == [True, False, True, False]
     assert heartbeats.controlled_shutdown_offset(3) is None
-    assert heartbeats.active_metadata_offsets() == {1: -1, 3: -1}  # nothing is known of them yet, so nobody may go
+    assert heartbeats.active_metadata_offsets() == {1: -1, 3: -1}  # nothing is known of them yet, so no broker may go
     assert heartbeats.timeouts == 1
 
 
@@ -228,7 +228,7 @@ def test_a_session_timeout_must_be_above_0() -> None:
 
 @dataclass
 class Naive:
-    """What `BrokerHeartbeats` says, found by looking at every session each time."""
+    """What `BrokerHeartbeats` returns, found by reading every session each time."""
 
     timeout_ms: int
     contacts: dict[int, tuple[int, int]] = field(default_factory=dict)

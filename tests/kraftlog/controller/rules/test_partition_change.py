@@ -52,7 +52,7 @@ def change(
 
 
 def changed(partition: PartitionRecord, *args: Any, **kwargs: Any) -> PartitionRecord:
-    """What becomes of the partition, which must change."""
+    """The partition after the change, which must not be None."""
     record = change(partition, *args, **kwargs)
     assert record is not None
     assert (record.topic_id, record.partition_id) == (partition.topic_id, partition.partition_id)
@@ -64,7 +64,7 @@ def changed(partition: PartitionRecord, *args: Any, **kwargs: Any) -> PartitionR
 
 def test_ct50_only_an_acceptable_member_of_the_isr_leads() -> None:
     after = changed(a_partition((1, 2, 3), (1, 3)), active=(2, 3))
-    assert (after.leader, list(after.isr)) == (3, [1, 3])  # 2 is there, but not in sync; 1 is not there
+    assert (after.leader, list(after.isr)) == (3, [1, 3])  # 2 is active, but not in sync; 1 is not active
 
 
 def test_ct50_an_eligible_replica_leads_only_if_the_isr_is_empty() -> None:
@@ -75,7 +75,7 @@ def test_ct50_an_eligible_replica_leads_only_if_the_isr_is_empty() -> None:
 
 
 def test_ct51_an_unclean_election_takes_replicas_that_are_being_added_last() -> None:
-    """They may have nothing at all yet, though they come first in a reassignment (CT-54)."""
+    """They may have no data yet, though they come first in a reassignment (CT-54)."""
     partition = a_partition((3, 1, 2), (1,), adding=[3], removing=[1])
     assert changed(partition, active=(2, 3), election=Election.UNCLEAN).leader == 2
     assert changed(partition, active=(3,), election=Election.UNCLEAN).leader == 3
@@ -120,10 +120,10 @@ def test_ct51_unclean_takes_the_first_active_replica_alone_and_recovering() -> N
 def test_ct51_online_is_never_unclean() -> None:
     after = changed(a_partition((1, 2, 3), (1,)), active=(2, 3))
     assert (after.leader, list(after.isr)) == (NO_LEADER, [1])
-    assert not after.last_known_elr  # somebody is in sync
+    assert not after.last_known_elr  # a replica is in sync
 
 
-# --- CT-52: nobody is elected -----------------------------------------------------------------------------------------
+# --- CT-52: no leader is elected --------------------------------------------------------------------------------------
 
 
 def test_ct52_without_elr_the_last_member_stays_in_the_isr_and_nobody_leads() -> None:
@@ -253,7 +253,7 @@ def test_ct56_an_election_from_the_eligible_is_clean() -> None:
 
 
 def test_ct56_an_election_from_the_eligible_leaves_a_recovering_leader_recovering() -> None:
-    """Only an unclean election, and the leader's own word, change the leader recovery state."""
+    """Only an unclean election, and the leader's own report, change the leader recovery state."""
     recovering = a_partition((1, 2), (), elr=(2,), recovery_state=RECOVERING)
     after = changed(recovering, active=(2,), min_isr=2)
     assert (after.leader, list(after.isr), after.leader_recovery_state) == (2, [2], RECOVERING)
@@ -340,7 +340,7 @@ def test_ct53_an_unclean_election_of_the_same_leader_needs_a_new_epoch() -> None
     assert (after.leader, after.leader_epoch, list(after.isr), after.leader_recovery_state) == (1, 6, [1], RECOVERING)
 
 
-# --- what the state says ----------------------------------------------------------------------------------------------
+# --- what the state has -----------------------------------------------------------------------------------------------
 
 
 def test_brokers_that_are_fenced_leaving_unknown_or_without_their_directory_cannot_lead() -> None:

@@ -29,7 +29,7 @@ def spend(bucket: MutationQuota, now_ms: int, mutations: int) -> None:
 
 
 def wait_ms(refusal: pytest.ExceptionInfo[ApiError]) -> int:
-    """How long the message says to wait."""
+    """How long to wait, according to the message."""
     found = re.search(r"again in (\d+) ms", str(refusal.value))
     assert found is not None, refusal.value
     return int(found[1])

@@ -28,7 +28,7 @@ def racks_of(brokers: Brokers, replicas: list[int]) -> set[str | None]:
 
 @st.composite
 def any_brokers(draw: st.DrawFn) -> Brokers:
-    """Up to a dozen brokers, at least one of which is active; some may say no rack."""
+    """Up to a dozen brokers, at least one of which is active; some may have no rack."""
     racks = st.sampled_from([None, "a", "b", "c", "d"])
     drawn = draw(st.lists(st.builds(PlacementBroker, st.booleans(), rack=racks), max_size=11))
     return dict(enumerate([*drawn, PlacementBroker(True, rack=draw(racks))]))

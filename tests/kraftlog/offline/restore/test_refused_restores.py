@@ -63,7 +63,7 @@ def test_a_whole_snapshot_that_no_node_could_load_is_refused(refused, snapshot: 
     batches = read(snapshot)[1]
     for snapshot_id, batches_of, words in (
         (an_id(30, 3), [(2, encode_body([b"abc", b"de"]))], "is no MetadataBatch"),
-        (an_id(30, 3), [], "does not say what its state machine had come to"),
+        (an_id(30, 3), [], "does not have the applied state of its state machine"),
         (an_id(30, 3), [*batches, *batches], "cannot be applied"),
         (an_id(0, 3), batches, "ends at offset 0"),
     ):

@@ -1,4 +1,4 @@
-"""The log that the snapshots are of, and looks at what there is."""
+"""The log of which the snapshots are taken, and views of the directory and the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOG = log_of(RUNS)
 
 
 def newest(snapshots: SnapshotStore) -> SnapshotReader:
-    """The only snapshot that there is."""
+    """The only snapshot."""
     (snapshot_id,) = snapshots.ids()
     return snapshots.open(snapshot_id)
 

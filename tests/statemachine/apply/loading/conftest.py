@@ -1,4 +1,4 @@
-"""A whole snapshot, and the place of the database that it is to replace."""
+"""A whole snapshot, and the place of the database that it replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot that cannot be loaded, or not now, leaves the store as it was, and nothing beside it."""
+"""A snapshot that cannot be loaded, or not now, leaves the store as it was, and no file next to it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_start_removes_what_a_crash_has_left(old: Path) -> None:
 
 
 class Full(sqlite3.Connection):
-    """A connection to a disk that is full when the statement of a certain number comes, and only then."""
+    """A connection to a disk that is full at the statement with a certain number, and only then."""
 
     statements = 0
     at = 0

@@ -1,4 +1,4 @@
-"""A snapshot in the place of the database: what the store holds then, and what becomes of the snapshots."""
+"""A snapshot in the place of the database: what the store holds then, and what happens to the snapshots."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_state_digest_of_a_loaded_store_is_that_of_the_one_it_was_taken_of(
         with closing(MetadataStore.open(tmp_path / "b.db", CLUSTER_ID)) as other, newest(snapshots) as reader:
             load(other, reader)
             assert other.state_digest == store.state_digest
-            assert other.take_state_digests() == []  # it did not come to it itself
+            assert other.take_state_digests() == []  # it did not compute it itself
         with closing(MetadataStore.open(tmp_path / "b.db", CLUSTER_ID)) as other:
             assert other.state_digest == store.state_digest
 

@@ -1,4 +1,4 @@
-"""A crash while a snapshot takes the place of the database leaves the old one or the new one, whoever reads it."""
+"""A crash while a snapshot replaces the database leaves the old one or the new one, with and without readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.statemachine.snapshots import content, content_of, filled, load
 
 
 class Moments:
-    """Copies of a directory as a crash would leave it, before and after whatever is noted."""
+    """Copies of a directory as a crash would leave it, before and after each noted event."""
 
     def __init__(self, source: Path, target: Path) -> None:
         self.source = source
@@ -84,8 +84,8 @@ class Moments:
 def test_a_crash_at_any_moment_leaves_the_old_database_or_the_new_one(
     whole: SnapshotStore, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read_by_others: bool
 ) -> None:
-    """While somebody else has the old one open, SQLite leaves its write-ahead log beside it: no part of that may come
-    into the new one."""
+    """While another connection has the old one open, SQLite leaves its write-ahead log next to it: no part of that may
+    come into the new one."""
     moments = Moments(old.parent, tmp_path / "moments")
     store = filled(old, LOG[:1])
     states = [content(store.reader)]
@@ -118,7 +118,7 @@ def test_a_crash_at_any_moment_leaves_the_old_database_or_the_new_one(
 def test_a_write_ahead_log_that_was_left_beside_the_old_one_is_not_applied_to_the_new_one(
     whole: SnapshotStore, old: Path, tmp_path: Path
 ) -> None:
-    """As after a crash of the node that was killed while it wrote, whose files were never opened again."""
+    """As after a crash of a node that was killed while it wrote, whose files were never opened again."""
     with closing(filled(old, LOG[:1])):
         shutil.copytree(old.parent, tmp_path / "left")
     left = tmp_path / "left" / "metadata.db"
@@ -168,7 +168,7 @@ def test_the_new_one_is_durable_before_it_has_the_name_and_the_name_before_it_is
 def test_the_old_one_is_closed_before_the_new_one_has_its_name(
     whole: SnapshotStore, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not every SQLite sees, when the last connection is closed, that the write-ahead log is another one's by then."""
+    """Not every version of SQLite notices, when the last connection is closed, that the log is another's."""
     with closing(filled(old, LOG[:1])) as store, newest(whole) as reader:
         connections = (store.reader, store._queries._connection, store._tables.connection)
 

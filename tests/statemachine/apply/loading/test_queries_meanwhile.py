@@ -1,4 +1,4 @@
-"""Queries while a snapshot takes the place of the database: each sees the old one or the new one."""
+"""Queries while a snapshot replaces the database: each sees the old one or the new one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_queries_that_run_see_the_old_one_to_their_end_and_those_that_come
         return applied_there(connection)
 
     def slow_install(*paths: Path) -> None:
-        assert not threading.Event().wait(0.1)  # a query that were not held would come now
+        assert not threading.Event().wait(0.1)  # a query that was not held would come now
         install(*paths)
 
     monkeypatch.setattr(store_module, "install", slow_install)
@@ -43,7 +43,7 @@ async def test_queries_that_run_see_the_old_one_to_their_end_and_those_that_come
         second = asyncio.create_task(store.query(applied_there))
         await turns()
         assert not using.done()
-        assert applied_there(store.reader) == LOG[0].end_offset  # reads on the loop go on, too
+        assert applied_there(store.reader) == LOG[0].end_offset  # reads on the loop continue, too
         goes_on.set()
         assert await first == LOG[0].end_offset
         assert await second == LOG[-1].end_offset
