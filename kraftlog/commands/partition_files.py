@@ -4,8 +4,8 @@
     {"version": 1, "partitions": [{"topic": "clicks", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
     {"version": 1, "topics": [{"topic": "clicks"}]}
 
-Unlike Kafka's tools, a key that nobody reads is refused: whoever wrote it expects that something comes of it. Every
-function that reads raises ConfigurationError, which names the file, what is wrong there, and what to write.
+Unlike in Kafka's tools, an unknown key is refused: the user expects it to have an effect. Every function that reads
+raises ConfigurationError, which names the file, what is wrong there, and what to write.
 """
 
 from __future__ import annotations
@@ -106,21 +106,21 @@ def _parsed(path: Path, key: str) -> Any:
         return json.loads(content.decode("utf-8-sig"))  # editors of Windows begin a file with a byte order mark
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise ConfigurationError(
-            f'{path}: it is no JSON: {error}; write {{"version": {VERSION}, "{key}": [...]}}, as Kafka\'s tools do'
+            f'{path}: it is not JSON: {error}; write {{"version": {VERSION}, "{key}": [...]}}, as Kafka\'s tools do'
         ) from None
 
 
 def _object(where: str, value: Any, keys: Sequence[str]) -> dict[str, Any]:
     """`value`, which must be an object with no other keys."""
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{where}: {_shown(value)} is no object; write {{...}} with {_listed(keys)}")
+        raise ConfigurationError(f"{where}: {_shown(value)} is not an object; write {{...}} with {_listed(keys)}")
     for key in value:
         if "throttle" in key.lower():
             raise ConfigurationError(
                 f"{where}: {quoted(key)} asks for a throttle, which kraftlog does not have; leave it out"
             )
         if key not in keys:
-            raise ConfigurationError(f"{where}: nothing is known of {quoted(key)}; there can be {_listed(keys)}")
+            raise ConfigurationError(f"{where}: {quoted(key)} is not a known key; use {_listed(keys)}")
     return value
 
 

@@ -77,7 +77,7 @@ def config(tmp_path: Path) -> Path:
         (["bench", "throughput", "--json", ""], "--json"),
         (
             ["configs", "alter", *AT_NOWHERE, *THE_DEFAULT, "--add-config", "k=v", "--delete-config", "k"],
-            "k is to be set and unset",
+            "k is both set and unset",
         ),
     ],
 )

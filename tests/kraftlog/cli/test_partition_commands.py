@@ -52,13 +52,13 @@ def test_lists_of_topics_and_brokers_are_read() -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "a,", ",a", "a,,b"])
 def test_a_list_of_topics_without_a_name_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="write names with commas between"):
+    with pytest.raises(ConfigurationError, match="write names with commas"):
         parse_topics(text)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "1;2", "-1", "1.5", "2147483648", "1, 2"])
 def test_what_are_no_brokers_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="write their ids with commas between"):
+    with pytest.raises(ConfigurationError, match="write their ids with commas"):
         parse_broker_ids(text)
 
 
