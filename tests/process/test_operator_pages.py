@@ -194,7 +194,7 @@ def test_partitions(reading: Reading) -> None:
         assert [line for line in applied.splitlines() if line.endswith(".")] == [
             "2 changes would be made.",
             "Made 2 changes.",
-            "Nothing is to be done: all topics are as the file says.",
+            "Nothing to do: all topics are as in the file.",
         ]
         changed = page.next()
         assert "PartitionCount: 4  ReplicationFactor: 2  Configs: min.insync.replicas=2\n" in changed

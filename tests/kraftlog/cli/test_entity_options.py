@@ -35,7 +35,7 @@ def test_nothing_is_altered_without_saying_whose_it_is(run: Run) -> None:
 def test_where_configs_come_from_is_told_of_one_entity(run: Run) -> None:
     said = run("configs", "describe", *AT_NOWHERE, "--entity-type", "topics", "--all")
     assert (said.code, said.output) == (2, "")
-    assert "--all: it goes with --entity-name" in said.errors
+    assert "--all: give it with --entity-name" in said.errors
 
 
 @pytest.mark.parametrize("command", [("describe",), ("alter", "--add-config", "min.insync.replicas=2")])

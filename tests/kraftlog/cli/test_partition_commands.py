@@ -76,7 +76,7 @@ def test_what_are_no_brokers_is_refused(text: str) -> None:
         (["partitions", "add", "t", *AT_NOWHERE, "--count", str(2**31)], "--count"),
         (["elect", *AT_NOWHERE, "--all-topic-partitions"], "Missing option '--type'"),
         (["elect", *AT_NOWHERE, "--type", "any", "--all-topic-partitions"], "'any'"),
-        (["elect", *AT_NOWHERE, "--type", "preferred"], "not in several or none"),
+        (["elect", *AT_NOWHERE, "--type", "preferred"], "name the partitions with exactly one of these"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--topic", "t", "--all-topic-partitions"], "in one way"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--path", "f", "--all-topic-partitions"], "in one way"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--path", "f", "--partition", "0"], "in one way"),
@@ -87,7 +87,7 @@ def test_what_are_no_brokers_is_refused(text: str) -> None:
         (["reassign", "generate", *AT_NOWHERE, "--brokers", "1"], "--topics / --topics-file"),
         (
             ["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics", "t", "--topics-file", "f"],
-            "give one of them: which topics are to move",
+            "give one of them: the topics to move",
         ),
         (["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics-file", ""], "--topics-file"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a"], "Missing option '--brokers'"),
@@ -282,7 +282,7 @@ def test_a_proposal_notes_brokers_that_are_fenced(run: Run, monkeypatch: pytest.
     answered(monkeypatch, "propose", reassignments.Proposal({AT: [1]}, {AT: [2]}, (7,)))
     said = run("reassign", "generate", "--topics", "t", "--brokers", "2,7", *AT_NOWHERE, "--output", "json")
     assert said.code == 0
-    assert said.errors.startswith("Broker 7 is fenced or shutting down; it gets replicas only where")
+    assert said.errors.startswith("Broker 7 is fenced or shutting down; it gets replicas only if")
     assert json.loads(said.output) == {
         "Current": reassignment_json({AT: [1]}),
         "Proposed": reassignment_json({AT: [2]}),

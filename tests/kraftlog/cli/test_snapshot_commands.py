@@ -99,7 +99,7 @@ def test_create_tells_what_was_taken_and_whether_it_had_been(ask: Run, data: Pat
     assert again == {**created, "IsNew": False}
     lines = ask("snapshot", "create").lines()
     assert [line.split() for line in lines[:-1]] == [[f"{name}:", str(created[name])] for name in ("NodeId", *COLUMNS)]
-    assert lines[-1] == "It had been taken before; nothing was applied since."
+    assert lines[-1] == "It existed before; nothing was applied since."
     ask("topics", "create", "created-then")
     assert len(ask("snapshot", "create").lines()) == len(lines) - 1
 

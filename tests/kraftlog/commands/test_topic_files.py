@@ -401,10 +401,10 @@ def test_apply_names_a_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "no terminal to ask at"),
+        ([], "not a terminal; give it to confirm"),
         (["--prune"], "no terminal"),
-        (["--output", "json"], "nobody is asked; give --yes"),
-        (["-f", "-"], "--yes: standard input is the file, nobody can be asked"),
+        (["--output", "json"], "cannot ask for confirmation; give --yes"),
+        (["-f", "-"], "--yes: standard input is the file"),
     ],
 )
 def test_apply_asks_only_where_somebody_can_answer(run: Run, tmp_path: Path, options: list[str], words: str) -> None:
