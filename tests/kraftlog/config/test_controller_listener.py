@@ -88,7 +88,7 @@ A, B = Endpoint("h", 9092), Endpoint("h", 9093)
         ({"controller_listener": A, "client_listeners": ((NodeId(1), A),)}, "controller.listener says h:9092"),
         (
             {"controller_listener": B, "client_listeners": ((NodeId(1), Endpoint("h", 1)),)},
-            "client.listeners says that voter 1 listens on h:1, listeners says h:9092",
+            "client.listeners has voter 1 at h:1, listeners has h:9092",
         ),
         ({"listener": B, "controller_listener": B, "client_listeners": ((NodeId(1), B),)}, "give each its own"),
     ],

@@ -75,7 +75,7 @@ def test_making_one_that_was_interrupted_is_taken_up(tmp_path: Path, monkeypatch
 
 def test_a_directory_with_something_else_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(DirectoryError, match="holds something that is no kraftlog cluster"):
+    with pytest.raises(DirectoryError, match="holds something that is not a kraftlog cluster"):
         open_or_create(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
