@@ -53,7 +53,7 @@ class ExportFiles(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Take a name away. One that is gone already is no error."""
+        """Remove a name. One that does not exist is no error."""
         ...
 
     def flush_directory(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class ExportFiles(Protocol):
 
 
 class PosixFiles:
-    """The real thing. Files get the modes that the umask asks for, so that others may read the export."""
+    """The real file system. The umask sets the modes of files, so that other users may read the export."""
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it that are missing, durably."""
@@ -83,7 +83,7 @@ class PosixFiles:
             return path.open("xb")
 
     def flush(self, file: BinaryIO) -> None:
-        """Make what was written to the file durable. Raises FlushFailed, for then nobody knows what is on the disk."""
+        """Make what was written to the file durable. Raises FlushFailed: then it is unknown what is on the disk."""
         file.flush()
         _fsync(file.fileno(), file.name)
 
@@ -97,7 +97,7 @@ class PosixFiles:
             return True
 
     def remove(self, path: Path) -> None:
-        """Take a name away."""
+        """Remove a name."""
         with storage_errors(path, "remove"):
             path.unlink(missing_ok=True)
 
