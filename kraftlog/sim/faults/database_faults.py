@@ -37,7 +37,7 @@ def rot_row(world: World, random: Random) -> str | None:
     if changed is None:
         return None
     machine.view.has_diverged = machine.view.has_rotted = True
-    world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before anybody reads it: the next start scrubs
+    world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before it is read: the next start scrubs
     return f"{machine.node_id}: {changed}"
 
 

@@ -15,7 +15,7 @@ from raft.core.states import Role
 class _Cut:
     life: int
     since_us: int
-    """When it was first seen that it is cut off."""
+    """When it was first seen to be cut off."""
     patience_ends_ms: int
     """When, by its own clock, it gives up the last request from before."""
     is_quiet: bool = False

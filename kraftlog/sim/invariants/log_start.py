@@ -1,4 +1,4 @@
-"""A log begins where everything before it is in a snapshot, and no further on than its rule allows."""
+"""A log starts where everything before it is in a snapshot, and no later than its rule allows."""
 
 from __future__ import annotations
 

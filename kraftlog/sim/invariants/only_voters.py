@@ -12,10 +12,11 @@ from raft.core.states import Role
 
 
 class OnlyVotersCount(Invariant):
-    """Epochs are opened by voters, one after the other; votes and leaders are voters; nobody sends anywhere else.
+    """Epochs are opened by voters, one after the other; votes and leaders are voters; no node sends anywhere else.
 
-    A voter opens an epoch as a candidate, or when it has resigned from the one before. Who is a voter, and where, is
-    what the replica was configured with. No false positives: a process that starts is in an epoch that it was in.
+    A voter opens an epoch as a candidate, or when it has resigned from the one before. Which nodes are voters, and
+    where, is what the replica was configured with. No false positives: a process that starts is in an epoch that it was
+    in.
     """
 
     number = 64
