@@ -253,7 +253,7 @@ class Cluster(Observed):
         machine = process.machine
         if not machine.view.has_diverged and self.violation is None:
             self.violation = Violation(
-                f"node {machine.node_id} was told that its state machine differs: {own}, not {expected}; it does not"
+                f"node {machine.node_id} detected that its state machine differs: {own}, not {expected}; it does not"
             )
 
     def start_over(self, process: SteppedProcess) -> None:
@@ -266,13 +266,13 @@ class Cluster(Observed):
             self.kill(machine, Crash.KILLED, restart_after_us=1_000)
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
-        """A replica's request goes on its way."""
+        """Send a replica's request."""
         self.messages.send_request(source, send)
 
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """The answer to `source`'s request goes on its way."""
+        """Send the answer to `source`'s request."""
         self.messages.send_response(replier, source, correlation_id, response, records)
 
     # --- what it is ---------------------------------------------------------------------------------------------------

@@ -186,9 +186,9 @@ def damage_meta(world: World, random: Random) -> str | None:
 def roll_back_log(world: World, random: Random) -> str | None:
     """The log's directory is what it was some time ago, of whatever history that was; the database is not.
 
-    Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
-    disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from
-    before the voter took part: with that it would start as a new voter, and a majority of such voters stands still.
+    Sometimes the snapshots are rolled back, too. Only where the database reveals it: if that was rolled back as well,
+    nothing on this disk would, and rolling back the vote would forget it, which is another fault. Nor is it a copy
+    from before the voter took part: then it would start as a new voter, and a majority of such voters never elects.
     """
     machine = any_machine(world, random)
     files = machine.disk.files

@@ -122,8 +122,8 @@ def restart_storm(world: World, random: Random) -> str | None:
 def move(world: World, random: Random) -> str | None:
     """A process restarts at another address. The other nodes are configured with it one after the other.
 
-    No node connects to an address that a message names. So a voter that moved hears the others, and gets nothing at its
-    new address from those that were not started with it yet.
+    No node connects to an address that a message names. So a voter that moved receives answers from the others, but no
+    requests at its new address from those that were not restarted with it yet.
     """
     machine = any_machine(world, random)
     machine.move()

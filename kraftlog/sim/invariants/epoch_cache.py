@@ -12,7 +12,7 @@ from kraftlog.sim.observation.step import Step
 from raft.core.types import Epoch, Offset
 
 EVERY_STEPS: Final = 64
-"""How often a running node's whole log is read for it, besides at every start and every cut."""
+"""How often a running node's whole log is read for it, in addition to every start and every cut."""
 
 
 class EpochCache(Invariant):

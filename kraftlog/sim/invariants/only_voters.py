@@ -31,7 +31,7 @@ class OnlyVotersCount(Invariant):
         self._roles: dict[int, Role] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at the epoch, at what is to be remembered, and at where requests go."""
+        """Check the epoch, the state to persist, and the destinations of requests."""
         node = step.node
         if node.replica is None:
             return
