@@ -181,7 +181,7 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
 
 
 def _draw_fetch_versions(parameters: Parameters) -> tuple[int, ...]:
-    """Most nodes have the quorum's; one in four has any. From a source of its own: nodes may be added by an override."""
+    """Most nodes have the quorum's; one in four has any. From a source of its own: an override may add nodes."""
     random, most = Random(f"fetch versions {parameters.seed}"), parameters.quorum.fetch_version
     return tuple(
         random.choice(FETCH_VERSIONS) if random.random() < 0.25 else most

@@ -85,7 +85,7 @@ A, B = Endpoint("h", 9092), Endpoint("h", 9093)
         ({"controller_listener": B}, "go together"),
         ({"client_listeners": ((NodeId(1), A),)}, "go together"),
         ({"controller_listener": B, "client_listeners": ((NodeId(2), A),)}, "name the same voters in both"),
-        ({"controller_listener": A, "client_listeners": ((NodeId(1), A),)}, "controller.listener says h:9092"),
+        ({"controller_listener": A, "client_listeners": ((NodeId(1), A),)}, "controller.listener has h:9092"),
         (
             {"controller_listener": B, "client_listeners": ((NodeId(1), Endpoint("h", 1)),)},
             "client.listeners has voter 1 at h:1, listeners has h:9092",

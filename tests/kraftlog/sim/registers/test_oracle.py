@@ -251,7 +251,7 @@ REJECTED: dict[Callable[[Story], None], str] = {
     _swap_over_something_else: "over nothing, which is not what it expected",
     _swap_that_should_have_been_done: "answered wrongly, over nothing",
     _swap_that_was_done_and_denied: "its record is at offset 0",
-    _swap_that_was_denied_and_done_later: "its client was told otherwise|answered wrongly",
+    _swap_that_was_denied_and_done_later: "its client got another answer|answered wrongly",
 }
 
 
@@ -276,7 +276,7 @@ def test_a_log_told_out_of_order_is_no_violation_but_an_error(offset: int, end_o
     story = Story()
     story.write("a")
     story.commit(None, None)
-    with pytest.raises(ValueError, match="tell it in order"):
+    with pytest.raises(ValueError, match="pass the log in order"):
         story.oracle.committed([CommittedWrite(offset, "k", "a")], end_offset)
 
 

@@ -42,12 +42,12 @@ def test_at_rest() -> None:
 def test_a_broker_that_is_there_and_fenced_or_gone_and_not_fenced_is_an_obstacle() -> None:
     story = Story()
     story.brokers[1].is_up = False
-    assert "broker 2 is gone" in str(story.obstacle())
+    assert "broker 2 is down" in str(story.obstacle())
     story.brokers[1].is_up = True
     story.brokers[1].epoch = 99
     assert "broker 2 is up with epoch 99" in str(story.obstacle())
     story.brokers[1].epoch = story.epochs[2]
-    assert "broker 2 is there" in str(story.obstacle(fenced(2, story.epochs[2])))
+    assert "broker 2 is up" in str(story.obstacle(fenced(2, story.epochs[2])))
 
 
 def test_a_partition_that_is_led_has_nobody_in_its_isr_who_is_not_there() -> None:
