@@ -104,7 +104,7 @@ def test_random_uuid_prints_an_id_that_format_takes(run: Run) -> None:
 
 
 def test_format_makes_a_directory_once(run: Run, config: Path) -> None:
-    """OT-31: a second time only if it is to be left as it is. OT-32: the cluster is printed and written."""
+    """OT-31: a second time only with --ignore-formatted. OT-32: the cluster is printed and written."""
     said = run("format", "--config", config, "--cluster-id", "random")
     assert said.code == 0
     cluster_id = re.search(r"of cluster (\S{22})\.", said.output)[1]

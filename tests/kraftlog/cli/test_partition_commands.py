@@ -218,7 +218,7 @@ def test_a_remote_segment_is_a_row() -> None:
     }
 
 
-# --- what comes of it -------------------------------------------------------------------------------------------------
+# --- the results ------------------------------------------------------------------------------------------------------
 
 
 AT: TopicPartition = TopicPartition("t", 0)
@@ -322,7 +322,7 @@ async def living_cluster(
 
 
 async def set_isr(client: AdminClient, broker_epoch: int, topic: str, partition_id: int, isr: Sequence[int]) -> None:
-    """Have the leader of a partition say who is in sync."""
+    """Have the leader of a partition set its ISR."""
     (described,) = (await client.describe_topics([topic])).topics
     partition = described.partitions[partition_id]
     alteration = IsrAlteration(

@@ -51,7 +51,7 @@ def broker(cluster: LocalCluster) -> Iterator[None]:
 
 @pytest.fixture
 def ask(run: Run, cluster: LocalCluster, broker: None) -> Run:
-    """Runs a command against that node; an address where nobody is comes before its own."""
+    """Runs a command against that node; an address where no node listens precedes its own."""
 
     def ask(*arguments: object) -> Finished:
         return run(*arguments, "--bootstrap-server", f"{NOWHERE},{cluster.bootstrap_servers[0]}")
@@ -210,7 +210,7 @@ def test_a_bar_is_drawn_on_a_terminal_only(ask: Run, cluster: LocalCluster, tmp_
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux's way to say that nobody has the other end any more
+    except OSError:  # Linux's error when the other end is closed
         return b""
 
 

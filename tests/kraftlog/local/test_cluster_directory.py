@@ -174,7 +174,7 @@ def test_ports_above_the_last_make_no_cluster(tmp_path: Path) -> None:
 
 
 def consecutive_free_ports(count: int) -> int:
-    """The first of `count` ports at which nobody listens now."""
+    """The first of `count` ports at which no process listens now."""
     for endpoint in free_endpoints(20):
         with suppress(OSError), ExitStack() as stack:
             for port in range(endpoint.port, endpoint.port + count):

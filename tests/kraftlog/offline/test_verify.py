@@ -168,7 +168,7 @@ class UnreadableFile(io.BytesIO):
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, path: Path, open_it: Callable[[], io.BytesIO]) -> None:
-    """From now on opening that file comes to this. Rights would not do: root may read all the same."""
+    """From now on opening that file raises this. File modes would not do: root may still read it."""
     open_file = io.open
 
     def guarded(name: Any, *arguments: Any, **options: Any) -> Any:
@@ -411,7 +411,7 @@ def test_a_snapshot_that_may_not_be_read_is_one_line(
     assert is_refused(run("verify", node), snapshot)
 
 
-# --- what is no node's directory --------------------------------------------------------------------------------------
+# --- what is not a node's directory -----------------------------------------------------------------------------------
 
 
 def is_refused(said: Finished, path: Path) -> bool:

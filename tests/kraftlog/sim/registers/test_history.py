@@ -1,4 +1,4 @@
-"""A history: what clients asked and were told, in order, saved and loaded."""
+"""A history: the clients' operations and answers, in order, saved and loaded."""
 
 import random
 from pathlib import Path

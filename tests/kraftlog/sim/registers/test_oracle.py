@@ -1,4 +1,4 @@
-"""What clients were told, held against the log that was committed."""
+"""The answers to clients, compared with the committed log."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.kraftlog.sim.registers.builders import AtomicRegisters
 
 
 class Story:
-    """A history and a committed log, told step by step. Every call of it takes one unit of time."""
+    """A history and a committed log, built step by step. Every call takes one unit of time."""
 
     def __init__(self, *, writes_tell_found: bool = True) -> None:
         self.history = History(writes_tell_found=writes_tell_found)
@@ -37,7 +37,7 @@ class Story:
         )
 
     def commit(self, *values: str | None) -> None:
-        """The log goes on with these; None is a record that sets nothing."""
+        """The log continues with these; None is a record that sets nothing."""
         writes = [
             CommittedWrite(self.end_offset + i, "k", value) for i, value in enumerate(values) if value is not None
         ]

@@ -1,4 +1,4 @@
-"""Whether brokers and partitions have come to rest."""
+"""Whether brokers and partitions have settled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNCLEAN = MetadataRecord(
 
 
 class Story:
-    """Three brokers and a partition; broker 3 is gone."""
+    """Three brokers and a partition; broker 3 is down."""
 
     def __init__(self) -> None:
         self.cluster = MetadataCluster().with_brokers()
