@@ -129,4 +129,4 @@ def test_the_command_knows_every_part(run: Run) -> None:
     assert METADATA_PARTS == PARTS
     said = run("bench", "metadata", "--only", "create,everything")
     assert said.code == 2
-    assert "'everything' is no part" in said.errors
+    assert "'everything' is not a part" in said.errors

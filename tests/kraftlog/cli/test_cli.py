@@ -149,7 +149,7 @@ def test_a_configuration_file_that_is_not_there_is_one_line(run: Run, tmp_path: 
 
 def test_up_refuses_a_directory_that_holds_something_else(run: Run, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    assert run("up", "--dir", tmp_path).is_error(ErrorCode.KAFKA_STORAGE_ERROR, "no kraftlog cluster")
+    assert run("up", "--dir", tmp_path).is_error(ErrorCode.KAFKA_STORAGE_ERROR, "not a kraftlog cluster")
 
 
 def test_demo_refuses_a_directory_that_is_not_empty(run: Run, tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ def test_apply_names_a_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
     ("options", "words"),
     [
         ([], "not a terminal; give it to confirm"),
-        (["--prune"], "no terminal"),
+        (["--prune"], "not a terminal"),
         (["--output", "json"], "cannot ask for confirmation; give --yes"),
         (["-f", "-"], "--yes: standard input is the file"),
     ],
