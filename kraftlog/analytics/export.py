@@ -106,7 +106,7 @@ def _check_continues(manifest: Manifest, log: LogDescription, directory: Path) -
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"the export in {directory} ends at offset {manifest.end_offset}, the log now starts at"
-            f" {log.log_start_offset}: what lies between is gone. Keep this export"
+            f" {log.log_start_offset}: what was between is deleted. Keep this export"
             " and start another in an empty directory",
         )
 

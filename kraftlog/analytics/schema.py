@@ -22,7 +22,7 @@ UNKNOWN_RECORD_TYPE: Final = "UNKNOWN"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its type in Spark's SQL, and what a row says in it."""
+    """One column: its name, its type in Spark's SQL, and what it holds."""
 
     name: str
     spark_type: str

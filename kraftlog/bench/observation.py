@@ -132,7 +132,7 @@ class Observation:
     def _look_at_start(self, leader_id: NodeId, start: int, quorum: quorum_pb2.DescribeQuorumResponse) -> None:
         """Retention always wants it to advance; the last snapshot that it may reach is the newest but one, or that."""
         log = NodeLog(self._cluster.directory.log_path(leader_id), whole=True)
-        # A file is there before the process that made it has ended, and the node knows of it only then.
+        # A file exists before the process that made it has ended, and the node knows of it only then.
         known = {*log.taken(), *log.downloaded()}
         files = snapshot_sizes(self._cluster, leader_id)
         stored = [offset for offset in sorted(files) if offset >= start and offset in known]

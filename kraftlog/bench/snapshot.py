@@ -93,7 +93,7 @@ async def _measure_using(cluster: LocalCluster, leader: NodeId, status: Status) 
     status.update("an observer's database is rebuilt")
     observer = cluster.node_ids[-1]
     restore_seconds = await _restart_without(cluster, leader, observer, [f"{METADATA_DATABASE_NAME}*"])
-    status.update("an observer begins with nothing")
+    status.update("an observer starts empty")
     empty_seconds = await _restart_without(cluster, leader, observer, EVERYTHING_BUT_THE_IDENTITY)
     return {
         "transfer": transfer,

@@ -81,7 +81,7 @@ class Namespaces:
 
     @staticmethod
     def prefix() -> str:
-        """What the names of everything that this process makes begin with; interfaces have at most 15 characters."""
+        """The prefix of all names that this process makes; interfaces have at most 15 characters."""
         return f"kl{os.getpid()}"
 
     @property

@@ -51,7 +51,7 @@ def parse_broker_ids(text: str) -> list[int]:
 def _each_once(values: list[Value], what: str) -> list[Value]:
     repeated = next((value for value in values if values.count(value) > 1), None)
     if repeated is not None:
-        raise ConfigurationError(f"{what} {repeated} is there more than once; name each {what} once")
+        raise ConfigurationError(f"{what} {repeated} appears more than once; name each {what} once")
     return values
 
 

@@ -52,7 +52,7 @@ def read_topics(path: Path) -> list[str]:
     for where, value in _entries(path, "topics"):
         name = _topic(where, _object(where, value, _TOPIC_KEYS))
         if name in topics:
-            raise ConfigurationError(f"{path}: topic {quoted(name)} is there twice; keep one of them")
+            raise ConfigurationError(f"{path}: topic {quoted(name)} appears twice; keep one of them")
         topics.append(name)
     return topics
 
@@ -74,14 +74,14 @@ def reassignment_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[
 
 
 def _partitions(path: Path, keys: Sequence[str]) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
-    """Each partition of a file with all that is said of it. At least one."""
+    """Each partition of a file with all its fields. At least one."""
     seen: set[TopicPartition] = set()
     for where, value in _entries(path, "partitions"):
         entry = _object(where, value, keys)
         at = TopicPartition(_topic(where, entry), _number(where, entry.get("partition"), "partition", PARTITION_ID_MAX))
         if at in seen:
             raise ConfigurationError(
-                f"{path}: partition {at.partition_id} of topic {quoted(at.topic)} is there twice; keep one of them"
+                f"{path}: partition {at.partition_id} of topic {quoted(at.topic)} appears twice; keep one of them"
             )
         seen.add(at)
         yield at, entry
@@ -142,7 +142,7 @@ def _replicas(what: str, entry: Mapping[str, Any]) -> list[int]:
     replicas = [_number(what, broker, "replica", NODE_ID_MAX) for broker in brokers]
     repeated = next((broker for broker in replicas if replicas.count(broker) > 1), None)
     if repeated is not None:
-        raise ConfigurationError(f"{what}: broker {repeated} is there more than once; name each broker once")
+        raise ConfigurationError(f"{what}: broker {repeated} appears more than once; name each broker once")
     return replicas
 
 

@@ -46,7 +46,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 if not isinstance(key, yaml.ScalarNode):
                     continue  # not a string, which is refused later
                 if key.value in seen:
-                    raise _DuplicateKey(problem=f"{quoted(key.value)} is there twice", problem_mark=key.start_mark)
+                    raise _DuplicateKey(problem=f"{quoted(key.value)} appears twice", problem_mark=key.start_mark)
                 seen.add(key.value)
         super().flatten_mapping(node)
 
@@ -68,7 +68,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Number(l
 def documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
     """Each document that is not empty, and where it is: file and document, counted from 1.
 
-    Raises ConfigurationError for what is not YAML, a key that is there twice, and what is nested too deeply to
+    Raises ConfigurationError for what is not YAML, a key that appears twice, and what is nested too deeply to
     be read or has aliases that stand for too much.
     """
     _check_expansion(content, name)

@@ -1,6 +1,6 @@
 """The directory of a local cluster: which nodes it has, where they listen, and their data.
 
-    DIR/cluster.toml        the cluster's id and its nodes; written first, and once more when everything else is there
+    DIR/cluster.toml        the cluster's id and its nodes; written first, and again when everything else exists
     DIR/node-1.toml         a node's configuration, commented, there to be edited
     DIR/node-1/             its data
     DIR/logs/node-1.log     its log lines

@@ -15,7 +15,7 @@ class FileStatus(StrEnum):
 
     SOUND = "sound"
     MENDED = "mended"
-    """As a crash may leave it: the next start repairs it, and nothing is lost."""
+    """As a crash may leave it: the next start mends it, and nothing is lost."""
     DAMAGED = "damaged"
 
 

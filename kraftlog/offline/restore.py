@@ -105,7 +105,7 @@ def restore_node(
 def restore_cluster(
     snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None
 ) -> RestoredCluster:
-    """Make the directory of a local cluster, as `open_or_create` does, whose nodes all begin with the snapshot.
+    """Make the directory of a local cluster, as `open_or_create` does, whose nodes all start from the snapshot.
 
     Raises as `restore_node` does, and ConfigurationError for counts that no local cluster has.
     """
@@ -144,7 +144,7 @@ def restore_cluster(
 
 @contextmanager
 def usable_snapshot(path: Path) -> Iterator[tuple[SnapshotReader, SnapshotSummary]]:
-    """A snapshot that a cluster can begin with, open.
+    """A snapshot that a cluster can start from, open.
 
     Reads all of it twice: to check that it is whole, and to load it into a database as a test. Raises StorageError if
     it cannot be read, is not named like a snapshot, or no epoch is left above its own, CorruptSnapshot if it is damaged

@@ -245,7 +245,7 @@ class Cluster(Observed):
             self.violation.__cause__ = error
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
-        """A process has opened the log on its disk; maybe it has given up what was there, and fetches it again."""
+        """A process has opened the log on its disk; maybe it has discarded what was there, and fetches it again."""
         self.atlas.note_start(hardware, is_recovering=is_recovering)
 
     def state_diverged(self, process: SteppedProcess, expected: StateDigest, own: StateDigest) -> None:

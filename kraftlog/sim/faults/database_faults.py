@@ -43,7 +43,7 @@ def rot_row(world: World, random: Random) -> str | None:
 
 @fault("database: lost")
 def lose_database(world: World, random: Random) -> str | None:
-    """The state machine's file is gone; the log fills a new one."""
+    """The state machine's file is lost; the log fills a new one."""
     machine = any_machine(world, random)
     world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
     machine.database.lose()

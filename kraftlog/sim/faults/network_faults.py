@@ -110,7 +110,7 @@ def bridge(world: World, random: Random) -> str | None:
 
 @fault("network: a link flaps")
 def flap(world: World, random: Random) -> str | None:
-    """A link is cut and mended again and again."""
+    """A link is cut and restored again and again."""
     if len(world.machines) < 2:
         return None
     links = _both_ways(*([node_id] for node_id in _two(world, random)))

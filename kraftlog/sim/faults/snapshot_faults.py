@@ -70,7 +70,7 @@ def damage_snapshot(world: World, random: Random) -> str | None:
 
 @fault("snapshot: lost")
 def lose_snapshot(world: World, random: Random) -> str | None:
-    """A snapshot's file is gone while the process is down."""
+    """A snapshot's file is lost while the process is down."""
     machine = any_machine(world, random)
     files = machine.disk.files
     names = sorted(files.durable_files(SNAPSHOTS)) if files.exists(SNAPSHOTS) else []

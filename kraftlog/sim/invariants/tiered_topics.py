@@ -50,7 +50,9 @@ class TopicsTakeTheirRemoteData(Invariant):
                 )
         early = {key for key in marked if key[0] not in deleted and key in self.world.metadata.partitions}
         if early:
-            self.violated(f"partitions {sorted(early)} are marked for the deletion of their remote data, and are there")
+            self.violated(
+                f"partitions {sorted(early)} are marked for the deletion of their remote data, and still exist"
+            )
 
 
 def _due(topic: DeletedTopic, marked: set[Key]) -> set[Key]:

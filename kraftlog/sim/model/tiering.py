@@ -100,7 +100,7 @@ class TieringModel:
         self.indexes: defaultdict[tuple[bytes, int, int], EpochIndex] = defaultdict(EpochIndex)
         """By partition and leader epoch."""
         self.replaced: set[tuple[SegmentKey, int]] = set()
-        """Segments that are there, each with an epoch in which another one took its place."""
+        """Segments that exist, each with an epoch in which another one replaced it."""
         self.removals: dict[Key, Removal] = {}
         self.copied_ends: dict[Key, int] = {}
         """Up to where partitions were ever copied: exclusive. Stays when the remote data is deleted."""

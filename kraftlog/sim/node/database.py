@@ -51,7 +51,7 @@ class Database:
         """Whether the snapshots were taken of a database that diverged."""
 
     def open(self) -> MetadataTables:
-        """The tables as the last process left them, new ones if the image is gone or cannot be used."""
+        """The tables as the last process left them, new ones if the image is lost or cannot be used."""
         if self.is_set_aside:
             self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was rebuilt")
             self.must_forget_snapshots = not self.is_rotten
@@ -101,7 +101,7 @@ class Database:
         return None if row is None else str(row[0])
 
     def lose(self) -> None:
-        """The file is gone."""
+        """The file is lost."""
         self._images.clear()
         self.is_set_aside = self.is_rotten = False
 

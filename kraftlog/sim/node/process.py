@@ -170,7 +170,7 @@ class Process(SteppedProcess):
         )
 
     def forget_requests_of(self, source: SteppedProcess) -> None:
-        """A peer is gone: its requests are cancelled."""
+        """A peer has ended: its requests are canceled."""
         gone = [request_id for request_id, waiting in self._waiting.items() if waiting.source is source]
         for request_id in gone:
             del self._waiting[request_id]

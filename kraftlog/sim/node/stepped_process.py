@@ -62,10 +62,10 @@ class Environment(Protocol):
         """A violation was seen: the run ends with it."""
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
-        """A process has opened the log on its disk; maybe it has given up what was there, and fetches it again."""
+        """A process has opened the log on its disk; maybe it has discarded what was there, and fetches it again."""
 
     def process_ended(self, process: SteppedProcess, reason: str) -> None:
-        """A process is gone."""
+        """A process has ended."""
 
     def process_failed(self, process: SteppedProcess, error: BaseException) -> None:
         """A process stops itself."""

@@ -56,7 +56,7 @@ class Operation:
     found: str | None = None
     """Acknowledged: the value that the operation read, replaced or did not replace; None: there was none."""
     is_found_known: bool = False
-    """Whether the answer said what was found."""
+    """Whether the answer has the value found."""
     swapped: bool = False
     """Acknowledged: whether a compare-and-set took place."""
 
@@ -96,7 +96,7 @@ class Operation:
 class History:
     """Every operation of one run. Not bounded: it is made for runs that end.
 
-    `writes_tell_found` says whether answers to writes and compare-and-sets name the value that was there before.
+    `writes_tell_found` is whether answers to writes and compare-and-sets name the value that was there before.
     """
 
     def __init__(self, *, writes_tell_found: bool = True) -> None:

@@ -155,7 +155,7 @@ class Broker:
                 self._after(20 * session_ms, lambda: self._end(0))
 
     def _end(self, downtime_ms: float) -> None:
-        """The process is gone; another one comes."""
+        """The process has ended; another one will start."""
         self.state = BrokerState.DOWN
         self._number += 1
         self.epoch = None

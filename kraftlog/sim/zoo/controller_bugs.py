@@ -80,7 +80,7 @@ def absent_leader() -> list[Any]:
 
 @mutation("an unclean election does not look for who is in sync", "CT-51", brokers=MOVING_BROKERS)
 def in_sync_passed_over() -> list[Any]:
-    """Where the topic allows one, the first replica that is there leads."""
+    """Where the topic allows one, the first live replica leads."""
     elect = partition_change._elect
 
     def careless(plan: Any, election: Election, conditions: Conditions) -> None:
@@ -172,7 +172,7 @@ def pages_given_up() -> list[Any]:
 
 @mutation("a broker's epoch stays when it comes back", "KIP-631", brokers=BROKERS)
 def broker_epoch_kept() -> list[Any]:
-    """Late messages of its life before are taken for its own."""
+    """Late messages of its earlier incarnation are taken for its own."""
     register = brokers.register_broker
 
     def careless(state: MetadataState, request: RegisterBrokerRequest, *arguments: Any) -> Any:

@@ -102,7 +102,7 @@ def oldest_deleted() -> list[Any]:
 
 @mutation("the epoch before the log start is forgotten", "SN-54")
 def start_epoch_forgotten() -> list[Any]:
-    """The epoch cache begins with the first record of the log."""
+    """The epoch cache starts with the first record of the log."""
     advance_start = EpochCache.advance_start
 
     def forgetful(self: EpochCache, start: OffsetAndEpoch) -> None:
@@ -217,7 +217,7 @@ def snapshots_not_checked() -> list[Any]:
 
 @mutation("what comes of a snapshot is not checked", "SN-12")
 def download_not_checked() -> list[Any]:
-    """It is taken for whole once it has as many bytes as was said."""
+    """It is taken for whole once it has the announced number of bytes."""
 
     def trusting(self: IncomingSnapshot) -> None:
         self._begin_change()

@@ -92,11 +92,11 @@ def test_what_are_no_brokers_is_refused(text: str) -> None:
         (["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics-file", ""], "--topics-file"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a"], "Missing option '--brokers'"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a,", "--brokers", "1"], "write names with commas"),
-        (["reassign", "generate", *AT_NOWHERE, "--topics", "a,a", "--brokers", "1"], "topic a is there more than once"),
+        (["reassign", "generate", *AT_NOWHERE, "--topics", "a,a", "--brokers", "1"], "topic a appears more than once"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a", "--brokers", "1,x"], "as in 1,2,3"),
         (
             ["reassign", "generate", *AT_NOWHERE, "--topics", "a", "--brokers", "1,1"],
-            "broker 1 is there more than once",
+            "broker 1 appears more than once",
         ),
         *[
             (["reassign", command, *AT_NOWHERE, *options], words)

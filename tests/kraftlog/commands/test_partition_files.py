@@ -46,7 +46,7 @@ def test_a_file_with_topics_to_move_is_read(tmp_path: Path) -> None:
         ({"topics": [{"topic": 7}]}, "the topic is '7'"),
         ({"topics": [{"topic": "a b"}]}, "'a b' is illegal"),
         ({"topics": [{"topic": "foo", "partition": 0}]}, "number 1 of the topics: 'partition' is not a known key"),
-        ({"topics": [{"topic": "foo"}, {"topic": "foo"}]}, "topic 'foo' is there twice"),
+        ({"topics": [{"topic": "foo"}, {"topic": "foo"}]}, "topic 'foo' appears twice"),
     ],
 )
 def test_a_file_with_topics_to_move_that_has_anything_wrong_is_refused(
@@ -108,11 +108,11 @@ def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -
         (an_entry(replicas=None), "partition 0 of topic 't': it has no replicas"),
         (an_entry(replicas=[]), "it has no replicas"),
         (an_entry(replicas=[1, 1.5]), "the replica is '1.5'"),
-        (an_entry(replicas=[1, 2, 1]), "broker 1 is there more than once"),
+        (an_entry(replicas=[1, 2, 1]), "broker 1 appears more than once"),
         (an_entry(log_dirs=["any"]), "for each replica, or leave them out"),
         (an_entry(log_dirs="any"), "for each replica, or leave them out"),
         (an_entry(log_dirs=["any", "/data"]), 'not moved to the directory .*/data.*; write "any"'),
-        ({"partitions": an_entry()["partitions"] * 2}, "partition 0 of topic 't' is there twice"),
+        ({"partitions": an_entry()["partitions"] * 2}, "partition 0 of topic 't' appears twice"),
     ],
 )
 def test_a_file_with_anything_wrong_is_refused_by_its_name(tmp_path: Path, content: object, words: str) -> None:

@@ -132,8 +132,8 @@ def test_aliases_are_counted_in_each_document_by_themselves() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("topics: [{name: a, name: b}]", ["document 1", "'name' is there twice", "line 1"]),
-        ("topics: []\ntopics: []", ["document 1", "'topics' is there twice", "line 2"]),
+        ("topics: [{name: a, name: b}]", ["document 1", "'name' appears twice", "line 1"]),
+        ("topics: []\ntopics: []", ["document 1", "'topics' appears twice", "line 2"]),
         ("x: 1", ["document 1", "no field 'x'", "topics"]),
         ("{}", ["document 1", "names no topics"]),
         ("- 1", ["document 1", "a list is not a mapping"]),
