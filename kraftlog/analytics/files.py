@@ -1,6 +1,6 @@
 """What an export does to the disk, as a port of few operations, and its implementation for a real file system.
 
-A file appears under its final name whole and durable, or not at all, and never in the place of another: it is written
+A file appears under its final name whole and durable, or not at all, and never replaces another: it is written
 under a temporary name, synced, and then linked. The order is what makes that true, so it lives here, in `publish`.
 
 Errors: OutOfSpace when there is no room, FlushFailed when an fsync failed, StorageError for everything else, naming

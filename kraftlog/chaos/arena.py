@@ -117,7 +117,7 @@ class Arena:
                 self.counts["graceful restarts"] += 1
 
     async def start(self, node_id: NodeId) -> None:
-        """Start a node unless it runs, and wait until it answers. One whose disk is full may not come up.
+        """Start a node unless it runs, and wait until it answers. One whose disk is full may not start.
 
         Cancelled while it waits, it leaves the process running.
         """

@@ -93,7 +93,7 @@ def start_node(
 ) -> None:
     """Run a node until Ctrl-C or SIGTERM.
 
-    A leader hands over before it stops.
+    A leader resigns before it stops.
     """
     import uvloop
 

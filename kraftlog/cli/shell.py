@@ -237,7 +237,7 @@ def _converse(shell: MetadataShell) -> bool:
 
 @contextmanager
 def _interrupt_as_a_key(readline: ModuleType | None) -> Iterator[None]:
-    """While a line is asked for, Ctrl-C is a key: it drops the line and asks for the next one.
+    """At the prompt, Ctrl-C is a key: it drops the line and asks for the next one.
 
     As a signal it can get lost. The terminal drops what was typed before it; if readline has learned by then that there
     is a key to read, it waits for the next one, and Python looks at the signal only after that.

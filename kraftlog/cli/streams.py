@@ -76,7 +76,7 @@ def ended_with_reader() -> Iterator[None]:
 
     with select.epoll() as watching:
         try:
-            watching.register(sys.stdout.fileno(), 0)  # with no events requested, it reports errors all the same
+            watching.register(sys.stdout.fileno(), 0)  # with no events requested, it still reports errors
         except (OSError, ValueError):  # a file has no reader, and a test's text in memory no descriptor
             yield
             return

@@ -25,7 +25,9 @@ def show(
     directory_id: Annotated[
         list[str] | None,
         typer.Option(
-            "--directory-id", metavar="NODE-ID=DIRECTORY-ID", help="Give a voter's id instead; may be given again."
+            "--directory-id",
+            metavar="NODE-ID=DIRECTORY-ID",
+            help="A voter's directory id, instead of asking it; may be given again.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

@@ -1,7 +1,7 @@
 """How a command gets an admin client, and which offset its reads wait for.
 
 Any node answers reads, from what it has applied; to see everything acknowledged to any client before, a read names the
-leader's high watermark. Without a leader reads are answered all the same, from what the node has, with a notice.
+leader's high watermark. Without a leader reads are still answered, from what the node has, with a notice.
 """
 
 from __future__ import annotations

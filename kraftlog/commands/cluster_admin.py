@@ -145,7 +145,7 @@ def _feature(feature: FeatureState) -> dict[str, Any]:
 
 
 def quota_entity(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> tuple[QuotaEntityPart, ...]:
-    """What the options name: by type (user, client-id, ip) a name, or that the default is meant.
+    """What the options name: by type (user, client-id, ip) a name, or the default.
 
     Raises ConfigurationError for a name that is empty, and for both at once.
     """

@@ -147,7 +147,7 @@ def _replicas(what: str, entry: Mapping[str, Any]) -> list[int]:
 
 
 def _check_directories(what: str, entry: Mapping[str, Any], num_replicas: int) -> None:
-    """Only what leaves the directory to the broker can be asked for."""
+    """Only "any" is accepted, which leaves the directory to the broker."""
     directories = entry.get("log_dirs", [ANY_DIRECTORY] * num_replicas)
     if not isinstance(directories, list) or len(directories) != num_replicas:
         raise ConfigurationError(

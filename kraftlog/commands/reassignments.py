@@ -170,7 +170,7 @@ def target_replicas(partition: PartitionDescription) -> list[int]:
     return [broker_id for broker_id in partition.replicas if broker_id not in partition.removing_replicas]
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- the cluster ------------------------------------------------------------------------------------------------------
 
 
 async def _partitions(

@@ -118,7 +118,7 @@ class _Expansion:
 
     def __init__(self) -> None:
         self.aliased_count = 0
-        """Nodes in the place of aliases, in all documents."""
+        """Nodes that replace aliases, in all documents."""
         self.height = 0
         """Levels down to the deepest node of the last event."""
         self._open: list[_Collection] = []

@@ -1,6 +1,6 @@
 """The metadata as a tree of directories and files (OT-12), over a read-only connection to a metadata database.
 
-    /applied/{endOffset,epoch,timestamp,digest}     what is applied; also, if there are, stateDigestEndOffset,
+    /applied/{endOffset,epoch,timestamp,digest}     what is applied; also, if set, stateDigestEndOffset,
                                                     stateDigest and diverged (docs/formats/metadata.md)
     /brokers/<id>/{registration,isFenced,inControlledShutdown}
     /cluster/id
@@ -240,7 +240,7 @@ class _Rows:
         return found
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- the tree ---------------------------------------------------------------------------------------------------------
 
 
 def _applied(connection: sqlite3.Connection) -> Directory:

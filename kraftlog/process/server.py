@@ -48,7 +48,7 @@ SERVICES: Final = (
 )
 
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
-"""How long a thread that applies records may hold the interpreter, after each read of SQLite, before the event loop."""
+"""While a thread applies much, the event loop waits this long for the interpreter after each of its reads of SQLite."""
 
 logger = structlog.get_logger(__name__)
 
