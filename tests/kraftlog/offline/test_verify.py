@@ -279,7 +279,7 @@ def test_a_write_ahead_log_that_a_kill_left_is_read_and_stays_as_it_is(run: Run,
         (node / name).write_bytes(data)
     code, rows = verify(run, node)
     assert (code, rows["metadata.db"]["Found"]) == (1, "offsets below 29 are applied")
-    assert "what the log says" in rows["metadata.db"]["Reason"]
+    assert "the log yields" in rows["metadata.db"]["Reason"]
     assert not (node / "metadata.db-shm").exists()
 
 
