@@ -1,6 +1,6 @@
-"""`kraftlog demo`: the main job in one go, every part real, every claim checked.
+"""`kraftlog demo`: the main features in one run, every part real, every claim checked.
 
-Three voters and two observers run as processes on this machine. What is promised is counted: nothing acknowledged is
+Three voters and two observers run as processes on this machine. Every guarantee is checked: nothing acknowledged is
 lost when the leader is killed, a listener sees every committed batch, and Spark and each node's SQLite agree.
 """
 
@@ -44,7 +44,7 @@ LATENCY_OPERATIONS: Final = {17: 12, 18: 200}
 LISTENER_TIMEOUT_SECONDS: Final = 10.0
 REPORT_TIMEOUT_SECONDS: Final = 300.0
 WIDTH_MIN: Final = 110
-"""So wide are the tables at least: what a terminal has not room for it wraps, and nothing is cut."""
+"""How wide the tables are at least: a narrower terminal wraps lines, and nothing is cut."""
 
 
 class CommitCounter(Listener):
@@ -68,7 +68,7 @@ class CommitCounter(Listener):
         self._progress.set()
 
     async def wait_for(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` was counted, or nothing has come for a while."""
+        """Return when everything below `end_offset` was counted, or nothing was delivered for a while."""
         with suppress(TimeoutError):
             while self.next_offset < end_offset:
                 self._progress.clear()
@@ -89,7 +89,7 @@ async def run_demo(directory: Path | None) -> bool:
 
 
 class Demo:
-    """The steps, in order, and what came of them."""
+    """The steps, in order, and their results."""
 
     def __init__(self, directory: Path, console: Console) -> None:
         self._directory = directory
@@ -237,7 +237,7 @@ class Demo:
         )
 
     async def _measure_latency(self) -> None:
-        # With Fetch 17 as a leader before Kafka 4.1 has it; one of Kafka 4.3 releases fetches of old versions, too.
+        # Fetch 17 as with a leader before Kafka 4.1; one of Kafka 4.3 also releases fetches of old versions early.
         self._say("admin latency with Fetch 17, as before Kafka 4.1, and Fetch 18 (KIP-1166), on clusters of their own")
         figures = {}
         failed = 0

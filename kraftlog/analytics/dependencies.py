@@ -1,4 +1,4 @@
-"""What analytics needs beyond kraftlog itself, and the one message each when it is missing."""
+"""What analytics needs beyond kraftlog itself, and the message when it is missing."""
 
 from __future__ import annotations
 

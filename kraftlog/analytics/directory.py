@@ -1,6 +1,6 @@
 """The directory of an export while one exporter works on it.
 
-Opening it takes a lock, refuses a directory that is something else's, and removes what an export left behind that died:
+Opening it takes a lock, refuses a directory that is not an export's, and removes what an export that died has left:
 temporary files, and files that no manifest lists. Only the holder of the lock may do that.
 """
 
@@ -65,7 +65,7 @@ class ExportDirectory:
             raise
 
     def publish(self, manifest: Manifest) -> None:
-        """Make `manifest` the one that counts. Raises DirectoryError if its version is taken."""
+        """Make `manifest` the current one. Raises DirectoryError if its version exists."""
         publish_manifest(self.files, self.path, manifest)
         self.manifest = manifest
 
@@ -92,7 +92,7 @@ def _refuse_foreign(directory: Path, part: str) -> None:
     foreign = next((name for name in _names(path) if not _OWN_NAMES[part].fullmatch(name)), None)
     if foreign is not None:
         raise DirectoryError(
-            f"{path} holds {foreign!r}, which is no part of an export; name an empty directory or an export's"
+            f"{path} holds {foreign!r}, which is not part of an export; name an empty directory or an export's"
         )
 
 

@@ -29,10 +29,10 @@ from raft.core.types import Batch, Epoch, Offset
 ROWS_PER_FILE: Final = 1_000_000
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
-"""A row group is written when the batches that wait for it have so many rows or bytes."""
+"""A row group is written when the batches that wait for it have this many rows or bytes."""
 
 Progress = Callable[[Offset, Offset], None]
-"""Told after each file: the offset that the export has reached, and the one it will end at."""
+"""Called after each file with the offset that the export has reached, and the one it will end at."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -76,7 +76,7 @@ async def export(
     """Export everything from where the directory's last export ended up to the high watermark of now.
 
     Raises ApiError(INCONSISTENT_CLUSTER_ID) if the directory holds another cluster's export,
-    ApiError(OFFSET_OUT_OF_RANGE) if the next offset is gone from the log, DirectoryError if the directory is not
+    ApiError(OFFSET_OUT_OF_RANGE) if the next offset is no longer in the log, DirectoryError if the directory is not
     an export's or another export is at work, StorageError if it cannot be written. What was published before stays.
     """
     require_pyarrow()
@@ -106,7 +106,7 @@ def _check_continues(manifest: Manifest, log: LogDescription, directory: Path) -
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"the export in {directory} ends at offset {manifest.end_offset}, the log now starts at"
-            f" {log.log_start_offset}: what lies between is gone. Keep this export"
+            f" {log.log_start_offset}: what was between is deleted. Keep this export"
             " and start another in an empty directory",
         )
 
@@ -210,13 +210,13 @@ class _Run:
         if not holds_it or (batch.base_offset != expected and expected != self._start_offset):
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"offset {expected} must come next, a batch from {batch.base_offset} to {batch.last_offset} came",
+                f"offset {expected} must be next, a batch from {batch.base_offset} to {batch.last_offset} was received",
             )
         if batch.epoch < self._epoch:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"offset {batch.base_offset} has epoch {batch.epoch}, what is exported before it has epoch"
-                f" {self._epoch}: this is not the log that the export began with; export to an empty directory",
+                f" {self._epoch}: this is not the log that the export started with; export to an empty directory",
             )
         self._epoch = batch.epoch
 
@@ -238,7 +238,7 @@ class _OpenRange:
         return self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES
 
     def add(self, batch: Batch, rows: int) -> None:
-        """Let a batch wait for the next row group, which takes `rows` of its records."""
+        """Queue a batch for the next row group, which takes `rows` of its records."""
         self._waiting.append(batch)
         self._waiting_rows += rows
         self._waiting_bytes += len(batch.data)
@@ -259,7 +259,7 @@ class _OpenRange:
 async def _in_thread(
     work: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs
 ) -> Result:
-    """Run `work` in a thread. A cancelled caller still waits for it: nobody else may touch the files meanwhile."""
+    """Run `work` in a thread. A cancelled caller still waits for it: nothing else may touch the files meanwhile."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **options))
     try:
         return await asyncio.shield(task)

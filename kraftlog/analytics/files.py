@@ -1,6 +1,6 @@
 """What an export does to the disk, as a port of few operations, and its implementation for a real file system.
 
-A file appears under its final name whole and durable, or not at all, and never in the place of another: it is written
+A file appears under its final name whole and durable, or not at all, and never replaces another: it is written
 under a temporary name, synced, and then linked. The order is what makes that true, so it lives here, in `publish`.
 
 Errors: OutOfSpace when there is no room, FlushFailed when an fsync failed, StorageError for everything else, naming
@@ -53,7 +53,7 @@ class ExportFiles(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Take a name away. One that is gone already is no error."""
+        """Remove a name. One that does not exist is no error."""
         ...
 
     def flush_directory(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class ExportFiles(Protocol):
 
 
 class PosixFiles:
-    """The real thing. Files get the modes that the umask asks for, so that others may read the export."""
+    """The real file system. The umask sets the modes of files, so that other users may read the export."""
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it that are missing, durably."""
@@ -83,7 +83,7 @@ class PosixFiles:
             return path.open("xb")
 
     def flush(self, file: BinaryIO) -> None:
-        """Make what was written to the file durable. Raises FlushFailed, for then nobody knows what is on the disk."""
+        """Make what was written to the file durable. Raises FlushFailed: then it is unknown what is on the disk."""
         file.flush()
         _fsync(file.fileno(), file.name)
 
@@ -97,7 +97,7 @@ class PosixFiles:
             return True
 
     def remove(self, path: Path) -> None:
-        """Take a name away."""
+        """Remove a name."""
         with storage_errors(path, "remove"):
             path.unlink(missing_ok=True)
 

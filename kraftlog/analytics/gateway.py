@@ -2,7 +2,7 @@
 
 PySpark's own launcher forks and then runs Python in the child. In a process that has used gRPC that child crashes now
 and then before it becomes Java (1 of 12 times under load, measured). This one lets the child run nothing of ours, so
-Python can use vfork, which is safe. It speaks the interface that PySpark has for a Java that somebody else has started:
+Python can use vfork, which is safe. It uses PySpark's interface for a Java that was started elsewhere:
 `PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET`.
 """
 
@@ -44,12 +44,12 @@ def start_java(settings: Mapping[str, str]) -> JavaGateway:
         gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         del os.environ[_PORT], os.environ[_SECRET]
-    gateway.proc = process  # Java ends when its standard input does, so somebody must hold it
+    gateway.proc = process  # Java ends when its standard input does, so this process must hold it
     return gateway
 
 
 def _launch(settings: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int, str]:
-    """Start Java and wait until it says where it listens."""
+    """Start Java and wait until it reports where it listens."""
     with tempfile.TemporaryDirectory(prefix="kraftlog-spark-") as directory, _java_errors() as errors:
         connection = Path(directory) / "connection"
         process = subprocess.Popen(  # noqa: S603 - PySpark's own launcher script
@@ -57,16 +57,14 @@ def _launch(settings: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int, 
             stdin=subprocess.PIPE,
             stderr=errors,
             env=os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
-            start_new_session=True,  # the Ctrl-C that is meant for us does not end it
+            start_new_session=True,  # Ctrl-C is for this process, and does not end it
         )
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not connection.is_file():
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 process.communicate()
-                raise ConfigurationError(
-                    f"Spark's Java ended with status {process.returncode}; what it wrote to standard error says why"
-                )
+                raise ConfigurationError(f"Spark's Java ended with status {process.returncode}; see its standard error")
             time.sleep(_POLL_SECONDS)
         port, secret_bytes = struct.unpack_from(">ii", data := connection.read_bytes())
         return process, port, data[8 : 8 + secret_bytes].decode()
@@ -81,7 +79,7 @@ def _spark_submit() -> str:
 
 @contextmanager
 def _java_errors() -> Iterator[int]:
-    """A standard error for Java whose lines appear on ours, without the notice that it always begins with."""
+    """A standard error for Java whose lines appear on ours, without the notice that it always starts with."""
     reading, writing = os.pipe()
     threading.Thread(target=_pass_on, args=(reading,), name="spark-errors", daemon=True).start()
     try:

@@ -2,7 +2,7 @@
 
 Each version is a file of its own, `_manifest/<version>.json`, that lists all files; the highest version counts. A file
 that no manifest lists is not part of the export. Versions are created, never changed: of two exports that publish the
-same version one is told that it lost.
+same version one gets an error.
 
 What is read is checked: a manifest that does not fit together is refused as a whole.
 """
@@ -90,7 +90,7 @@ def publish_manifest(files: ExportFiles, directory: Path, manifest: Manifest) ->
 
 
 def latest_manifest(directory: Path) -> Manifest | None:
-    """The manifest that counts, None if there is none yet. Raises CorruptLog or DirectoryError if it is refused."""
+    """The current manifest, None if there is none yet. Raises CorruptLog or DirectoryError if it is refused."""
     path = directory / MANIFEST_DIRECTORY
     with storage_errors(path, "list"):
         names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
@@ -99,7 +99,7 @@ def latest_manifest(directory: Path) -> Manifest | None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest that counts. Raises DirectoryError if there is no export in the directory."""
+    """The current manifest. Raises DirectoryError if there is no export in the directory."""
     manifest = latest_manifest(directory)
     if manifest is None:
         raise DirectoryError(f"there is no export in {directory}; make one: kraftlog export --to {directory}")
@@ -163,16 +163,16 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, name: str) -> Manifest:
-    """The manifest that `encode` made `data` from.
+    """The manifest that `encode` encoded as `data`.
 
     Raises DirectoryError for a format version that is not known, CorruptLog for everything else that is wrong.
     """
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise CorruptLog(f"{name} is no JSON: {error}") from None
+        raise CorruptLog(f"{name} is not JSON: {error}") from None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise CorruptLog(f"{name} is no manifest of an export")
+        raise CorruptLog(f"{name} is not a manifest of an export")
     if value.get("format_version") != FORMAT_VERSION:
         raise DirectoryError(
             f"{name} has format version {value.get('format_version')!r}, not {FORMAT_VERSION}: use a newer kraftlog"
@@ -191,7 +191,7 @@ def decode(data: bytes, name: str) -> Manifest:
     )
     _check_contiguous(manifest, name)
     if manifest.end_offset != _number(value, "end_offset", name):
-        raise CorruptLog(f"{name} says that it ends at {value['end_offset']}, its files end at {manifest.end_offset}")
+        raise CorruptLog(f"{name} ends at {value['end_offset']}, but its files end at {manifest.end_offset}")
     return manifest
 
 
@@ -200,20 +200,20 @@ def _read(path: Path, version: int) -> Manifest:
         data = path.read_bytes()
     manifest = decode(data, str(path))
     if manifest.version != version:
-        raise CorruptLog(f"{path} says that it is version {manifest.version}")
+        raise CorruptLog(f"{path} contains version {manifest.version}")
     return manifest
 
 
 def _decode_file(entry: Any, name: str) -> ExportedFile:
     if not isinstance(entry, dict):
-        raise CorruptLog(f"{name} lists {entry!r}, which is no file")
+        raise CorruptLog(f"{name} lists {entry!r}, which is not a file")
     numbers = {field.name: _number(entry, field.name, name) for field in fields(ExportedFile) if field.name != "crc32c"}
     crc = entry.get("crc32c")
     if not isinstance(crc, str) or not re.fullmatch("[0-9a-f]{8}", crc):
-        raise CorruptLog(f"{name} has the CRC-32C {crc!r}, which is none")
+        raise CorruptLog(f"{name} has the CRC-32C {crc!r}, which is malformed")
     file = ExportedFile(**numbers, crc32c=int(crc, 16))  # type: ignore[arg-type]
     if entry.get("file") != file.name:
-        raise CorruptLog(f"{name} calls {entry.get('file')!r} what must be {file.name}")
+        raise CorruptLog(f"{name} has the file name {entry.get('file')!r}, which must be {file.name}")
     if file.schema_version > SCHEMA_VERSION:
         raise DirectoryError(f"{name} lists a file of schema version {file.schema_version}: use a newer kraftlog")
     return file

@@ -19,7 +19,7 @@ LATEST: Final = "latest"
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a user asked for. The offsets are still words or digits: what they mean depends on the export."""
+    """The user's options. The offsets are still words or digits: their meaning depends on the export."""
 
     path: str
     starting_offsets: str = EARLIEST
@@ -55,8 +55,8 @@ def resolve_range(options: ReadOptions, manifest: Manifest) -> tuple[Offset, Off
         if not manifest.start_offset <= offset <= manifest.end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{name} is {offset}, the export goes from {manifest.start_offset} to {manifest.end_offset}"
-                " (exclusive); name an offset of it, or run the export again to have more",
+                f"{name} is {offset}, the export is from {manifest.start_offset} to {manifest.end_offset}"
+                " (exclusive); name an offset in it, or run the export again to get more",
             )
     if start > end:
         raise ConfigurationError(f"{STARTING_OFFSETS} is {start}, after {ENDING_OFFSETS}, which is {end}")

@@ -1,9 +1,9 @@
 """The questions that the report answers, as SQL over the exported log.
 
-The state of the cluster is its log replayed: what counts of a partition, a broker or a config is its last record, and a
-removed topic takes its partitions and its configs along, as the state machine does. A topic that is created again under
-the same name has another id and begins with nothing. `{log}` stands for the log; the rest is plain Spark SQL, without
-order: Spark would run another job for it.
+The state of the cluster is its log replayed: the last record of a partition, a broker or a config is its state, and the
+removal of a topic removes its partitions and configs, as in the state machine. A topic that is created again under the
+same name has another id and starts empty. `{log}` stands for the log; the rest is plain Spark SQL, without ORDER BY:
+Spark would run another job for it.
 """
 
 from __future__ import annotations

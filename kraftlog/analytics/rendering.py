@@ -17,7 +17,7 @@ BAR_WIDTH: Final = 24
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _DATE_FORMATS: Final = {"second": "%H:%M:%S", "minute": "%H:%M", "hour": "%Y-%m-%d %H:00", "day": "%Y-%m-%d"}
 BUCKETS_SHOWN_MAX: Final = 20
-"""The table shows the latest so many buckets that have records; the JSON has all of them."""
+"""How many of the latest buckets with records the table shows; the JSON has all of them."""
 
 
 def render(report: Report) -> RenderableType:

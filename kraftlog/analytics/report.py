@@ -1,4 +1,4 @@
-"""The report: what a cluster's committed log says about it, worked out by Spark alone from an export.
+"""The report on a cluster, computed by Spark from nothing but an export of its committed log.
 
 `counts` is the part that each node's SQLite tables must agree with at the same offset.
 """
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 Line = TypeVar("Line", "BrokerLoad", "RecordCount", "Leadership")
 
 LEADERS_MAX: Final = 1000
-"""The report names at most so many leaders, the latest ones."""
+"""How many leaders, the latest ones, the report names at most."""
 
 BUCKETS: Final = (("second", 1_000), ("minute", 60_000), ("hour", 3_600_000))
 BUCKETS_MAX: Final = 120
-"""Records over time are counted by the smallest of these that gives at most so many buckets, otherwise by the day."""
+"""Records over time are counted by the smallest of these with at most this many buckets, otherwise by the day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What there is after the records below `end_offset`."""
+    """What exists after the records below `end_offset`."""
 
     end_offset: int
     topics: int
@@ -62,7 +62,7 @@ class RecordCount:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Leadership:
-    """A node that led the quorum for one epoch. `end_offset` and `until_ms` are None if no other has followed."""
+    """A node that led the quorum for one epoch. `end_offset` and `until_ms` are None for the newest."""
 
     epoch: int
     leader: int
@@ -109,7 +109,7 @@ def report(spark: SparkSession, directory: Path | str) -> Report:
 
 
 def counts(spark: SparkSession, directory: Path | str) -> Counts:
-    """How many topics, partitions, brokers and configs there are after the last exported record; raises as `report`."""
+    """How many topics, partitions, brokers and configs exist after the last exported record; raises as `report`."""
     manifest = replayable_manifest(Path(directory))
     with _log(spark, directory, manifest) as log:
         return _counts(spark, log, manifest)
@@ -126,8 +126,8 @@ def replayable_manifest(directory: Path) -> Manifest:
     if manifest.start_offset > 0:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"the export in {directory} begins at offset {manifest.start_offset}: what was before is not in it, so it"
-            " cannot say what there is now; it can still be queried as a table",
+            f"the export in {directory} starts at offset {manifest.start_offset}: what was before is not in it, so it"
+            " does not give the current state; it can still be queried as a table",
         )
     return manifest
 

@@ -1,8 +1,8 @@
 """Batches to rows: one row per record, built column by column.
 
 A column costs something only in the rows that have a value in it: it is filled up with nulls when the next value comes,
-and at the end. Bytes that are no metadata record of this version are no error (a user's own log holds nothing else):
-they make a row of type UNKNOWN with the bytes as they are.
+and at the end. Bytes that are not a metadata record of this version are no error (a user's own log holds nothing
+else): they become a row of type UNKNOWN with the bytes as they are.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _control_records(batch: Batch) -> list[tuple[Message | None, bytes]]:
     try:
         found: Iterable[Message] = batch_pb2.ControlBody.FromString(batch_body(batch)).records
     except DecodeError as error:
-        raise _corrupt(batch, f"is no ControlBody: {error}") from None
+        raise _corrupt(batch, f"is not a ControlBody: {error}") from None
     pairs: list[tuple[Message | None, bytes]] = [(record, record.SerializeToString()) for record in found]
     if len(pairs) != batch.record_count:
         raise _corrupt(batch, f"holds {len(pairs)} records, its header says {batch.record_count}")

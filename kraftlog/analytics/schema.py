@@ -1,6 +1,6 @@
 """The columns of the exported log: the one definition that Parquet, Arrow and Spark are given.
 
-A row is a function of its record and its batch alone: the same offset gives the same row whoever exports it, whenever.
+A row is a function of its record and its batch alone: the same offset gives the same row in every export.
 Names and types never change; a new column is nullable, comes last, and makes a new SCHEMA_VERSION. Older files lack it
 and readers see nulls.
 """
@@ -22,7 +22,7 @@ UNKNOWN_RECORD_TYPE: Final = "UNKNOWN"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its type in Spark's SQL, and what a row says in it."""
+    """One column: its name, its type in Spark's SQL, and what it holds."""
 
     name: str
     spark_type: str

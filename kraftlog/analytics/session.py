@@ -41,7 +41,7 @@ def local_spark(*, cores: int = 2, driver_memory: str = DRIVER_MEMORY) -> SparkS
 
 
 def _set_environment() -> None:
-    """What Spark and its Python workers read from the environment; what the user has set stays."""
+    """The environment of Spark and its Python workers; variables that the user has set stay."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -63,7 +63,7 @@ def _start(cores: int, driver_memory: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": driver_memory,
         "spark.master": f"local[{cores}]",
-        "spark.sql.adaptive.enabled": "false",  # little to adapt on one machine; it costs small queries 40 %
+        "spark.sql.adaptive.enabled": "false",  # no gain on one machine; it costs small queries 40 %
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "kraftlog-spark-warehouse"),
@@ -72,7 +72,7 @@ def _start(cores: int, driver_memory: str) -> SparkSession:
     }
     conf = SparkConf().setAll(list(settings.items()))
     try:
-        if SparkContext._gateway is None:  # otherwise there is a Java already, from a session that was stopped
+        if SparkContext._gateway is None:  # otherwise a Java runs already, from a session that was stopped
             SparkContext(conf=conf, gateway=start_java(settings))
         return SparkSession.builder.config(conf=conf).getOrCreate()
     except PySparkException as error:

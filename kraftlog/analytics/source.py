@@ -1,7 +1,7 @@
 """Where an export's batches come from: the port, and its implementation over a running cluster.
 
-`GrpcSource` adds deadlines to `raft.observe.watch`: a node that gives nothing new for `timeout_ms`, though there must
-be more, is left for the next one; when none gives anything the export ends with an error. What it has published stays.
+`GrpcSource` adds deadlines to `raft.observe.watch`: if a node sends nothing new for `timeout_ms`, though there must be
+more, the next one is tried; when none sends anything the export ends with an error. What it has published stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from raft.observe import Watched, parse_endpoint, watch
 from raft.rpc.options import CHANNEL_OPTIONS
 
 DESCRIBE_ROUNDS: Final = 3
-"""How often each node is asked what there is before nobody is said to answer."""
+"""How often each node is asked before the export fails because no node answers."""
 
 _RETRY_SECONDS_MIN: Final = 0.1
 
@@ -40,14 +40,14 @@ class CommittedSource(Protocol):
     """A log to export from."""
 
     async def describe(self) -> LogDescription:
-        """What there is now."""
+        """What there is to export now."""
         ...
 
     def batches(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Batch]:
         """The committed batches that hold the offsets from `start_offset` to `end_offset` (exclusive), in order.
 
         The first and the last batch are whole, so they may hold more. Raises ApiError(OFFSET_OUT_OF_RANGE) if
-        `start_offset` is gone. Never ends early without an error.
+        `start_offset` is no longer in the log. Never ends early without an error.
         """
         ...
 
@@ -77,7 +77,7 @@ class GrpcSource:
         self._turn = 0
 
     async def describe(self) -> LogDescription:
-        """What the first node that answers knows.
+        """The log's range as the first node that answers knows it.
 
         Raises ApiError(INCONSISTENT_CLUSTER_ID) for another cluster, BROKER_NOT_AVAILABLE if no node answers.
         """
@@ -113,7 +113,7 @@ class GrpcSource:
                 self._turn += 1
                 if silent_nodes == len(self._endpoints):
                     raise _NodeLost(
-                        f"nothing came from offset {next_offset} on within {self._timeout_ms} ms from {self._names}"
+                        f"nothing from offset {next_offset} on within {self._timeout_ms} ms from {self._names}"
                     ) from None
             finally:
                 await watching.aclose()
@@ -127,7 +127,7 @@ class GrpcSource:
         return ", ".join(map(str, self._endpoints))
 
     def _watch(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Watched]:
-        """What the endpoints give, the one whose turn it is first."""
+        """The batches from the endpoints, starting with the one whose turn it is."""
         first = self._turn % len(self._endpoints)
         endpoints = self._endpoints[first:] + self._endpoints[:first]
         return watch(endpoints, start_offset=start_offset, end_offset=end_offset, cluster_id=self._cluster_id)
@@ -152,7 +152,7 @@ class GrpcSource:
 
 
 class _NodeLost(ApiError):
-    """This node gives no more; another, or the same later, may."""
+    """This node sends no more; another, or the same later, may."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, f"{message}; check the address and that the node runs")

@@ -4,7 +4,7 @@
 - Offsets are chosen by options (`startingOffsets`, `endingOffsets`), columns by `.schema("offset BIGINT, …")`: only
   those are read from the files.
 - There is no `pushFilters`, on purpose: in Spark 4.3 the filter of one query leaks into the next query on the same
-  DataFrame. Spark filters what is read here itself, and that is right.
+  DataFrame. Spark itself filters the rows that are read here, and does so correctly.
 
 Readers are pickled and run in Python workers, so this package must be importable there.
 """
@@ -50,11 +50,11 @@ class KraftlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(…)`."""
+        """The name for `format(…)`."""
         return NAME
 
     def schema(self) -> str:
-        """All columns, for who names none."""
+        """All columns, for a query that names none."""
         return spark_ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -115,7 +115,7 @@ def _spans(directory: Path, file: ExportedFile, start: Offset, end: Offset) -> I
 
 
 def _row_groups(file: pyarrow.parquet.ParquetFile, span: Span) -> list[int]:
-    """The row groups with rows of the span, by the offsets that the file's footer says they have."""
+    """The row groups with rows of the span, by their offsets in the file's footer."""
     column = file.schema_arrow.get_field_index("offset")
     found = []
     for group in range(file.num_row_groups):

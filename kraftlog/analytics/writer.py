@@ -22,7 +22,7 @@ _LATEST_MS: Final = 2**63 - 1
 
 
 class RangeWriter:
-    """A file that grows by row groups. `finish` publishes it; `abandon` takes it away. One of them must be called.
+    """A file that grows by row groups. `finish` publishes it; `abandon` removes it. One of them must be called.
 
     All calls may take long (they encode and compress, `finish` syncs) and come from one thread at a time.
     """
@@ -77,7 +77,7 @@ class RangeWriter:
         )
 
     def abandon(self) -> None:
-        """Take the unfinished file away. Whatever goes wrong with that: the next export does it again."""
+        """Remove the unfinished file. If that fails, the next export does it."""
         with suppress(OSError, ValueError):
             if self._parquet is not None:
                 self._parquet.close()

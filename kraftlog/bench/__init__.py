@@ -1,1 +1,1 @@
-"""Benchmarks: each starts its own cluster of real processes, measures one thing, and says on which machine."""
+"""Benchmarks: each starts its own cluster of real processes, measures one thing, and reports the machine."""

@@ -78,7 +78,7 @@ async def run(
 
 
 async def _make_directory(code: Path, path: Path) -> None:
-    """Let `kraftlog up` of that code make a cluster, and end it as soon as it says that it is up."""
+    """Let `kraftlog up` of that code make a cluster, and end it as soon as it reports that it is up."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "kraftlog", "up", "--dir", str(path), "--voters", str(VOTERS)),
         env={**os.environ, "PYTHONPATH": str(code)},
@@ -118,7 +118,7 @@ async def _measure(code: Path, template: Path, path: Path, operations: int) -> C
 
 
 async def _execute(client: AdminClient, callers: int, operations: int) -> None:
-    """Carry out so many operations; each caller has one under way."""
+    """Carry out this many operations; each caller has one under way."""
     left = iter(range(operations))
 
     async def call() -> None:

@@ -12,7 +12,7 @@ from kraftlog.bench.workload import BROKER_IDS, execute_once
 from kraftpb.v1 import admin_pb2
 
 TOPICS_PER_OPERATION: Final = 10
-"""With 100 partitions each about a thousand records, a tenth of what one operation may have."""
+"""With 100 partitions each, about a thousand records: a tenth of the limit of one operation."""
 OPERATIONS_IN_FLIGHT: Final = 8
 
 
@@ -52,7 +52,7 @@ async def create_all(
 ) -> int:
     """Carry out the operations; the end offset of the last. Raises ApiError for the first that failed.
 
-    `progress` is told of each that is done.
+    `progress` is called after each.
     """
     remaining = iter(made)
 

@@ -52,7 +52,7 @@ class Writer:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write(self) -> None:
-        """What nobody acknowledged may be there or not; it is not counted, and the next gets another name."""
+        """An unacknowledged topic may exist or not; it is not counted, and the next gets another name."""
         while True:
             self._number += 1
             name = f"topic-{self._number}"
@@ -66,7 +66,7 @@ class Writer:
             self._acknowledgement.set()
 
     async def wait_for_acknowledgements(self, count: int) -> float:
-        """When the last of the next `count` acknowledgements came. Raises ApiError REQUEST_TIMED_OUT."""
+        """When the last of the next `count` acknowledgements was received. Raises ApiError REQUEST_TIMED_OUT."""
         wanted = len(self.acknowledged) + count
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_SECONDS):
@@ -76,18 +76,18 @@ class Writer:
         except TimeoutError:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{len(self.acknowledged)} acknowledgements came, the next did not in {ROUND_TIMEOUT_SECONDS:g} s;"
-                " look at the nodes' logs",
+                f"{len(self.acknowledged)} acknowledgements, and no other in {ROUND_TIMEOUT_SECONDS:g} s;"
+                " see the nodes' logs",
             ) from None
         return time.monotonic()
 
 
 async def kill_leader(cluster: LocalCluster, writer: Writer) -> tuple[NodeId, float]:
-    """SIGKILL the leader; who that was, and the seconds until the next leader acknowledged something."""
+    """SIGKILL the leader; returns its id, and the seconds until the next leader acknowledged an operation."""
     leader = await cluster.wait_for_leader()
     killed = time.monotonic()
     await cluster.kill(leader)
-    # Each caller's first acknowledgement may be the dead leader's last; what comes after those is not its.
+    # Each caller's first acknowledgement may be the dead leader's last; later ones are the next leader's.
     acknowledged = await writer.wait_for_acknowledgements(writer.callers + 1)
     successor = await cluster.wait_for_leader()
     if successor == leader:

@@ -19,7 +19,7 @@ PREFIX: Final = "filling"
 
 
 async def fill(cluster: LocalCluster, client: AdminClient, partitions: int, console: Console) -> dict[str, Any]:
-    """Create topics of 100 partitions on the three brokers, which must live, and wait until every node has them."""
+    """Create topics of 100 partitions on the three brokers, which must be alive, and wait until every node has them."""
     await client.create_topics([new_topic(TOPIC)])
     topics = -(-partitions // PARTITIONS_PER_TOPIC)
     made = operations(placed_topics(PREFIX, topics, PARTITIONS_PER_TOPIC))

@@ -1,11 +1,11 @@
 """How long one admin operation takes, and how long until every observer's listener has seen it.
 
-One operation at a time, each submitted when the one before is visible at the last observer: what a user waits who
-creates a topic and then uses it. A short pause goes before each, so that none arrives while the fetches that brought
-the one before are still under way: a user's operation finds the fetches parked. Times are CLOCK_MONOTONIC, which client
-and observers share. Operations are not retried; one that fails is counted and makes the benchmark fail.
+One operation at a time, each submitted when the one before is visible at the last observer: how long a user waits to
+create a topic and then use it. A short pause precedes each, so that none arrives while the fetches that delivered the
+one before are still under way: a user's operation finds the fetches parked. Times are CLOCK_MONOTONIC, which client and
+observers share. Operations are not retried; one that fails is counted and makes the benchmark fail.
 
-Fetch 17 is what a leader before Kafka 4.1 does with it: a parked fetch waits for its time. A leader of Kafka 4.3
+Fetch 17 is measured as with a leader before Kafka 4.1: a parked fetch waits until it times out. A leader of Kafka 4.3
 answers fetches of old versions, too, when its high watermark moves (measured there: 15 ms in the mean, 444 ms at most).
 """
 
@@ -32,11 +32,11 @@ from kraftlog.bench.workload import OBSERVERS, VOTERS, bench_cluster, create_top
 
 WARM_UP_OPERATIONS: Final = 20
 PAUSE_SECONDS: Final = (0.001, 0.005)
-"""Between operations, at random within these, so that no timer of the nodes keeps step."""
+"""The pause between operations, at random within these, so that it is not in step with the nodes' timers."""
 MEASURES: Final = ("submit_to_ack_ms", "ack_to_visible_ms", "submit_to_visible_ms", "submit_to_applied_ms")
 
 Progress = Callable[[int, int], None]
-"""Told after each operation: how many are done, and of how many."""
+"""Called after each operation with how many are done, and how many there are."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Measured:
     ack_to_visible_ms: list[float] = field(default_factory=list)
     submit_to_visible_ms: list[float] = field(default_factory=list)
     submit_to_applied_ms: list[float] = field(default_factory=list)
-    """Only where it was asked for."""
+    """Only where requested."""
     errors: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def time_operations(
     *,
     applied: Visibility | None = None,
 ) -> Measured:
-    """One operation after the other, each when the one before is visible, and `applied` if that is asked for.
+    """One operation after the other, each when the one before is visible, and `applied` if requested.
 
     `prefix` is for the names of the topics.
     """
@@ -108,7 +108,7 @@ async def time_operations(
             measured.errors.append(str(error))
             continue
         measured.submit_to_ack_ms.append((acknowledged_ns - submitted_ns) / 1e6)
-        # A listener may see the commit before the client has read its acknowledgement: then nobody waited.
+        # A listener may see the commit before the client has read its acknowledgement: then the wait is 0.
         measured.ack_to_visible_ms.append(max(0, visible_ns - acknowledged_ns) / 1e6)
         measured.submit_to_visible_ms.append((max(visible_ns, acknowledged_ns) - submitted_ns) / 1e6)
         if applied_ns is not None:

@@ -1,4 +1,4 @@
-"""On which machine something was measured: a figure without it means nothing."""
+"""The machine on which something was measured: a figure without it means nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FSYNC_BYTES: Final = 4096
 async def machine(directory: Path | None) -> dict[str, Any]:
     """Processor, kernel, Python, and how long the disk under `directory` takes to make 4 KiB durable.
 
-    None stands for where temporary directories are.
+    None is the directory of temporary files.
     """
     return await asyncio.to_thread(_machine, directory or Path(tempfile.gettempdir()))
 

@@ -1,4 +1,4 @@
-"""What happens to logs and snapshots of a running cluster, as its files, its log lines and its leader tell it."""
+"""What happens to logs and snapshots of a running cluster, from its files, its log lines and its leader."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TAKEN: Final = re.compile(r"event='snapshot taken' path=\S*?(\d{20})-\d{10}\.ch
 
 
 class NodeLog:
-    """What a node has written about itself since this was made."""
+    """A node's log lines since this object was created."""
 
     def __init__(self, path: Path, *, whole: bool = False) -> None:
-        """Only what comes from now on counts, unless it is to be `whole`."""
+        """Only lines from now on count, unless `whole` is set."""
         self._path = path
         self._position = 0 if whole else path.stat().st_size
 
@@ -43,7 +43,7 @@ class NodeLog:
         return _offsets(_TAKEN, self._text())
 
     def downloaded(self) -> list[Offset]:
-        """The end offsets of the snapshots that took the place of its log and were not its own."""
+        """The end offsets of the snapshots that replaced its log and were not its own."""
         own = set(NodeLog(self._path, whole=True).taken())
         return [offset for offset in _offsets(_STARTS_OVER, self._text()) if offset not in own]
 
@@ -74,7 +74,7 @@ def log_bytes(cluster: LocalCluster, node_id: NodeId) -> int:
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Others remove files meanwhile."""
+    """The nodes remove files meanwhile."""
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
             with suppress(FileNotFoundError):
@@ -82,25 +82,25 @@ def _files(directory: Path) -> Iterator[tuple[Path, int]]:
 
 
 class Observation:
-    """What was seen of a cluster's logs while they were watched."""
+    """What was observed of a cluster's logs."""
 
     def __init__(self, cluster: LocalCluster, policy: LogStartPolicy) -> None:
         self._cluster = cluster
         self._policy = policy
         self.snapshot_bytes: dict[Offset, int] = {}
-        """Of every snapshot that was there, by its end offset: those of one offset are the same on every node."""
+        """Of every snapshot that existed, by its end offset: those of one offset are the same on every node."""
         self.log_bytes_max = dict.fromkeys(cluster.node_ids, 0)
         """The largest that each node's segments were together."""
         self.log_records_max = dict.fromkeys(cluster.node_ids, 0)
         """The most records from a log's start to its end."""
         self.leaders: set[int] = set()
         self.overdue_seconds_max = 0.0
-        """The longest that the leader's log did not start further on although it might, and nobody held it back."""
+        """The longest time that the leader's log start did not advance although it could, and nothing held it."""
         self._due_since: float | None = None
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Look within the block."""
+        """Observe within the block."""
         task = asyncio.create_task(self._watch())
         try:
             yield
@@ -130,9 +130,9 @@ class Observation:
                 self._look_at_start(leader_id, state.log_start_offset, quorum)
 
     def _look_at_start(self, leader_id: NodeId, start: int, quorum: quorum_pb2.DescribeQuorumResponse) -> None:
-        """Retention always wants it further on; the last snapshot that it may go to is the newest but one, or that."""
+        """Retention always wants it to advance; the last snapshot that it may reach is the newest but one, or that."""
         log = NodeLog(self._cluster.directory.log_path(leader_id), whole=True)
-        # A file is there before the process that made it has ended, and the node knows of it only then.
+        # A file exists before the process that made it has ended, and the node knows of it only then.
         known = {*log.taken(), *log.downloaded()}
         files = snapshot_sizes(self._cluster, leader_id)
         stored = [offset for offset in sorted(files) if offset >= start and offset in known]
@@ -147,7 +147,7 @@ class Observation:
             self.overdue_seconds_max = max(self.overdue_seconds_max, now - self._due_since)
 
     def _is_held(self, leader_id: NodeId, step: Offset, quorum: quorum_pb2.DescribeQuorumResponse) -> bool:
-        """Whether the log's start waits for who has not read up to `step`: all replicas are live here."""
+        """Whether the log's start waits for a replica that has not read up to `step`: all replicas are live here."""
         if self._policy is LogStartPolicy.EAGER:
             return False
         replicas = (*quorum.current_voters, *quorum.observers)

@@ -1,7 +1,7 @@
-"""A node with a listener that says when it was given which offsets: `python -m kraftlog.bench.probe --config FILE --to
-SOCKET`.
+"""A node with a listener that reports when it received which offsets:
+`python -m kraftlog.bench.probe --config FILE --to SOCKET`.
 
-With `--applied-to SOCKET` it says beside that when its state machine had them in SQLite. Nothing else differs from
+With `--applied-to SOCKET` it also reports when its state machine had them in SQLite. Nothing else differs from
 `kraftlog start`. For each commit one datagram is sent to the Unix socket: node id, the offset after the last record,
 and CLOCK_MONOTONIC in nanoseconds, which is the same for all processes of a machine.
 """
@@ -37,12 +37,13 @@ class _Sender:
         self._socket.connect(path)
 
     def send(self, end_offset: Offset, time_ns: int) -> None:
-        """Everything below `end_offset` was there at that time."""
+        """Everything below `end_offset` was visible at that time."""
         self._socket.send(VISIBLE.pack(self._node_id, end_offset, time_ns))
 
 
 class ProbeListener(Listener):
-    """Sends when commits were handed to it: beside the state machine, which may not have applied them yet."""
+    """Sends when commits were delivered to it, in parallel to the state machine, which may not have applied them
+    yet."""
 
     def __init__(self, node_id: int, path: str) -> None:
         self._sender = _Sender(node_id, path)
@@ -61,7 +62,7 @@ class ProbeSubscriber:
         self._sender = _Sender(node_id, path)
 
     def applied(self, end_offset: Offset) -> None:
-        """The transaction is over."""
+        """The transaction has ended."""
         self._sender.send(end_offset, time.monotonic_ns())
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
@@ -83,7 +84,7 @@ class Visibility:
     @classmethod
     @contextmanager
     def listening(cls, node_ids: frozenset[int]) -> Iterator[Visibility]:
-        """Listen to these nodes' probes within the block, on the running loop. Others' messages are ignored."""
+        """Listen to these nodes' probes within the block, on the running loop. Messages of other nodes are ignored."""
         loop = asyncio.get_running_loop()
         with (
             tempfile.TemporaryDirectory(prefix="kraftlog-") as directory,
@@ -131,9 +132,9 @@ class Visibility:
 
 
 def probe_command(visible: Visibility, applied: Visibility | None = None) -> Callable[[Path], list[str]]:
-    """Runs a node with a probe that tells `visible` what its listener is given, and `applied` what is in its store.
+    """Runs a node with a probe that reports to `visible` what its listener received, and to `applied` what is stored.
 
-    Hand it to LocalCluster.
+    Pass it to LocalCluster.
     """
     to = ["--to", visible.path, *([] if applied is None else ["--applied-to", applied.path])]
     command = [sys.executable, "-P", "-m", "kraftlog.bench.probe"]  # -P: not with the modules of the working directory
@@ -141,7 +142,7 @@ def probe_command(visible: Visibility, applied: Visibility | None = None) -> Cal
 
 
 def main() -> None:
-    """Run the node until it is told to stop or its parent dies."""
+    """Run the node until it is stopped or its parent dies."""
     import uvloop
 
     from kraftlog.config.config import load_config

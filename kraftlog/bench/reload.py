@@ -1,21 +1,22 @@
-"""What the policy of the log's start spares those who are slow for a while (KAFKA-14932): eager against replicated.
+"""How the policy of the log's start affects replicas and listeners that are slow for a while (KAFKA-14932): eager
+against replicated.
 
-Admin operations go on at a steady rate, nodes take a snapshot every few seconds, and retention always wants the log to
-start at the newest. Meanwhile one observer is paused again and again (SIGSTOP), and a listener of the other observer
-stops reading for as long, for longer than it takes until the next snapshots, though not so long that it counts as gone.
-A policy that moves the log's start past them makes them load a snapshot when they go on.
+Admin operations continue at a steady rate, nodes take a snapshot every few seconds, and retention always wants the log
+to start at the newest. Meanwhile one observer is paused again and again (SIGSTOP), and a listener of the other observer
+stops reading for the same time: longer than until the next snapshots, but less than until they count as dead. A policy
+that moves the log's start past them makes them load a snapshot when they continue.
 
 What is counted, and how:
 
-- reloads of the slow observer, from its log: its state machine says when it loads a snapshot; of the slow listener,
-  from its calls of `handle_load_snapshot`; of the state machines of all other nodes, from their logs.
-- bytes shipped: the size of each snapshot that took the place of a node's log and was not taken by that node, from the
-  nodes' logs. What of a download was broken off is not in it.
-- time to catch up: from the signal to go on until the state machine, or the listener, has everything below the leader's
-  present high watermark.
+- reloads of the slow observer, from its log lines when its state machine loads a snapshot; of the slow listener, from
+  its calls of `handle_load_snapshot`; of the state machines of all other nodes, from their logs.
+- bytes shipped: the size of each snapshot that replaced a node's log and was not taken by that node, from the nodes'
+  logs. Interrupted downloads are not counted.
+- time to catch up: from the signal to continue until the state machine, or the listener, has everything below the
+  leader's present high watermark.
 - how large the log grew: the segments of the leader, and the records from its start to its end.
-- how long the leader's log did not start further on although a snapshot was there and nobody had to be waited for. It
-  looks at that once a second: much more than that, and the log grows past what the policy allows.
+- how long the leader's log start did not advance although there was a snapshot and no replica to wait for. The leader
+  checks that once a second: with much more than that, the log grows past what the policy allows.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ RECORDS_PER_OPERATION: Final = 100
 RECORD_BYTES: Final = 45
 """Roughly, of one config in a log."""
 SNAPSHOTS_PER_PAUSE: Final = 2
-"""So many snapshots are taken at least while somebody is paused."""
+"""How many snapshots are taken at least during a pause."""
 LONGEST_PAUSE: Final = 3
-"""A pause goes on for so many times what was asked for at most, if snapshots take longer."""
+"""By which factor a pause is extended at most, if snapshots take longer."""
 SESSION_MARGIN_SECONDS: Final = 4.0
-"""So much longer is it before who is paused counts as gone."""
+"""How much longer than a pause it takes until a paused replica or listener counts as dead."""
 SETTLE_SECONDS: Final = 2.0
-"""After the last pause: the log's start follows who has caught up, within a second or so."""
+"""After the last pause: the log's start follows a replica that has caught up within a second or so."""
 SEGMENT_BYTES: Final = 128 * 1024
 POLL_SECONDS: Final = 0.02
 TIMEOUT_SECONDS: Final = 120.0
@@ -134,7 +135,7 @@ class SteadyWriter:
 
 @dataclass(slots=True)
 class Pauses:
-    """What came of them, one entry each."""
+    """The results of the pauses, one entry each."""
 
     snapshots_missed: list[int] = field(default_factory=list)
     """How many the leader took meanwhile."""
@@ -144,7 +145,7 @@ class Pauses:
 
 
 class Slowness:
-    """Pauses the observer and the listener, and waits until they are level again."""
+    """Pauses the observer and the listener, and waits until they have caught up."""
 
     def __init__(self, cluster: LocalCluster, tally: Tally, leader: NodeId, pause_seconds: float) -> None:
         self.pauses = Pauses()
@@ -290,7 +291,7 @@ async def _wait_until_log_start_moves(cluster: LocalCluster) -> None:
         await asyncio.sleep(POLL_SECONDS)
     raise ApiError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"not every node's log starts further on after {TIMEOUT_SECONDS:g} s; see the nodes' logs",
+        f"not every node's log start has advanced after {TIMEOUT_SECONDS:g} s; see the nodes' logs",
     )
 
 

@@ -1,8 +1,8 @@
-"""A node whose listener stops when it is told to: `python -m kraftlog.bench.slow_listener --config FILE --to SOCKET`.
+"""A node whose listener stops on a signal: `python -m kraftlog.bench.slow_listener --config FILE --to SOCKET`.
 
-Nothing else differs from `kraftlog start`. After SIGUSR1 the listener takes nothing and closes no reader; after SIGUSR2
-it goes on. It sends one datagram for each reader that it has closed to a Unix socket: how many snapshots it was given
-so far, and the offset after the last record that it took.
+Nothing else differs from `kraftlog start`. After SIGUSR1 the listener reads nothing and closes no reader; after SIGUSR2
+it continues. It sends one datagram to a Unix socket for each reader that it has closed: how many snapshots it has
+received so far, and the offset after the last record that it has read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ GO_ON: Final = signal.SIGUSR2
 
 
 class SlowListener(Listener):
-    """Reads everything that it is given, but not while it is stopped."""
+    """Reads everything that it receives, but not while it is stopped."""
 
     def __init__(self, path: str) -> None:
-        """Whom to tell is at `path`."""
+        """Datagrams are sent to the socket at `path`."""
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._snapshots = 0
@@ -42,7 +42,7 @@ class SlowListener(Listener):
         self._socket.connect(path)
 
     def stop(self) -> None:
-        """Take nothing, until `go_on`."""
+        """Read nothing, until `go_on`."""
         self._may_read.clear()
 
     def go_on(self) -> None:
@@ -74,14 +74,14 @@ def _read(reader: BatchReader | LoadSnapshotReader) -> None:
 
 
 class Tally:
-    """What the slow listener has said last."""
+    """The last datagram of the slow listener."""
 
     def __init__(self, path: str, inbox: socket.socket) -> None:
         self.path = path
         self.snapshots = 0
-        """How many it was given since its process was started."""
+        """How many it has received since its process was started."""
         self.end_offset = 0
-        """Everything below, it has taken."""
+        """It has read everything below."""
         self._inbox = inbox
 
     @classmethod
@@ -112,7 +112,7 @@ class Tally:
 
 
 def slow_listener_command(socket_path: str) -> Callable[[Path], list[str]]:
-    """Runs a node with a slow listener: hand it to LocalCluster."""
+    """Runs a node with a slow listener: pass it to LocalCluster."""
     command = [
         sys.executable,
         "-P",
@@ -123,7 +123,7 @@ def slow_listener_command(socket_path: str) -> Callable[[Path], list[str]]:
 
 
 def main() -> None:
-    """Run the node until it is told to stop or its parent dies."""
+    """Run the node until it is stopped or its parent dies."""
     import uvloop
 
     from kraftlog.config.config import load_config
@@ -131,7 +131,7 @@ def main() -> None:
     from kraftlog.process.logs import configure_logging
     from kraftlog.process.server import serve
 
-    parser = argparse.ArgumentParser(description="A node whose listener stops when it is told to.")
+    parser = argparse.ArgumentParser(description="A node whose listener stops on a signal.")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--to", required=True)
     arguments = parser.parse_args()

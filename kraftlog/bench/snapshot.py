@@ -1,7 +1,7 @@
-"""What a snapshot of much metadata costs: how long it takes, what admin operations notice, and what it is good for.
+"""The cost of a snapshot of much metadata: how long it takes, its effect on admin operations, and what it saves.
 
-One cluster of three voters and two observers is filled; nodes take snapshots only when they are asked. Beside the
-figures stands what they must reach.
+One cluster of three voters and two observers is filled; nodes take snapshots only on request. The figures are printed
+with their targets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def run(
         living_brokers(client, BROKER_IDS),
     ):
         filling = await fill(cluster, client, partitions, console)
-        with console.status("admin operations, nobody takes a snapshot") as status:
+        with console.status("admin operations, without a snapshot") as status:
             leader = await cluster.wait_for_leader()
             taking = await _measure_taking(cluster, client, leader, seconds, status)
             using = await _measure_using(cluster, leader, status)
@@ -93,7 +93,7 @@ async def _measure_using(cluster: LocalCluster, leader: NodeId, status: Status) 
     status.update("an observer's database is rebuilt")
     observer = cluster.node_ids[-1]
     restore_seconds = await _restart_without(cluster, leader, observer, [f"{METADATA_DATABASE_NAME}*"])
-    status.update("an observer begins with nothing")
+    status.update("an observer starts empty")
     empty_seconds = await _restart_without(cluster, leader, observer, EVERYTHING_BUT_THE_IDENTITY)
     return {
         "transfer": transfer,
@@ -131,7 +131,7 @@ async def _timed_during(client: AdminClient, work: Awaitable[Any]) -> tuple[floa
 
 
 async def _times_during(client: AdminClient, work: Awaitable[Any]) -> list[float]:
-    """How long single operations take from submitted to acknowledged, one after the other, while `work` goes on."""
+    """How long single operations take from submitted to acknowledged, one after the other, while `work` runs."""
     task = asyncio.ensure_future(work)
     times_ms: list[float] = []
     while not task.done():

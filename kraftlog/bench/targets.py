@@ -1,4 +1,4 @@
-"""What a figure must reach, beside the figure."""
+"""A figure with its target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Target:
 
     @property
     def is_met(self) -> bool:
-        """Whether it is reached."""
+        """Whether the target is met."""
         return self.measured >= self.bound if self.is_minimum else self.measured <= self.bound
 
     def as_json(self) -> dict[str, Any]:

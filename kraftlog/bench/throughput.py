@@ -1,4 +1,4 @@
-"""How much a cluster takes: acknowledged operations per second from 64 concurrent callers of one client, and records
+"""The throughput of a cluster: acknowledged operations per second from 64 concurrent callers of one client, and records
 per second when each operation carries many.
 
 Everything acknowledged is on the disks of a majority. Operations are not retried; one that fails is counted and makes
@@ -44,7 +44,7 @@ _VALUES: Final = itertools.count(1)
 
 @dataclass(slots=True)
 class Load:
-    """What concurrent callers got done."""
+    """What concurrent callers completed."""
 
     seconds: float = 0.0
     acknowledged: int = 0
@@ -58,7 +58,7 @@ class Load:
 
 
 async def load(client: AdminClient, callers: int, seconds: float, operation: Callable[[], admin_pb2.Operation]) -> Load:
-    """Let `callers` submit one operation after another, made by `operation`, for `seconds`."""
+    """Have `callers` submit one operation after another, made by `operation`, for `seconds`."""
     result = Load()
     started = time.monotonic()
 

@@ -1,11 +1,11 @@
-"""How quickly a snapshot comes from the leader, in the pieces in which a replica asks for it.
+"""How quickly a replica fetches a snapshot from the leader, in the pieces that it requests.
 
-One piece after the other over the node's own FetchSnapshot, the next one when the one before was dealt with, as a
-replica does it. Measured twice: the bytes discarded, which is what the leader and the connection take; and given to
-`IncomingSnapshot`, which checks them, writes them and makes the file durable, which is what a replica does with them.
+One piece after the other over the node's own FetchSnapshot, the next one when the one before was processed, as a
+replica does it. Measured twice: with the bytes discarded, which is the time of the leader and the connection; and with
+the bytes passed to `IncomingSnapshot`, which checks and writes them and makes the file durable, as a replica does.
 
-The leader reads a snapshot through before it gives out the first byte of it, once in the life of its process. That is
-no transfer, and has a figure of its own.
+The leader reads a snapshot through before it sends the first byte of it, once in the life of its process. That is not
+part of the transfer, and has a figure of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Take = Callable[[bytes], Awaitable[None]]
 
 
 class SnapshotFetcher:
-    """Fetches one snapshot of one leader, as nobody in particular: the leader takes no note of it."""
+    """Fetches one snapshot of one leader, not as a replica: the leader does not track it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class SnapshotFetcher:
         if code is ErrorCode.NONE and not response.unaligned_records:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         if code is not ErrorCode.NONE:
-            raise ApiError(code, f"the leader gives no byte {position} of the snapshot {self._snapshot_id}")
+            raise ApiError(code, f"the leader sends no byte {position} of the snapshot {self._snapshot_id}")
         return response
 
 
@@ -121,7 +121,7 @@ async def measure_transfer(cluster: LocalCluster, leader: NodeId, snapshot_id: O
 
 
 async def _discard(_: bytes) -> None:
-    """Bytes that nobody looks at."""
+    """Discards the bytes."""
 
 
 async def _receive(cluster: LocalCluster, fetcher: SnapshotFetcher, snapshot_id: OffsetAndEpoch) -> float:

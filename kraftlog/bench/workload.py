@@ -1,4 +1,4 @@
-"""What the benchmarks ask of a cluster: a cluster of three voters and two observers, and the operations."""
+"""What the benchmarks run: a cluster of three voters and two observers, and the operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_SNAPSHOTS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": 2**50,
     "metadata.log.max.snapshot.interval.ms": 0,
 }
-"""Settings of nodes that take a snapshot only when they are asked."""
+"""Settings of nodes that take a snapshot only on request."""
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def bench_cluster(
 
 @asynccontextmanager
 async def prepared(client: AdminClient) -> AsyncIterator[None]:
-    """Within the block there are one broker that is alive and one topic, which the operations below need."""
+    """Within the block there are a live broker and a topic, which the operations below need."""
     async with living_brokers(client, [BROKER_ID]):
         await client.create_topics([new_topic(TOPIC)])
         yield

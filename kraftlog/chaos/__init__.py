@@ -1,5 +1,5 @@
-"""Chaos on real processes: nodes are killed, paused, cut off and starved of disk while clients remember every answer.
+"""Chaos on real processes: nodes are killed, paused, cut off and run out of disk while clients record every answer.
 
-`kraftlog chaos --minutes 10 --seed 1`. The seed decides which fault comes when, for how long and to whom; how the
-processes and the machine interleave it does not.
+`kraftlog chaos --minutes 10 --seed 1`. The seed decides which fault starts when, for how long and on which node;
+it does not decide how the processes and the machine interleave.
 """

@@ -1,7 +1,7 @@
-"""What faults act on: the processes, links and disks of one cluster, with the truth about them and a journal.
+"""What faults act on: the processes, links and disks of one cluster, with their true state and a journal.
 
-Several faults may be under way at once. A node is started, killed or stopped by one of them at a time; whatever else
-overlaps is meant to.
+Several faults may be under way at once. Only one of them at a time starts, kills or stops a node; all other overlaps
+are intended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG_TAIL_LINES: Final = 8
 
 @dataclass(slots=True)
 class Reading:
-    """Somebody's read transaction on a node's metadata database, from when to when; times as the arena has them."""
+    """A read transaction of another process on a node's metadata database, from when to when, in the arena's time."""
 
     node_id: NodeId
     began: float
@@ -45,15 +45,15 @@ class Start:
 
     node_id: NodeId
     began: float
-    """When, as the arena has it."""
+    """When, in the arena's time."""
     seconds: float
-    """From the process's begin until it answered."""
+    """From the start of the process until it answered."""
     waited_seconds: float
-    """How much of that its main thread was ready to run and no processor was free: others were busy, not the node."""
+    """How much of that its main thread was ready to run but no processor was free: delays not caused by the node."""
 
 
 class Arena:
-    """One cluster at the mercy of faults."""
+    """One cluster under faults."""
 
     def __init__(self, cluster: LocalCluster, network: Network, disk: SmallDisk | None, journal: Path) -> None:
         """`disk` is the one that can be filled, if there is one. The journal is a new file."""
@@ -64,18 +64,18 @@ class Arena:
         self.counts: Counter[str] = Counter()
         """Kills, pauses and so on, by name."""
         self.deaths: list[str] = []
-        """What to say of each node that ended although nobody ended it."""
+        """A message for each node that ended although no fault ended it."""
         self.starts: list[Start] = []
-        """Those that came to an answer, of nodes whose disk had room."""
+        """Starts that reached an answer, of nodes whose disk had room."""
         self.readings: list[Reading] = []
-        """Every slow reader of a database that the harness made."""
+        """Every slow reader of a database that the harness started."""
         self._began = time.monotonic()
         self._journal = journal
         self._locks: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def elapsed_seconds(self) -> float:
-        """Since the beginning."""
+        """Since the start of the run."""
         return time.monotonic() - self._began
 
     def note(self, text: str) -> None:
@@ -97,7 +97,7 @@ class Arena:
             return True
 
     async def lose_database(self, node_id: NodeId) -> None:
-        """Remove the metadata database of a node, unless somebody has started it meanwhile."""
+        """Remove the metadata database of a node, unless another fault has started the node meanwhile."""
         async with self._locks[node_id]:
             if self.cluster.is_running(node_id):
                 return
@@ -117,7 +117,7 @@ class Arena:
                 self.counts["graceful restarts"] += 1
 
     async def start(self, node_id: NodeId) -> None:
-        """Start a node unless it runs, and wait until it answers. One whose disk is full may not come up.
+        """Start a node unless it runs, and wait until it answers. One whose disk is full may not start.
 
         Cancelled while it waits, it leaves the process running.
         """
@@ -149,7 +149,7 @@ class Arena:
                 return
             except NodeDied:
                 raise
-            except ApiError as error:  # a connection broke while the node came up; its process runs
+            except ApiError as error:  # a connection broke while the node started; its process runs
                 self.note(f"{node_id} does not answer yet: {error}")
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while self.cluster.is_running(node_id):
@@ -179,7 +179,7 @@ class Arena:
 
     @contextmanager
     def reading(self, node_id: NodeId) -> Iterator[None]:
-        """Within the block somebody holds a read transaction on a node's metadata database."""
+        """Hold a read transaction on a node's metadata database within the block."""
         reading = Reading(node_id, self.elapsed_seconds)
         self.readings.append(reading)
         self.counts["slow readers"] += 1
@@ -201,7 +201,7 @@ class Arena:
                     await self.start(node_id)
 
     async def leader(self) -> NodeId | None:
-        """Who leads, as far as can be learned within a while."""
+        """The leader, if it can be found within a while."""
         with suppress(ApiError):
             return await self.cluster.wait_for_leader(LEADER_TIMEOUT_SECONDS)
         return None
@@ -209,7 +209,7 @@ class Arena:
     # --- links and disks ----------------------------------------------------------------------------------------------
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
-        """Nothing more reaches `target` from `source`."""
+        """From now on nothing reaches `target` from `source`."""
         self.truth.cuts.add((source, target))
         self.truth.changed()
         await self.network.cut(source, target)
@@ -268,7 +268,7 @@ class Arena:
 
 
 def _waited_for_processor(pid: int) -> float:
-    """For how many seconds a process's main thread has waited for one; 0 where the kernel does not count it."""
+    """How many seconds a process's main thread has waited for a processor; 0 where the kernel does not count it."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Was every window served in which the cluster owed service?
+"""Whether the cluster served every window in which it owed service.
 
 A window is 10 seconds that lie wholly within an interval in which service was owed (`kraftlog.chaos.truth`); windows
 begin each second, so they overlap. In each at least 10 writes must have been acknowledged.

@@ -1,4 +1,4 @@
-"""What must hold when all faults are over. Each check returns what is wrong, in words; an empty list is good."""
+"""What must hold after all faults have ended. Each check returns what is wrong, in words; an empty list is good."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS_MAX: Final = 2_000_000
 """A register whose search for an order takes more steps is undecided."""
 
 STORIES_MAX: Final = 20
-"""So many violations of one kind are told; the others are counted."""
+"""How many violations of one kind are reported; the rest are counted."""
 
 
 async def until_level(cluster: LocalCluster) -> Offset:
@@ -49,7 +49,7 @@ async def until_level(cluster: LocalCluster) -> Offset:
 
 
 async def logs_agree(cluster: LocalCluster, followed: CommittedLog, end_offset: Offset) -> list[str]:
-    """Every node has, from its log's start on, the same committed bytes as the follower saw while it all happened."""
+    """Every node has, from its log's start on, the same committed bytes as the follower saw during the run."""
     wrong = [f"the follower of the log got gaps: {gap}" for gap in followed.gaps[:STORIES_MAX]]
     if followed.end_offset != end_offset:
         wrong.append(f"the follower is at offset {followed.end_offset}, the nodes are at {end_offset}")
@@ -80,7 +80,7 @@ async def log_starts(cluster: LocalCluster) -> list[int]:
 
 
 def databases_agree(cluster: LocalCluster) -> list[str]:
-    """Every node's state machine came to the same, at the same offset."""
+    """Every node's state machine has the same state, at the same offset."""
     found = {node_id: _state(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}
     return [] if len(set(found.values())) == 1 else [f"the nodes' databases differ: {_listed(found)}"]
 
@@ -91,7 +91,7 @@ def _state(data_directory: Path) -> tuple[int, str]:
 
 
 async def snapshots_agree(cluster: LocalCluster) -> tuple[int, list[str]]:
-    """Every node takes a snapshot now, when all have applied the same; how many there are, and what is wrong.
+    """Every node takes a snapshot now, when all have applied the same; returns how many exist, and what is wrong.
 
     All that the nodes have must be whole, and those of one id the same: that compares the rows of the databases, too.
     """
@@ -127,7 +127,7 @@ def _listed(found: Mapping[NodeId, tuple[int, str]]) -> str:
 
 
 def nothing_lost(operations: Iterable[Operation], log: CommittedLog) -> list[str]:
-    """What was acknowledged is where the answer said that it is."""
+    """Every acknowledged operation is at the offset in its answer."""
     at = {write.offset: write for write in log.writes}
     lost = []
     for operation in operations:
@@ -139,7 +139,7 @@ def nothing_lost(operations: Iterable[Operation], log: CommittedLog) -> list[str
 
 
 def answers_agree(history: History, log: CommittedLog) -> list[str]:
-    """Every answer is what the log says that it must be, by the offset that it names: what was read, in which order."""
+    """Every answer is the one that follows from the log, by the offset that it names: what was read, in which order."""
     oracle = OffsetOracle(history)
     try:
         oracle.committed(log.writes, log.end_offset)
@@ -150,7 +150,7 @@ def answers_agree(history: History, log: CommittedLog) -> list[str]:
 
 
 def linearizable(history: History) -> tuple[Counter[Verdict], list[str]]:
-    """Each register's operations have an order, whatever the log says: how many verdicts, and what is wrong."""
+    """Each register's operations have an order, independent of the log: how many verdicts, and what is wrong."""
     verdicts: Counter[Verdict] = Counter()
     wrong = []
     for key, (verdict, story) in check_history(history, STEPS_MAX).items():

@@ -1,4 +1,4 @@
-"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos soak`, `full-disks`: what nodes take is bounded."""
+"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos soak`, `full-disks`: nodes' resources are bounded."""
 
 from __future__ import annotations
 

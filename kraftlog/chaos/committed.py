@@ -1,4 +1,4 @@
-"""What the committed log says that the clients' operations did: as a follower sees it, and as each node has it."""
+"""The effects of the clients' operations in the committed log: as a follower sees it, and as each node has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raft.observe import observe
 
 
 class CommittedLog(Listener):
-    """Takes the committed log from an offset on and keeps the writes to registers and a digest of each batch."""
+    """Reads the committed log from an offset on and keeps the writes to registers and a digest of each batch."""
 
     def __init__(self, start_offset: Offset = Offset(0)) -> None:
         self.writes: list[CommittedWrite] = []
@@ -40,7 +40,7 @@ class CommittedLog(Listener):
         self._progress.set()
 
     async def wait_for(self, end_offset: Offset, timeout_seconds: float) -> None:
-        """Return when everything below `end_offset` was taken. Raises TimeoutError."""
+        """Return when everything below `end_offset` was read. Raises TimeoutError."""
         async with asyncio.timeout(timeout_seconds):
             while self.end_offset < end_offset:
                 self._progress.clear()
@@ -58,7 +58,7 @@ class CommittedLog(Listener):
 
 
 async def committed_log(endpoint: Endpoint, start_offset: Offset, end_offset: Offset, cluster_id: str) -> CommittedLog:
-    """What one node says was committed between two offsets. Raises ApiError."""
+    """What one node reports as committed between two offsets. Raises ApiError."""
     log = CommittedLog(start_offset)
     await observe([endpoint], log, start_offset=start_offset, end_offset=end_offset, cluster_id=cluster_id)
     return log

@@ -19,7 +19,7 @@ COMMAND_TIMEOUT_SECONDS: Final = 10.0
 
 
 class DiskUnavailable(Exception):
-    """No such disk can be had; the message says why."""
+    """No such disk is available; the message says why."""
 
 
 class SmallDisk:
@@ -63,11 +63,11 @@ class SmallDisk:
 
     @property
     def free_bytes(self) -> int:
-        """How much room there is."""
+        """How much room is left."""
         return shutil.disk_usage(self._mount).free
 
     def grow(self, megabytes: int) -> None:
-        """Make the disk larger, as a volume is that somebody resizes. Raises DiskUnavailable."""
+        """Make the disk larger, as when an operator resizes a volume. Raises DiskUnavailable."""
         self._size_megabytes += megabytes
         try:
             _run("mount", "-o", f"remount,{self._size_option()}", str(self._mount))
@@ -75,11 +75,11 @@ class SmallDisk:
             raise DiskUnavailable(f"tmpfs cannot be resized: {error}") from None
 
     def free(self) -> None:
-        """Give the room back."""
+        """Make room again."""
         self._ballast.unlink(missing_ok=True)
 
     def unmount(self) -> None:
-        """Bring the data back, so that it can be looked at, and take the disk away."""
+        """Move the data back, so that it can be inspected, and remove the disk."""
         if not self._is_mounted:
             return
         self.free()

@@ -14,7 +14,7 @@ from kraftlog.chaos.schedule import Kind, schedule
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Which faults follow each other, and how long they leave in between."""
+    """Which faults follow each other, and how long the pauses between them are."""
 
     name: str
     kinds: Sequence[Kind]

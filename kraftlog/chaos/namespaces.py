@@ -4,8 +4,8 @@
     node N:          namespace klN, one interface with 198.18.S.N, its peer on the bridge
 
 198.18.0.0/15 is set aside for tests (RFC 2544). The link from A to B is cut by a fixed entry in A's neighbour table,
-with a hardware address that nobody has: what A sends to B gets lost on the bridge, silently, and nothing else does. So
-no packet filter is needed, and connections that are open stay open.
+with a hardware address that no interface has: what A sends to B is silently lost on the bridge, and nothing else is. So
+no packet filter is needed, and open connections stay open.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SLOW_WAYS: Final = (
 
 
 class NamespacesUnavailable(Exception):
-    """This machine or this user cannot have them; the message says why."""
+    """This machine or this user cannot create them; the message says why."""
 
 
 class Namespaces:
@@ -81,12 +81,12 @@ class Namespaces:
 
     @staticmethod
     def prefix() -> str:
-        """What the names of everything that this process makes begin with; interfaces have at most 15 characters."""
+        """The prefix of all names that this process makes; interfaces have at most 15 characters."""
         return f"kl{os.getpid()}"
 
     @property
     def description(self) -> str:
-        """By which means links are cut."""
+        """How links are cut."""
         return f"network namespaces, {NETWORK}.{self._subnet}.0/24"
 
     @property
@@ -99,7 +99,7 @@ class Namespaces:
         return [Endpoint(self._address(node_id), PORT) for node_id in self._node_ids]
 
     async def start(self, directory: ClusterDirectory) -> None:
-        """Remember whose configuration is whose."""
+        """Remember which configuration belongs to which node."""
         self._node_of = {directory.config_path(node_id): node_id for node_id in directory.endpoints}
 
     def command(self, config_path: Path) -> list[str]:
@@ -107,7 +107,7 @@ class Namespaces:
         return ["ip", "netns", "exec", self._namespace(self._node_of[config_path]), *start_command(config_path)]
 
     def attach(self, cluster: LocalCluster) -> None:
-        """The kernel does it all."""
+        """Does nothing: the kernel does the work."""
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
         """Lose what `source` sends to `target`."""
@@ -151,7 +151,7 @@ class Namespaces:
             _run("ip", "-n", namespace, "link", "set", INTERFACE, "up")
 
     def _remove(self) -> None:
-        """What is not there is passed over: this also cleans up after a start that failed."""
+        """What does not exist is skipped: this also cleans up after a start that failed."""
         for node_id in self._node_ids:
             for command in (
                 ("ip", "link", "del", self._outside(node_id)),

@@ -1,6 +1,6 @@
 """The faults. Each has a name, breaks something when it starts, and repairs it when it stops.
 
-Who it strikes is drawn from its own random numbers when it starts, because "the leader" is known only then.
+Its target is drawn from its own random numbers when it starts, because "the leader" is known only then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raft.core.types import NodeId
 
 STORM_KILLS: Final = 5
 STORM_LIFE_SECONDS: Final = (0.05, 2.0)
-"""From the start of the process to the next kill, unless it answers before. Coming up takes about a second."""
+"""From the start of the process to the next kill, unless it answers before. A start takes about a second."""
 
 
 class Nemesis(ABC):
@@ -32,7 +32,7 @@ class Nemesis(ABC):
         """Break something."""
 
     async def stop(self, arena: Arena) -> None:  # noqa: B027 (some need no repair)
-        """Repair it; what others broke meanwhile stays theirs."""
+        """Repair it, but not what other faults broke meanwhile."""
 
     def any_node(self, arena: Arena) -> NodeId:
         """A node, voter or observer."""
@@ -76,7 +76,7 @@ class KillOne(Kill):
 
 
 class LoseDatabase(KillOne):
-    """A node is killed, and its database is gone when it comes back: it has its snapshots and its log."""
+    """A node is killed, and comes back without its database: it has its snapshots and its log."""
 
     name = "lose a database"
 
@@ -98,7 +98,7 @@ class KillLeader(Kill):
 
 
 class KillMajority(Kill):
-    """As many voters as make the others too few."""
+    """So many voters that the rest are no majority."""
 
     name = "kill a majority"
 
@@ -119,7 +119,7 @@ class KillAll(Kill):
 
 
 class RestartStorm(Nemesis):
-    """The same node again and again, while it comes up or as soon as it answers."""
+    """The same node again and again, during its start or as soon as it answers."""
 
     name = "restart storm"
 
@@ -137,7 +137,7 @@ class RestartStorm(Nemesis):
                     await arena.start(self._victim)
 
     async def stop(self, arena: Arena) -> None:
-        """Let it come up."""
+        """Let its start complete."""
         if self._victim is not None:
             await arena.start(self._victim)
 
@@ -167,7 +167,7 @@ class GracefulRestart(Nemesis):
 
 
 class ResignLeader(GracefulRestart):
-    """The leader resigns in favour of its successors, which is what a leader does that is stopped with SIGTERM."""
+    """The leader resigns in favor of its successors, as a leader does that is stopped with SIGTERM."""
 
     name = "resign the leader"
 
@@ -177,7 +177,7 @@ class ResignLeader(GracefulRestart):
 
 
 class PauseOne(Nemesis):
-    """SIGSTOP: the node stands still with all connections open, and goes on later as if nothing had been."""
+    """SIGSTOP: the node is paused with all connections open, and continues later without noticing."""
 
     name = "pause one"
 
@@ -186,14 +186,14 @@ class PauseOne(Nemesis):
         self._victim: NodeId | None = None
 
     async def start(self, arena: Arena) -> None:
-        """Stop the clock for it; for another if it was killed meanwhile."""
+        """Pause it; another node if it was killed meanwhile."""
         chosen = await self.choose(arena)
         running = [node_id for node_id in arena.cluster.node_ids if arena.cluster.is_running(node_id)]
         self._victim = chosen if chosen in running or not running else self.random.choice(running)
         arena.pause(self._victim)
 
     async def stop(self, arena: Arena) -> None:
-        """Let it go on."""
+        """Let it continue."""
         if self._victim is not None:
             arena.resume(self._victim)
 
@@ -203,7 +203,7 @@ class PauseOne(Nemesis):
 
 
 class PauseLeader(PauseOne):
-    """The leader stands still, and when it goes on it still believes that it leads."""
+    """The leader is paused, and still believes that it leads when it continues."""
 
     name = "pause the leader"
 

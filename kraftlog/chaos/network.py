@@ -1,8 +1,8 @@
-"""What a run can do to the network, and by which means on this machine.
+"""What a run can do to the network, and how on this machine.
 
 Links are directed: cutting the link from 1 to 2 leaves the one from 2 to 1 alone. What a cut link carries is not
-refused but lost, as on a network: connections stay open and nothing comes. The harness itself always reaches every
-node, so it knows the truth, and clients meet nodes that are cut off from their peers.
+refused but lost, as on a network: connections stay open and nothing arrives. The harness itself always reaches every
+node, so it knows the true state, and clients reach nodes that are cut off from their peers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Network(Protocol):
 
     @property
     def description(self) -> str:
-        """By which means links are cut, for people."""
+        """How links are cut, for users."""
         ...
 
     @property
@@ -33,7 +33,7 @@ class Network(Protocol):
         ...
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where the nodes must say that they listen, in the order of their ids."""
+        """The addresses that the nodes must advertise, in the order of their ids."""
         ...
 
     async def start(self, directory: ClusterDirectory) -> None:
@@ -45,7 +45,7 @@ class Network(Protocol):
         ...
 
     def attach(self, cluster: LocalCluster) -> None:
-        """Learn of the processes: called once, before they are started."""
+        """Receive the processes: called once, before they are started."""
         ...
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
@@ -65,7 +65,7 @@ class Network(Protocol):
         ...
 
     async def close(self) -> None:
-        """Take everything down that was put up."""
+        """Remove everything that was set up."""
         ...
 
 
@@ -85,13 +85,13 @@ def choose_network(node_count: int, wanted: str = "auto") -> Network:
 
 
 class Loopback:
-    """A network that is left alone: nodes on free ports of this machine, and no link that could be cut."""
+    """A network without faults: nodes on free ports of this machine, and no link that could be cut."""
 
     description = "loopback"
     slow_link = None
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """None is asked for: any free port will do."""
+        """None is needed: any free port will do."""
         return ()
 
     async def start(self, directory: ClusterDirectory) -> None:
@@ -119,4 +119,4 @@ class Loopback:
         """Nothing is slow."""
 
     async def close(self) -> None:
-        """Nothing was put up."""
+        """Nothing was set up."""

@@ -41,7 +41,7 @@ class Partition(Nemesis):
 
 
 class IsolateOne(Partition):
-    """One node hears from nobody, and nobody from it."""
+    """One node is cut off from all others, in both directions."""
 
     name = "isolate one"
 
@@ -61,7 +61,7 @@ class IsolateLeader(Partition):
 
 
 class Split(Partition):
-    """A minority of the voters is parted from the majority; each observer is on one side or the other."""
+    """A minority of the voters is separated from the majority; each observer is on one side or the other."""
 
     name = "split"
 
@@ -75,7 +75,7 @@ class Split(Partition):
 
 
 class OneWayCut(Partition):
-    """What one node sends to another gets lost; what it is sent does not."""
+    """What one node sends to another is lost; the other direction works."""
 
     name = "one-way cut"
 
@@ -86,7 +86,7 @@ class OneWayCut(Partition):
 
 
 class SlowLink(Nemesis):
-    """All that a node sends and is sent takes longer."""
+    """Everything that a node sends and receives takes longer."""
 
     name = "slow link"
 

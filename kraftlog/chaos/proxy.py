@@ -1,10 +1,10 @@
-"""A TCP proxy in front of each voter, where network namespaces cannot be had. Needs Linux, and no rights.
+"""A TCP proxy in front of each voter, where network namespaces are not available. Needs Linux, and no privileges.
 
     voter N listens at 127.0.0.1:P; its voters' list, the same on every node, says 127.0.0.2:P, where the proxy is
 
-Whose connection it is the proxy asks the kernel (/proc): the socket at its other end belongs to some node's process, or
-to none of them, then it is a client's and never cut. Bytes on a cut link are held back, not dropped: that is what TCP
-makes of a partition that ends. Until then the connection stays open and nothing comes out of it.
+The proxy finds the owner of a connection in /proc: the socket at its other end belongs to a node's process, or to none,
+then it is a client's and never cut. Bytes on a cut link are held back, not dropped: that is how a partition that ends
+looks to TCP. Until then the connection stays open and delivers nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Links:
             opened.set()
 
     async def pass_through(self, source: NodeId | None, target: NodeId | None) -> None:
-        """Return when the link carries something, after the delay that it has."""
+        """Return when the link is not cut, after its delay."""
         while (opened := self._cut.get((source, target))) is not None:
             await opened.wait()
         if source is not None and target is not None and {source, target} & self.slow:
@@ -73,7 +73,7 @@ class ProxyNetwork:
     """The proxies of one cluster."""
 
     def __init__(self, node_count: int, reason: str | None = None) -> None:
-        """`reason` says why there is nothing better."""
+        """`reason` is why network namespaces are not used."""
         self._endpoints = [Endpoint(PROXY_HOST, endpoint.port) for endpoint in free_endpoints(node_count)]
         self._reason = reason
         self._links = Links()
@@ -84,7 +84,7 @@ class ProxyNetwork:
 
     @property
     def description(self) -> str:
-        """By which means links are cut."""
+        """How links are cut."""
         return "a TCP proxy in front of each voter" + (f" ({self._reason})" if self._reason else "")
 
     @property
@@ -111,7 +111,7 @@ class ProxyNetwork:
         return start_command(config_path)
 
     def attach(self, cluster: LocalCluster) -> None:
-        """Know whose processes to look for."""
+        """Learn which processes to look for."""
         self._cluster = cluster
 
     async def cut(self, source: NodeId, target: NodeId) -> None:
@@ -179,7 +179,7 @@ class ProxyNetwork:
         await self._wait_for_link(connection, is_request)
 
     async def _wait_for_link(self, connection: Connection, is_request: bool) -> None:
-        """Whose connection it is is asked only once something is cut or slow: most are short, and clients'."""
+        """The owner of a connection is looked up only when a link is cut or slow: most are short, and clients'."""
         if self._links.are_well:
             return
         if not connection.is_source_known:

@@ -1,4 +1,4 @@
-"""A run in figures: a line while it goes on, a table and JSON in the end."""
+"""A run in figures: a line while it runs, a table and JSON at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULTS: Final = (
 
 
 def progress_line(run: Run) -> str:
-    """Where the run is."""
+    """The progress of the run."""
     if run.arena is None or run.workload is None:
         return "starting"
     outcomes = run.workload.outcomes
@@ -68,7 +68,7 @@ def write_json(path: Path, run: Run) -> None:
 
 
 def print_result(run: Run, console: Console) -> None:
-    """The table, and the stories of all violations."""
+    """The table, and the details of all violations."""
     found = figures(run)
     table = Table("", "", title=f"Chaos, seed {run.plan.seed}, {run.plan.seconds:g} s", box=None, show_header=False)
     table.title_justify = "left"

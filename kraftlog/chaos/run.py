@@ -56,7 +56,7 @@ class Plan:
 
 
 class Run:
-    """One run and all that is known of it."""
+    """One run and its results."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -65,7 +65,7 @@ class Run:
         self.arena: Arena | None = None
         self.workload: Workload | None = None
         self.left_out: dict[str, str] = {}
-        """Faults that this machine cannot have, and why."""
+        """Faults that this machine does not support, and why."""
         self.violations: list[str] = []
         self.windows: list[Window] = []
         self.longest_gap_seconds = 0.0
@@ -92,7 +92,7 @@ class Run:
                 await self._storm(arena, self.workload)
                 await self._judge(arena, self.workload, followed)
             except (ApiError, TimeoutError) as error:
-                self.violations.append(f"after all faults were over the cluster did not come to rest: {error!r}")
+                self.violations.append(f"after all faults had ended the cluster did not settle: {error!r}")
             finally:
                 self.workload.history.save(self.plan.directory / "history.jsonl")
         return not self.violations

@@ -32,9 +32,9 @@ class Episode:
     fault: type[Nemesis]
     hold_seconds: float
     rest_seconds: float
-    """What follows once it is over, before the next one of its lane."""
+    """The pause after its end, before the next one of its lane."""
     seed: int
-    """For whom it strikes."""
+    """The random numbers from which it draws its target."""
 
     def make(self) -> Nemesis:
         """The fault, ready to start."""

@@ -29,11 +29,11 @@ LINE_SECONDS_FILE: Final = 10.0
 
 
 class DirectoryNotEmpty(Exception):
-    """A run wants a directory of its own; the message names the one that it was given."""
+    """A run needs a directory of its own; the message names the one given."""
 
 
 class Session:
-    """One run of a command: its directory goes away if all was well and nobody named it."""
+    """One run of a command: its directory is removed if all was well and the user did not name it."""
 
     def __init__(self, directory: Path | None, console: Console) -> None:
         """`directory` is the one that the user named. Raises DirectoryNotEmpty."""
@@ -47,14 +47,14 @@ class Session:
     def run(self, work: Coroutine[Any, Any, bool], line: Callable[[], str]) -> int:
         """Carry `work` out, which returns whether all was well, and show `line` meanwhile. Returns the exit code.
 
-        0 and 1 are results, `WELL` and `VIOLATED`. With any other code there is none, and it was said why.
+        0 and 1 are results, `WELL` and `VIOLATED`. With any other code there is none, and the reason was printed.
         """
         configure_logging("error")
         code = FAILED
         try:
             code = WELL if asyncio.run(_supervised(work, line, self._console)) else VIOLATED
         except NamespacesUnavailable as error:
-            self._say(f"error: network namespaces cannot be had: {error}; use --network proxy")
+            self._say(f"error: network namespaces are not available: {error}; use --network proxy")
         except ApiError as error:
             self._say(f"error: {error}; see {self.directory}")
         except (KeyboardInterrupt, asyncio.CancelledError):
@@ -83,7 +83,7 @@ async def _supervised(work: Coroutine[Any, Any, bool], line: Callable[[], str], 
 
 
 async def _show_progress(line: Callable[[], str], console: Console) -> None:
-    """Say how it goes, until cancelled: in one line that changes, or now and then a line."""
+    """Show progress until cancelled: in one line that changes, or in a line from time to time."""
     if console.is_terminal:
         with console.status("starting") as status:
             while True:

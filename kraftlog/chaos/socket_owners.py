@@ -1,4 +1,4 @@
-"""Which node's process has the other end of a TCP connection on this machine. The kernel tells, in /proc."""
+"""Which node's process has the other end of a TCP connection on this machine, from /proc."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ADDRESS_COLUMN, STATE_COLUMN, INODE_COLUMN = 1, 3, 9
 
 
 class SocketOwners:
-    """Looks sockets up. The tables are long, so all who ask while they are read share the next reading."""
+    """Looks sockets up. The tables are long, so all callers that wait while they are read share the next reading."""
 
     def __init__(self, processes: Callable[[], Mapping[NodeId, int]]) -> None:
-        """`processes` tells the process ids of the nodes that run."""
+        """`processes` returns the process ids of the nodes that run."""
         self._processes = processes
         self._owners: Mapping[str, NodeId] = {}
         self._begun = 0

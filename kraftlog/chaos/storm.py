@@ -14,7 +14,7 @@ from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session
 
 
 def main(words: Sequence[str], console: Console) -> int:
-    """Run, report, and keep the directory if something is to be looked at. Raises DirectoryNotEmpty."""
+    """Run, report, and keep the directory if there is something to inspect. Raises DirectoryNotEmpty."""
     arguments = _arguments(words)
     session = Session(arguments.dir, console)
     plan = Plan(
@@ -33,7 +33,7 @@ def main(words: Sequence[str], console: Console) -> int:
         write_json(arguments.json, run)
     if code == VIOLATED:
         console.print(
-            f"seed {plan.seed}; what was done is in {plan.directory}/journal.txt, what clients remember in"
+            f"seed {plan.seed}; the faults are in {plan.directory}/journal.txt, the clients' history in"
             f" {plan.directory}/history.jsonl, the nodes' logs and data in {plan.directory}/cluster",
             markup=False,
         )
@@ -48,11 +48,11 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made")
     parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
     )
-    parser.add_argument("--voters", type=int, default=5, help="how many nodes vote; there is one observer besides")
+    parser.add_argument("--voters", type=int, default=5, help="how many voters there are, in addition to one observer")
     parser.add_argument("--network", choices=("auto", "namespaces", "proxy"), default="auto", help="how links are cut")
     arguments = parser.parse_args(words)
     if arguments.minutes <= 0 or arguments.voters < 1:

@@ -1,7 +1,7 @@
-"""What is really the case in the cluster, as the harness made it: who runs, who is paused, which links are cut.
+"""The true state of the cluster, as the harness set it: which nodes run or are paused, which links are cut.
 
-From this follows when the cluster owes its clients service: while a majority of the voters runs, is not paused, has
-room on its disk, and is connected in both directions, each with each.
+It determines when the cluster owes its clients service: while a majority of the voters runs, is not paused, has room on
+its disk, and all of them are connected to each other in both directions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Truth:
     now: Callable[[], float]
     """Seconds on any clock that does not go back."""
     running: set[NodeId] = field(default_factory=set)
-    """Nodes that answered after their start and were not ended since."""
+    """Nodes that answered after their start and were not killed or stopped since."""
     paused: set[NodeId] = field(default_factory=set)
     full: set[NodeId] = field(default_factory=set)
     """Nodes whose disk has no room."""

@@ -1,4 +1,4 @@
-"""The clients: they write and read registers, and remember every answer.
+"""The clients: they write and read registers, and record every answer.
 
 A register is one config of a topic: a write sets it to the number of its operation, so every value is unique. The admin
 API has no read at the leader; a read here is a write elsewhere that must be acknowledged first (the barrier), and then
@@ -72,11 +72,11 @@ class Workload:
         await asyncio.gather(*(client.work(self._bootstrap, self._stop) for client in clients))
 
     def stop(self) -> None:
-        """Let every client finish what it has begun."""
+        """Let every client finish its operation."""
         self._stop.set()
 
     def begin(self, client_id: int, kind: Kind, key: str) -> Operation:
-        """Remember an operation that begins now; what it writes is a number that nobody else writes."""
+        """Remember an operation that begins now; what it writes is a number that no other operation writes."""
         self._used += 1
         return self.history.begin(
             client_id=client_id,

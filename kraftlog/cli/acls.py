@@ -23,14 +23,14 @@ RESOURCE_OPTIONS = "--topic / --group / --transactional-id / --delegation-token 
 
 
 class StoredPattern(StrEnum):
-    """How a name is meant in an entry."""
+    """How an entry's name matches."""
 
     LITERAL = "literal"
     PREFIXED = "prefixed"
 
 
 class SoughtPattern(StrEnum):
-    """How a name is meant where entries are sought."""
+    """How the name of a filter matches."""
 
     LITERAL = "literal"
     PREFIXED = "prefixed"
@@ -43,17 +43,20 @@ Groups = Annotated[list[str] | None, typer.Option("--group", help="A consumer gr
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 TransactionalIds = Annotated[list[str] | None, typer.Option("--transactional-id", help="A transactional id.")]
 DelegationTokens = Annotated[list[str] | None, typer.Option("--delegation-token", help="A delegation token.")]
-Users = Annotated[list[str] | None, typer.Option("--user-principal", help="A user, as what tokens are made for.")]
+Users = Annotated[list[str] | None, typer.Option("--user-principal", help="A user, as the owner of delegation tokens.")]
 AllowPrincipals = Annotated[
-    list[str] | None, typer.Option("--allow-principal", metavar="TYPE:NAME", help="Who may, such as User:alice.")
+    list[str] | None,
+    typer.Option("--allow-principal", metavar="TYPE:NAME", help="A principal to allow, such as User:alice."),
 ]
 DenyPrincipals = Annotated[
-    list[str] | None, typer.Option("--deny-principal", metavar="TYPE:NAME", help="Who may not, such as User:mallory.")
+    list[str] | None,
+    typer.Option("--deny-principal", metavar="TYPE:NAME", help="A principal to deny, such as User:mallory."),
 ]
-AllowHosts = Annotated[list[str] | None, typer.Option("--allow-host", help="From where they may; else everywhere.")]
-DenyHosts = Annotated[list[str] | None, typer.Option("--deny-host", help="From where they may not; else everywhere.")]
+AllowHosts = Annotated[list[str] | None, typer.Option("--allow-host", help="A host to allow from; default: all hosts.")]
+DenyHosts = Annotated[list[str] | None, typer.Option("--deny-host", help="A host to deny from; default: all hosts.")]
 Operations = Annotated[
-    list[str] | None, typer.Option("--operation", help="Such as Read or DescribeConfigs; else All. May be given again.")
+    list[str] | None,
+    typer.Option("--operation", help="Such as Read or DescribeConfigs; default: All. May be given again."),
 ]
 Producer = Annotated[bool, typer.Option("--producer", help="What a producer needs, of topics and transactional ids.")]
 Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs, of topics and groups.")]
@@ -73,7 +76,7 @@ def list_acls(
     delegation_token: DelegationTokens = None,
     user_principal: Users = None,
     pattern_type: Annotated[
-        SoughtPattern, typer.Option("--resource-pattern-type", help="match: every pattern that covers the names.")
+        SoughtPattern, typer.Option("--resource-pattern-type", help="match: every pattern that matches the names.")
     ] = SoughtPattern.LITERAL,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -103,14 +106,14 @@ def add(
     delegation_token: DelegationTokens = None,
     user_principal: Users = None,
     pattern_type: Annotated[
-        StoredPattern, typer.Option("--resource-pattern-type", help="prefixed: every name that begins so.")
+        StoredPattern, typer.Option("--resource-pattern-type", help="prefixed: every name that begins with it.")
     ] = StoredPattern.LITERAL,
     producer: Producer = False,
     consumer: Consumer = False,
     idempotent: Idempotent = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add entries: each principal, with each of its hosts, each operation and each resource. Doubles do no harm.
+    """Add entries: each principal, with each of its hosts, each operation and each resource. Existing ones stay.
 
     Nothing enforces the entries yet.
     """
@@ -140,7 +143,7 @@ def remove(
     delegation_token: DelegationTokens = None,
     user_principal: Users = None,
     pattern_type: Annotated[
-        SoughtPattern, typer.Option("--resource-pattern-type", help="match: every pattern that covers the names.")
+        SoughtPattern, typer.Option("--resource-pattern-type", help="match: every pattern that matches the names.")
     ] = SoughtPattern.LITERAL,
     producer: Producer = False,
     consumer: Consumer = False,

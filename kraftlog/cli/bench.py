@@ -12,21 +12,21 @@ import typer
 
 from kraftlog.cli.options import path_argument
 
-app = typer.Typer(help="Measure a cluster of this machine's own.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Measure a cluster of processes on this machine.", no_args_is_help=True, rich_markup_mode=None)
 
 WIDTH_MIN: Final = 120
-"""So wide are the tables at least: what a terminal has not room for it wraps, and nothing is cut."""
+"""How wide the tables are at least: a narrower terminal wraps lines, and nothing is cut."""
 
 METADATA_PARTS: Final = ("create", "one-by-one", "failover", "alter", "reads", "latency")
 
 JsonOption = Annotated[
     Path | None,
-    typer.Option("--json", parser=path_argument, metavar="FILE", help="Write the result there as well."),
+    typer.Option("--json", parser=path_argument, metavar="FILE", help="Also write the result to this file."),
 ]
 DirectoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--dir", parser=path_argument, metavar="DIR", help="Where the clusters are made; else a temporary one."
+        "--dir", parser=path_argument, metavar="DIR", help="Where the clusters are made; default: a temporary one."
     ),
 ]
 
@@ -40,14 +40,14 @@ def latency(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Time single admin operations.
+    """Measure the latency of single admin operations.
 
     From submitted to acknowledged, and until visible at the last observer's listener.
     """
     from kraftlog.bench.latency import run
 
     if not re.fullmatch(r"1[78](,1[78])*", fetch_version):
-        raise typer.BadParameter(f"{fetch_version!r}: give 17, 18 or 17,18", param_hint="--fetch-version")
+        raise typer.BadParameter(f"{fetch_version!r} is unknown; give 17, 18 or 17,18", param_hint="--fetch-version")
     versions = list(dict.fromkeys(int(version) for version in fetch_version.split(",")))
     _run(run(versions, operations, directory, json, _console()))
 
@@ -60,7 +60,7 @@ def throughput(
 ) -> None:
     """Count operations and records per second.
 
-    Acknowledged ones, from concurrent callers of one client.
+    Only acknowledged ones count. One client sends for many concurrent callers.
     """
     from kraftlog.bench.throughput import run
 
@@ -73,7 +73,7 @@ def catch_up(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Time how a stopped follower catches up."""
+    """Measure how fast a stopped follower catches up."""
     from kraftlog.bench.catch_up import run
 
     _run(run(records, directory, json, _console()))
@@ -87,7 +87,7 @@ def failover(
 ) -> None:
     """Kill the leader while a client writes.
 
-    Times the next acknowledgement, and counts whether anything acknowledged was lost.
+    Measures the time to the next acknowledgement, and counts acknowledged operations that were lost.
     """
     from kraftlog.bench.failover import run
 
@@ -103,10 +103,11 @@ def snapshot(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Take snapshots of much metadata.
+    """Take snapshots of a large amount of metadata.
 
-    Times them, what admin operations notice of them, how a snapshot comes over the network, a restart, a database
-    rebuilt from one, and an observer with nothing. Prints beside each figure what it must reach.
+    Measures how long they take, their effect on the latency of admin operations, and the time to send one over the
+    network, to restart, to rebuild a database from one, and to start an empty observer. Prints each figure with its
+    limit.
     """
     from kraftlog.bench.snapshot import run
 
@@ -117,17 +118,18 @@ def snapshot(
 def reload(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long each policy runs.")] = 30.0,
     pause: Annotated[
-        float, typer.Option("--pause", min=0.1, help="How long, in seconds, the slow ones stop, again and again.")
+        float, typer.Option("--pause", min=0.1, help="How long, in seconds, each stop of the slow ones is.")
     ] = 4.5,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How much metadata there is.")] = 20_000,
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Slow an observer and a listener down while snapshots are taken.
+    """Slow down an observer and a listener while snapshots are taken.
 
-    Under steady writes, with a log that starts at the newest snapshot at once (eager) and with one that waits for who
-    is behind (replicated, KAFKA-14932): counts who had to load a snapshot and how much was shipped, times how they
-    catch up, and shows how large the log grew. Fails if anybody had to load one under replicated.
+    Under steady writes, with a log that starts at the newest snapshot at once (eager) and with one that waits for
+    lagging replicas and listeners (replicated, KAFKA-14932): counts which of them had to load a snapshot and the bytes
+    sent, measures how fast they catch up, and shows how large the log grew. Fails if any had to load a snapshot under
+    replicated.
     """
     from kraftlog.bench.reload import run
 
@@ -139,7 +141,7 @@ def metadata(
     only: Annotated[
         str | None, typer.Option("--only", metavar="PART,...", help=f"Some of {', '.join(METADATA_PARTS)}.")
     ] = None,
-    topics: Annotated[int, typer.Option("--topics", min=1, help="create: how many topics in one go.")] = 1_000,
+    topics: Annotated[int, typer.Option("--topics", min=1, help="create: how many topics in one request.")] = 1_000,
     topic_partitions: Annotated[
         int, typer.Option("--topic-partitions", min=1, help="create: how many partitions each has.")
     ] = 100,
@@ -157,10 +159,10 @@ def metadata(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Give the controller much to do.
+    """Put load on the controller.
 
-    Topics created in one go and one by one; a broker fenced that leads many partitions; ISRs altered at a fixed rate;
-    reads, and single operations, with much metadata. Prints beside each figure what it must reach.
+    Topics created in one request and one by one; a leader of many partitions fenced; ISRs altered at a fixed rate;
+    reads, and single operations, with a large amount of metadata. Prints each figure with its limit.
     """
     from kraftlog.bench.metadata.run import Sizes, run
 
@@ -180,16 +182,16 @@ def metadata(
 def cost(
     against: Annotated[
         Path,
-        typer.Option("--against", parser=path_argument, metavar="DIR", help="A checkout of another version."),
+        typer.Option("--against", parser=path_argument, metavar="DIR", help="A checkout of the other version."),
     ],
     operations: Annotated[int, typer.Option("--ops", min=10, help="Operations of each kind and run.")] = 3_000,
     pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 10,
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Compare what an operation costs the leader with another version.
+    """Compare the cost of an operation for the leader with another version.
 
-    Processor seconds per 1,000 operations, one at a time and with 64 callers, of both versions in turn.
+    Measures CPU seconds per 1,000 operations, one at a time and with 64 callers, of both versions in turn.
     """
     from kraftlog.bench.cost import run
 
@@ -201,7 +203,7 @@ def _parts(only: str | None) -> list[str]:
     for part in parts:
         if part not in METADATA_PARTS:
             raise typer.BadParameter(
-                f"{part!r} is no part; choose from {', '.join(METADATA_PARTS)}", param_hint="--only"
+                f"{part!r} is not a part; choose from {', '.join(METADATA_PARTS)}", param_hint="--only"
             )
     return list(parts)
 

@@ -26,10 +26,10 @@ DataDirectory = Annotated[
         "--data-dir",
         parser=path_argument,
         metavar="DIR",
-        help="Where it leaves how it was shut down; without one each start counts as one after a crash.",
+        help="Where it records a clean shutdown; without it, each start counts as one after a crash.",
     ),
 ]
-Rack = Annotated[str | None, typer.Option("--rack", help="The rack that it stands in.")]
+Rack = Annotated[str | None, typer.Option("--rack", help="The broker's rack.")]
 
 
 @app.command()
@@ -57,9 +57,9 @@ def run(
     rack: Rack = None,
     data_dir: DataDirectory = None,
 ) -> None:
-    """Live as a broker until Ctrl-C: register, send heartbeats, and hand over on the way out. It keeps no data yet.
+    """Run as a broker until Ctrl-C: register, send heartbeats, and shut down controlled. It keeps no data yet.
 
-    With --data-dir it says when it starts again whether it was shut down in good order.
+    With --data-dir, its next registration reports whether this shutdown was clean.
     """
     from kraftlog.commands.admin import parse_listener, run_broker
 
@@ -78,7 +78,7 @@ def list_brokers(bootstrap_server: BootstrapServer, output: OutputOption = Outpu
 
 @app.command()
 def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
-    """Everything that is known of one broker."""
+    """Describe one broker."""
     from kraftlog.commands.admin import broker_description
 
     described = run_async(broker_description(endpoints(bootstrap_server), broker_id))
@@ -92,17 +92,17 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
 
 @app.command()
 def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
-    """Take a broker out of every ISR and leadership. One that lives is unfenced by its next heartbeat."""
+    """Take a broker out of every ISR and leadership. The next heartbeat of a running broker unfences it."""
     from kraftlog.commands.admin import fence_broker
 
     run_async(fence_broker(endpoints(bootstrap_server), broker_id))
-    line = f"Fenced broker {broker_id}. If it lives, its next heartbeat unfences it: stop it to keep it out."
+    line = f"Fenced broker {broker_id}. If it is running, its next heartbeat unfences it: stop it to keep it fenced."
     print_result({"BrokerId": broker_id, "Fenced": True}, [line], output)
 
 
 @app.command()
 def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
-    """Forget a broker that will not come back. Its replicas stay assigned: reassign them."""
+    """Unregister a broker that will not come back. Its replicas stay assigned: reassign them."""
     from kraftlog.commands.admin import unregister_broker
 
     run_async(unregister_broker(endpoints(bootstrap_server), broker_id))

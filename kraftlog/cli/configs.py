@@ -19,7 +19,7 @@ ALTER_OPTIONS = ("--add-config", "--append-config", "--subtract-config", "--dele
 
 
 class EntityType(StrEnum):
-    """What has configs."""
+    """The types of entities that have configs."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
@@ -27,14 +27,14 @@ class EntityType(StrEnum):
 
 EntityTypeOption = Annotated[
     EntityType,
-    typer.Option("--entity-type", help="What the configs belong to. Of users, clients and addresses: kraftlog quotas."),
+    typer.Option("--entity-type", help="The type of the entity. For users, clients and addresses: kraftlog quotas."),
 ]
 EntityNameOption = Annotated[
     str | None,
     typer.Option("--entity-name", help="A topic's name or a broker's id; empty: the default of all brokers."),
 ]
 EntityDefaultOption = Annotated[
-    bool, typer.Option("--entity-default", help="In the place of a name: the default of all brokers.")
+    bool, typer.Option("--entity-default", help="Instead of a name: the default of all brokers.")
 ]
 
 
@@ -45,7 +45,7 @@ def describe(
     entity_name: EntityNameOption = None,
     entity_default: EntityDefaultOption = False,
     all_configs: Annotated[
-        bool, typer.Option("--all", help="Also those that are not set, with what holds, and where each is set.")
+        bool, typer.Option("--all", help="Also configs that are not set, with the value in effect and where it is set.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -55,7 +55,7 @@ def describe(
     """
     if entity_name is None and not entity_default:
         if all_configs:
-            raise typer.BadParameter("it goes with --entity-name or --entity-default", param_hint="--all")
+            raise typer.BadParameter("give it with --entity-name or --entity-default", param_hint="--all")
         from kraftlog.commands.admin import all_config_listing
 
         of_all = run_async(all_config_listing(endpoints(bootstrap_server), entity_type.value))
@@ -92,7 +92,7 @@ def alter(
     delete: Annotated[list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Unset a config.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set, unset, append to and subtract from configs, all or none. Says of each that was so already."""
+    """Set, unset, append to and subtract from configs, all or none. Reports configs that had the value already."""
     from kraftlog.commands.admin import parse_configs
     from kraftlog.commands.config_admin import change_configs, check_one_each, config_changes
     from statemachine.query.cluster_descriptions import ConfigChangeKind

@@ -1,4 +1,4 @@
-"""Asking before something is done that may not be meant."""
+"""Ask before a change that may not be intended."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ EXIT_DECLINED: Final = 1
 
 
 def check_can_ask(output: Output = Output.TABLE) -> None:
-    """Raise a usage error if nobody is there to be asked, or would see what the question is about."""
+    """Raise a usage error if no user can be asked, or would see what the question is about."""
     if output is Output.JSON:
-        raise typer.BadParameter("with --output json nobody is asked; give --yes if it is meant", param_hint="--yes")
+        raise typer.BadParameter("--output json cannot ask for confirmation; give --yes to confirm", param_hint="--yes")
     if not sys.stdin.isatty():
-        raise typer.BadParameter("standard input is no terminal to ask at; give it if it is meant", param_hint="--yes")
+        raise typer.BadParameter("standard input is not a terminal; give it to confirm", param_hint="--yes")
 
 
 def confirm(question: str) -> None:
-    """Ask on standard error; a no ends the command with exit code 1, and nothing is done."""
+    """Ask on standard error; "no" ends the command with exit code 1, and nothing is done."""
     if not typer.confirm(question, err=True):
         note("Nothing was changed.")
         raise typer.Exit(EXIT_DECLINED)

@@ -22,7 +22,7 @@ _WHICH: Final = "--topic and --partition / --path / --all-topic-partitions"
 
 
 class TypeOfElection(StrEnum):
-    """Who shall lead."""
+    """Which replica is elected."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
@@ -39,8 +39,8 @@ def elect(
         TypeOfElection,
         typer.Option(
             "--type",
-            help="preferred: the first replica shall lead again; unclean: any replica may where nobody leads, though"
-            " what was acknowledged may be lost.",
+            help="preferred: the first replica leads again; unclean: any replica may lead if there is no leader, but"
+            " acknowledged records may be lost.",
         ),
     ],
     topic: Annotated[str | None, typer.Option("--topic", help="With --partition: for this one.")] = None,
@@ -57,13 +57,13 @@ def elect(
         ),
     ] = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="For all; tells of those that need one.")
+        bool, typer.Option("--all-topic-partitions", help="For all; shows those that needed one.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Elect leaders of partitions.
 
-    The exit code is 0 if each partition has such a leader now; 1 if one could not get it.
+    The exit code is 0 if each partition has such a leader now, and 1 if one does not.
     """
     from kraftlog.commands import partition_admin
     from statemachine.query.partition_descriptions import ElectionType
@@ -87,11 +87,11 @@ def _partitions(
 
     is_single = topic is not None or partition is not None
     if is_single + (path is not None) + all_topic_partitions != 1:
-        raise typer.BadParameter("say in one way which partitions are meant, not in several or none", param_hint=_WHICH)
+        raise typer.BadParameter("name the partitions with exactly one of these", param_hint=_WHICH)
     if path is not None:
         return read_election(path)
     if all_topic_partitions:
         return None
     if topic is None or partition is None:
-        raise typer.BadParameter("a partition is known by both; give both", param_hint="--topic / --partition")
+        raise typer.BadParameter("a partition needs both; give both", param_hint="--topic / --partition")
     return [TopicPartition(topic, partition)]

@@ -8,7 +8,7 @@ from kraftbase.errors import ApiError, ConfigurationError, DirectoryError, Error
 
 
 def one_line(error: Exception) -> str | None:
-    """`KAFKA_ERROR_NAME: what; what to do`, or None for an error that nobody expects."""
+    """`KAFKA_ERROR_NAME: what; what to do`, or None for an unexpected error."""
     match error:
         case ApiError():
             return str(error)
@@ -21,7 +21,7 @@ def one_line(error: Exception) -> str | None:
         case KraftlogError():
             return f"{ErrorCode.UNKNOWN_SERVER_ERROR.name}: {error}"
         case OSError(errno=errno.EADDRINUSE):
-            return f"{ErrorCode.INVALID_CONFIG.name}: {error.strerror}; stop what listens there or choose another port"
+            return f"{ErrorCode.INVALID_CONFIG.name}: {error.strerror}; free the port or choose another one"
         case OSError(filename=str(name)):
             return f"{ErrorCode.KAFKA_STORAGE_ERROR.name}: {name}: {error.strerror}; check the path and its rights"
         case _:

@@ -11,7 +11,7 @@ PASSED_ON: Final[dict[str, Any]] = {
     "ignore_unknown_options": True,
     "help_option_names": [],
 }
-"""All words go to a command that is only imported when it is wanted: the simulator has every module of a node."""
+"""All arguments go to a command that is imported only when it is used: the simulator has every module of a node."""
 
 
 def add_to(app: typer.Typer) -> None:

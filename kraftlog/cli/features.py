@@ -29,12 +29,12 @@ Release = Annotated[
 Features = Annotated[
     list[str] | None, typer.Option("--feature", metavar="NAME=LEVEL", help="0 is off; may be given again.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only see whether it could be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only validate.")]
 
 
 @app.command()
 def describe(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
-    """Every feature: the levels that all nodes support, and the one that holds. 0 is off."""
+    """Every feature: the levels that all nodes support, and the level in effect. 0 is off."""
     from kraftlog.commands.cluster_admin import feature_listing
 
     print_rows(COLUMNS, run_async(feature_listing(endpoints(bootstrap_server))), output)

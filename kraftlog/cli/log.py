@@ -1,4 +1,4 @@
-"""`kraftlog watch`, `export` and `report`: the committed log as JSON lines, as Parquet, and what Spark says of it."""
+"""`kraftlog watch`, `export` and `report`: the committed log as JSON lines, as Parquet, and as a report of Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFFSET_MAX: Final = 2**63 - 1
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 WAITING_NOTE_SECONDS: Final = 5.0
-"""After so long without a leader or a record, `watch` says on standard error what it waits for."""
+"""After this long without a leader or a record, `watch` prints on standard error what it waits for."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,18 +39,20 @@ def watch(
         typer.Option(
             "--from",
             metavar="earliest|latest|OFFSET",
-            help="Where to begin: where the log starts, with what comes from now on, or with that offset.",
+            help="Where to begin: the log's start, the next record, or that offset.",
         ),
     ] = EARLIEST,
     until: Annotated[
         int | None,
-        typer.Option("--until", min=0, max=OFFSET_MAX, help="Stop before this offset; without it: go on until Ctrl-C."),
+        typer.Option(
+            "--until", min=0, max=OFFSET_MAX, help="Stop before this offset; without it: continue until Ctrl-C."
+        ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after this number of records.")] = None,
 ) -> None:
     """Print committed records as JSON lines.
 
-    Goes on as more are committed, from another node if the one that it follows goes away.
+    Continues as more are committed, from another node if the one that it follows fails.
     """
     wanted = usage(_parse_begin, begin, "--from")
     if isinstance(wanted, int):
@@ -82,7 +84,7 @@ async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int |
         WAITING_NOTE_SECONDS, note, "waiting for a leader: nothing is known to be committed without one"
     )
     try:
-        node = await describe_any(addresses)  # nobody there is an error at first, later it is waited out
+        node = await describe_any(addresses)  # no node that answers is an error at first; later it is waited out
         start = await _start_offset(addresses, node, begin)
         _check_until(until, start)
         with ended_with_reader():
@@ -97,19 +99,19 @@ async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int |
 
 
 async def _start_offset(addresses: tuple[Endpoint, ...], node: log_pb2.DescribeNodeResponse, begin: int | str) -> int:
-    """The offset to begin with; says on standard error if the log has still to come that far."""
+    """The offset to begin with; prints on standard error if the log does not reach it yet."""
     if begin == EARLIEST:
         return int(node.log_start_offset)
     if isinstance(begin, int) and begin <= node.high_watermark:
         return begin
     from kraftlog.commands.clients import committed_end_offset
 
-    # Only the leader knows how far the log is committed; who follows it hears of that a little later.
+    # Only the leader knows how far the log is committed; its followers learn that a little later.
     end_offset = max(int(node.high_watermark), await committed_end_offset(addresses))
     if not isinstance(begin, int):
         return max(0, end_offset)
     if begin > end_offset:
-        note(f"offset {begin} is beyond the end of what is committed, {end_offset}: waiting until the log comes so far")
+        note(f"offset {begin} is beyond the end of what is committed, {end_offset}: waiting until the log reaches it")
     return begin
 
 
@@ -145,13 +147,14 @@ async def _print_records(
 def export(
     bootstrap_server: BootstrapServer,
     to: Annotated[
-        Path, typer.Option("--to", parser=path_argument, metavar="DIR", help="The export's directory; it is continued.")
+        Path,
+        typer.Option("--to", parser=path_argument, metavar="DIR", help="The export's directory; continues an export."),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write committed records to Parquet files.
 
-    Takes up where the last export into that directory ended; a manifest says which offsets are where.
+    Continues where the last export into that directory ended; a manifest lists the offsets of each file.
     """
     from kraftlog.analytics.export import export_from
 
@@ -173,7 +176,7 @@ def report(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let Spark tell what an export holds.
+    """Let Spark report what an export holds.
 
     Topics and partitions by broker, records by type and over time, leaders of the quorum. Needs Java 17.
     """
@@ -181,7 +184,7 @@ def report(
     from kraftlog.analytics.report import report as make_report
     from kraftlog.analytics.session import local_spark
 
-    replayable_manifest(source)  # what is wrong with the export is told at once: Spark takes seconds to start
+    replayable_manifest(source)  # an error in the export is reported at once: Spark takes seconds to start
     spark = local_spark()
     try:
         found = make_report(spark, source)

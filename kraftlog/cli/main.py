@@ -1,8 +1,8 @@
 """The command `kraftlog`: its groups, and what every command does with errors.
 
 An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code
-1; a usage error is one line and exit code 2; Ctrl-C is 130, SIGTERM 143 and SIGHUP 129, and they say nothing; nor does
-anybody hear of a reader that closed the pipe: the exit code is 141, as if SIGPIPE had ended the command. A standard
+1; a usage error is one line and exit code 2; Ctrl-C is 130, SIGTERM 143 and SIGHUP 129, and they print nothing. A
+reader that closed the pipe is no error either: the exit code is 141, as if SIGPIPE had ended the command. A standard
 output that is full is an expected error, and one that is closed is none. Anything else is a bug and shows its
 traceback.
 """
@@ -147,7 +147,7 @@ def _command(arguments: Sequence[str]) -> int:
             command = with_timeout(typer.main.get_command(app))
             result: Any = command(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:
-        sys.stdout.flush()  # what was done comes before the error that says what was not
+        sys.stdout.flush()  # what was done is printed before the error about what was not
     return result if isinstance(result, int) else 0
 
 

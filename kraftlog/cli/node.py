@@ -48,18 +48,18 @@ def format_node(
     ],
     initial_controllers: InitialControllers = None,
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", help="Leave a directory that is formatted for this node as it is.")
+        bool, typer.Option("--ignore-formatted", help="Accept a directory formatted for this node, unchanged.")
     ] = False,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="In the place of a lost directory: it takes part when it has caught up."),
+        typer.Option("--replace", help="Replace a lost directory: the voter takes part when it has caught up."),
     ] = False,
 ) -> None:
     """Make a node's data directory.
 
-    With --initial-controllers, the same on all nodes, the voters are known by their directories: one whose disk is
-    replaced is not taken for the one that voted. The other voters are asked first, 3 s: a voter whose cluster has
-    records is formatted with --replace only.
+    With --initial-controllers, the same on all nodes, the voters are known by their directories: one with a replaced
+    disk is not taken for the one that voted. Asks the other voters first, for 3 s: a voter whose cluster has records is
+    formatted with --replace only.
     """
     from kraftbase.uuids import random_cluster_id, uuid_to_text
     from kraftlog.commands.other_voters import refuse_lost_directory_id, refuse_to_begin_anew
@@ -93,7 +93,7 @@ def start_node(
 ) -> None:
     """Run a node until Ctrl-C or SIGTERM.
 
-    A leader hands over before it stops.
+    A leader resigns before it stops.
     """
     import uvloop
 
@@ -117,7 +117,7 @@ def start_node(
     try:
         uvloop.run(serve(loaded, ready=ready))
     finally:
-        flush_logging()  # the error that ended it is told after what led to it
+        flush_logging()  # the error that ended it is printed after what led to it
 
 
 def random_uuid() -> None:

@@ -1,4 +1,4 @@
-"""`kraftlog node`: what each node says of itself."""
+"""`kraftlog node`: what each node reports about itself."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def node() -> None:
 
 @app.command()
 def status(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
-    """Show every known node as it sees itself, also when nobody leads.
+    """Show every known node as it sees itself, also without a leader.
 
-    Asked are the addresses given, and the voters that the nodes name; observers whose address was not given are shown
-    as the leader sees them. The exit code is 0 if there is a quorum: a leader that answers, and that a majority of the
-    voters say they follow, itself among them. Else it is 1.
+    Asks the addresses given, and the voters that the nodes name; observers whose address was not given are shown as the
+    leader sees them. The exit code is 0 if there is a quorum: a leader that answers, and that a majority of the voters,
+    itself included, report as their leader. Else it is 1.
     """
     from kraftlog.commands.node_status import COLUMNS, ask_all, condition_lines, rows
 

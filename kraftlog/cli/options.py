@@ -35,13 +35,13 @@ BootstrapServer = Annotated[
         "--bootstrap-server",
         envvar="KRAFTLOG_BOOTSTRAP_SERVER",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="Any nodes of the cluster; the leader is found from there.",
+        help="Any nodes of the cluster; the client finds the leader through them.",
     ),
 ]
 
 
 def endpoints(bootstrap_server: str) -> tuple[Endpoint, ...]:
-    """The addresses in `--bootstrap-server`. Raises a usage error for one that is none."""
+    """The addresses in `--bootstrap-server`. Raises a usage error for one that is not an address."""
     return usage(parse_endpoints, bootstrap_server, "--bootstrap-server")
 
 
@@ -53,7 +53,7 @@ def path_argument(value: str | Path) -> Path:
 
 
 def usage(parse: Callable[[Value], Result], value: Value, option: str) -> Result:
-    """`parse(value)`; what it refuses is a usage error of `option`."""
+    """`parse(value)`; a value that it refuses is a usage error of `option`."""
     from kraftbase.errors import ConfigurationError
 
     try:
@@ -67,10 +67,10 @@ _runner: ContextVar[asyncio.Runner | None] = ContextVar("_runner", default=None)
 
 @contextmanager
 def one_event_loop() -> Iterator[None]:
-    """Let all that `run_async` runs in the block share an event loop.
+    """Make all calls of `run_async` in the block share an event loop.
 
-    gRPC remembers the loop of what it has still to tell; one that is closed when the next one hears of it makes a
-    traceback on standard error, between the lines of a command that is well.
+    gRPC remembers the loop of each pending event; if that loop is closed when another polls the event, a traceback is
+    printed on standard error, between the lines of a command that works.
     """
     with asyncio.Runner() as runner:
         token = _runner.set(runner)
@@ -83,7 +83,7 @@ def one_event_loop() -> Iterator[None]:
 def run_async(work: Coroutine[Any, Any, Result], *, is_endless: bool = False) -> Result:
     """Run a command's asynchronous part. Ctrl-C cancels it and raises KeyboardInterrupt, SIGTERM TerminatedBySignal.
 
-    It takes no longer than `--timeout` says, unless it `is_endless`: then only its calls do.
+    `--timeout` limits it as a whole, unless it `is_endless`: then it limits only each call.
     """
     from kraftlog.admin.client.time_limit import within_limit
 

@@ -1,6 +1,6 @@
-"""What commands print: tables for people, JSON for programs. Only this module writes to standard output.
+"""What commands print: tables for users, JSON for programs. Only this module writes to standard output.
 
-Notes and errors are for people only and go to standard error.
+Notes and errors are for users only and go to standard error.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ UNWRAPPED_WIDTH: Final = 1_000_000
 """Wider than anything that is printed: a terminal wraps what is wider than itself, and nothing is cut."""
 
 COLUMN_GAPS: Final = (3, 2, 1)
-"""So many spaces stand between columns: the first, and on a terminal where the table would be too wide then, fewer."""
+"""How many spaces separate columns: the first number, or a later one on a terminal too narrow for that."""
 
 UPRIGHT_GAP: Final = 2
-"""Between the names of columns and their values, in a row that stands upright."""
+"""Between the names of columns and their values, in a row printed upright."""
 
 ESCAPED_CATEGORIES: Final = ("Cc", "Cs", "Zl", "Zp")
-"""Of Unicode: controls, which could rule a terminal, lone surrogates, and what ends a line."""
+"""Of Unicode: controls, which a terminal would obey, lone surrogates, and what ends a line."""
 
 
 def say(line: str) -> None:
-    """Print one line as it is."""
+    """Print one line unchanged."""
     sys.stdout.write(line + "\n")
 
 
 def note(line: str) -> None:
-    """Tell whoever waits at the terminal what is going on."""
+    """Show the user at the terminal what happens."""
     sys.stderr.write(line + "\n")
 
 
 def complain(message: str) -> None:
-    """Say on standard error, on one line, what went wrong; what was done is said before it."""
+    """Print on standard error, on one line, what went wrong; what was done is printed before it."""
     sys.stdout.flush()
     note(f"error: {visible(' '.join(message.split()))}")
 
@@ -53,7 +53,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """Print JSON on one line and let it out at once."""
+    """Print JSON on one line and flush it."""
     say(_json_text(value, separators=(",", ":")))
     sys.stdout.flush()
 
@@ -61,8 +61,8 @@ def print_json_line(value: Any) -> None:
 def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output: Output) -> None:
     """Print rows as a table with `columns`, or as a JSON list with everything that the rows hold.
 
-    Nothing is cut: a table that kept back what was asked for would be none. On a terminal that it is too wide for, each
-    row stands upright, a column on a line. Where no terminal is, the table is as wide as what it shows.
+    Nothing is cut: a table must show everything that was asked for. On a terminal too narrow for it, each row is
+    printed upright, a column per line. Without a terminal, the table is as wide as what it shows.
     """
     if output is Output.JSON:
         print_json(list(rows))
@@ -80,7 +80,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output
 
 
 def _terminal_width() -> int | None:
-    """How many columns there are to print to; None: it is no terminal."""
+    """How many columns the terminal has; None: standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -108,9 +108,9 @@ def _print_upright(names: Sequence[str], rows: Sequence[Sequence[str]], room: in
 
 
 def print_result(result: Any, lines: Iterable[str], output: Output) -> None:
-    """Print what a command has changed: `lines` for people, or `result` as JSON, with the ids of what was made.
+    """Print what a command has changed: `lines` for people, or `result` as JSON, with the ids of what was created.
 
-    Every command that changes something ends here, unless it prints rows; what it refused is an error all the same.
+    Every command that changes something ends here, unless it prints rows; a refused change is an error all the same.
     """
     if output is Output.JSON:
         print_json(result)

@@ -1,4 +1,4 @@
-"""`kraftlog partitions`: who leads, who is in sync, and more of them."""
+"""`kraftlog partitions`: leaders and in-sync replicas, and adding partitions."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ COLUMNS = (
 @app.command()
 def describe(
     bootstrap_server: BootstrapServer,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Of this topic; none: of all.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Of this topic; default: of all.")] = None,
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated", help="Only where a replica that is to stay is not in sync.")
     ] = False,
-    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only where nobody leads.")] = False,
+    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only those without a leader.")] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr", help="Only where fewer are in sync than min.insync.replicas says.")
+        bool, typer.Option("--under-min-isr", help="Only where fewer replicas are in sync than min.insync.replicas.")
     ] = False,
     at_min_isr: Annotated[
-        bool, typer.Option("--at-min-isr", help="Only where just as many are in sync as that, so that none may go.")
+        bool, typer.Option("--at-min-isr", help="Only where exactly min.insync.replicas replicas are in sync.")
     ] = False,
     leader: Annotated[
-        int | None, typer.Option("--leader", metavar="ID", min=0, max=NODE_ID_MAX, help="Only what this broker leads.")
+        int | None,
+        typer.Option("--leader", metavar="ID", min=0, max=NODE_ID_MAX, help="Only those led by this broker."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Describe partitions, one on a line.
+    """Describe partitions, one per line.
 
-    With several options those that all of them apply to. Leader -1 is nobody; Elr are brokers out of sync that may lead
-    all the same; LastKnownElr is, while nobody is in sync, who led last (KIP-966); Adding and Removing belong to a
-    reassignment that is under way.
+    Several options select partitions to which all of them apply. Leader -1 is none; Elr are brokers out of sync that
+    are still eligible to lead; LastKnownElr is, while no replica is in sync, the last leader (KIP-966); Adding and
+    Removing belong to a reassignment under way.
     """
     from kraftlog.commands.partition_admin import PartitionFilter, partition_listing
 
@@ -64,7 +65,7 @@ def add(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     bootstrap_server: BootstrapServer,
     count: Annotated[
-        int, typer.Option("--count", min=1, max=INT32_MAX, help="How many there shall be, the present ones included.")
+        int, typer.Option("--count", min=1, max=INT32_MAX, help="The new number of partitions, with the present ones.")
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -1,4 +1,4 @@
-"""A bar for what takes longer than a second, on a terminal only."""
+"""A progress bar for operations that take longer than a second, on a terminal only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_SECONDS: Final = 1.0
 
 @contextmanager
 def late_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives what is to be told how much is done of how much. The bar is gone at the end."""
+    """Yields a function to call with what is done and the total. The bar is removed at the end."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""`kraftlog quorum`: who leads, and how far the others are (OT-01 to OT-04)."""
+"""`kraftlog quorum`: the leader, and how far the replicas are (OT-01 to OT-04)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quorum() -> None:
 @app.command()
 def describe(
     bootstrap_server: BootstrapServer,
-    status: Annotated[bool, typer.Option("--status", help="The leader, its epoch, the lag, who belongs.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="The leader, its epoch, the lag, the members.")] = False,
     replication: Annotated[bool, typer.Option("--replication", help="How far each replica is.")] = False,
     human_readable: Annotated[
         bool, typer.Option("--human-readable", help="With --replication: ages instead of timestamps.")
@@ -31,7 +31,7 @@ def describe(
     if status == replication:
         raise typer.BadParameter("give one of the two, not both or none", param_hint="--status / --replication")
     if status and human_readable:
-        raise typer.BadParameter("it goes with --replication only", param_hint="--human-readable")
+        raise typer.BadParameter("give it only with --replication", param_hint="--human-readable")
     import time
 
     from kraftlog.admin.client.connection import describe_quorum

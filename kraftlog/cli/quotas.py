@@ -1,4 +1,4 @@
-"""`kraftlog quotas`: what users, client ids and addresses may use up."""
+"""`kraftlog quotas`: limits for users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def describe(
     ip_default: IpDefault = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show quotas: all, or those of the named user, client id or address, whatever else their entity has."""
+    """Show quotas: all, or those of the named user, client id or address, whatever other parts their entity has."""
     from kraftlog.commands.cluster_admin import quota_listing
 
     entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)

@@ -11,7 +11,7 @@ import typer
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
 from kraftlog.cli.output import note, print_json, print_rows, say
 
-app = typer.Typer(help="Partitions on the way to other brokers.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True, rich_markup_mode=None)
 
 OUTCOME_COLUMNS = ("Topic", "Partition", "Result", "Error", "Reason")
 VERIFY_COLUMNS = ("Topic", "Partition", "Status", "Wanted", "Replicas", "Isr", "Adding", "Removing")
@@ -48,7 +48,7 @@ def generate(
 ) -> None:
     """Propose a balanced assignment, spread over racks. Nothing is changed.
 
-    Each partition keeps the number of its replicas. Every time another assignment is proposed.
+    Each partition keeps its number of replicas. Each run proposes another assignment.
     """
     from kraftlog.commands.partition_admin import parse_broker_ids, parse_topics
     from kraftlog.commands.partition_files import read_topics, reassignment_json
@@ -60,10 +60,10 @@ def generate(
     elif topics_file is not None and topics is None:
         names = read_topics(topics_file)
     else:
-        raise typer.BadParameter("give one of them: which topics are to move", param_hint="--topics / --topics-file")
+        raise typer.BadParameter("give one of them: the topics to move", param_hint="--topics / --topics-file")
     proposal = run_async(propose(endpoints(bootstrap_server), names, broker_ids))
     for broker_id in proposal.inactive_brokers:
-        note(f"Broker {broker_id} is fenced or shutting down; it gets replicas only where the others are too few.")
+        note(f"Broker {broker_id} is fenced or shutting down; it gets replicas only if the other brokers are too few.")
     current, proposed = reassignment_json(proposal.current), reassignment_json(proposal.proposed)
     if output is Output.JSON:
         print_json({"Current": current, "Proposed": proposed})
@@ -75,10 +75,10 @@ def generate(
 
 @app.command()
 def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
-    """Begin to move partitions to the replicas in a file.
+    """Start to move partitions to the replicas in a file.
 
-    Prints the present assignment first: in a file, it leads back. What is under way of a partition is replaced. The
-    exit code is 1 if any partition cannot be moved; the others are.
+    Prints the present assignment first: save it in a file for a rollback. Replaces reassignments under way. The exit
+    code is 1 if any partition cannot be moved; the others are.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment, reassignment_json
@@ -93,7 +93,7 @@ def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption 
     try:
         rows = run_async(reassignments.execute(nodes, wanted))
     finally:
-        # Whatever came of it, the way back is told.
+        # The assignment for a rollback is printed, whatever the result.
         if output is Output.JSON:
             print_json({"Current": current, "Partitions": rows})
     if output is Output.TABLE:
@@ -103,10 +103,10 @@ def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption 
 
 @app.command()
 def verify(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
-    """Tell how far the partitions in a file are.
+    """Report how far the partitions in a file are.
 
-    The status is completed, in progress, or different: then they have other replicas, and are not on the way to these.
-    The exit code is 0 if all are completed, else 1.
+    The status is completed, in progress, or different: the partition has other replicas, and is not being moved to
+    these. The exit code is 0 if all are completed, else 1.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment
@@ -120,9 +120,9 @@ def verify(bootstrap_server: BootstrapServer, file: File, output: OutputOption =
 
 @app.command()
 def cancel(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
-    """Cancel what is under way of the partitions in a file, whatever replicas it names.
+    """Cancel the reassignments of the partitions in a file, whatever replicas it names.
 
-    They go back to the replicas that they had. The exit code is 1 if one cannot.
+    They get back the replicas that they had. The exit code is 1 if one cannot.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment

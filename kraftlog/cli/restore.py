@@ -1,4 +1,4 @@
-"""`kraftlog restore`: a new cluster from a saved snapshot."""
+"""`kraftlog restore`: make a new cluster from a saved snapshot."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def restore(
     observers: Annotated[int | None, typer.Option("--observers", help="With --dir; 0 if not given.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a new cluster of a saved snapshot: the data of one node, or a whole local cluster.
+    """Make a new cluster from a saved snapshot: the data of one node, or a whole local cluster.
 
-    Every node is to be made of the same snapshot with the same new cluster id. Only an observer may begin with an empty
-    directory. What is damaged, and a directory that is not empty, is refused, and nothing is changed.
+    Make every node from the same snapshot with the same new cluster id. Only an observer may start with an empty
+    directory. A damaged snapshot, and a directory that is not empty, is refused, and nothing is changed.
     """
     if config is not None and directory is None:
-        _refuse("the node's file says who votes; leave it out", {"--voters": voters, "--observers": observers})
+        _refuse("the node's file lists the voters; leave it out", {"--voters": voters, "--observers": observers})
         restored = _restore_node(snapshot, config, cluster_id, initial_voters(initial_controllers))
         advice = (
             f"Restore the other voters from the same file, with --cluster-id {restored.cluster_id}, then start all of"

@@ -1,4 +1,4 @@
-"""`kraftlog shell`: the metadata as a tree of directories and files, to look around in (OT-10)."""
+"""`kraftlog shell`: browse the metadata as a tree of directories and files (OT-10)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kraftlog.offline.metadata_shell import MetadataShell, Source
 
 COMPLETIONS_MAX: Final = 1_000
-"""So many names, at most, are offered to complete one."""
+"""At most this many names are offered as completions."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -61,7 +61,7 @@ def shell(
         ),
     ] = None,
 ) -> None:
-    """Look around in the metadata as in directories and files.
+    """Browse the metadata as directories and files.
 
     Without a command, runs the lines of standard input, or asks for them at a terminal; see its command help. Changes
     nothing. The exit code is 1 if a command failed.
@@ -97,7 +97,7 @@ def _opened(
     elif directory is not None:
         source = LiveDatabase(directory)
         with source.reading():
-            pass  # what is wrong with it is told before the first command
+            pass  # an error in it is reported before the first command
         yield source
     elif snapshot is not None:
         with closing(load_snapshot(snapshot)) as connection:
@@ -106,7 +106,7 @@ def _opened(
 
 @contextmanager
 def _present(bootstrap_server: str) -> Iterator[Source]:
-    """What a node of the cluster has applied now."""
+    """What a node of the cluster has applied at this moment."""
     from kraftlog.commands.snapshots import save_present
 
     with TemporaryDirectory() as directory:
@@ -132,7 +132,7 @@ class LoadedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LiveDatabase:
-    """The database of a node, which may run, and may even rebuild it: it is opened for each command."""
+    """The database of a node, which may run, and may even rebuild the database: each command opens it again."""
 
     directory: Path
 
@@ -143,9 +143,9 @@ class LiveDatabase:
         from statemachine.store.private_copy import open_copy
 
         path = self.directory / METADATA_DATABASE_NAME
-        # While a node runs, and after it was killed, there is a write-ahead log; it only grows while somebody reads,
-        # and nobody knows how long a command takes whose output goes to a pager.
-        # Without one nobody writes; then even to read SQLite would make one, unless it is told that nobody writes.
+        # While a node runs, and after it was killed, there is a write-ahead log; it only grows while a reader holds it,
+        # and a command whose output goes to a pager may take any time: so a copy is read.
+        # Without a write-ahead log no process writes; SQLite would create one even to read, unless opened as immutable.
         is_still = not path.with_name(path.name + "-wal").exists()
         with _translated(path), closing(_open_still(path) if is_still else open_copy(path)) as connection:
             connection.execute("BEGIN")
@@ -155,7 +155,7 @@ class LiveDatabase:
 
 
 def _open_still(path: Path) -> sqlite3.Connection:
-    """A connection to a database that nobody writes. The node may start now: it changes the file only after a while."""
+    """A connection to a database that no process writes. A node that starts now changes the file only after a while."""
     try:
         return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
     except sqlite3.Error as error:
@@ -197,17 +197,17 @@ def load_snapshot(path: Path) -> sqlite3.Connection:
 
 
 def _complain(line: str) -> None:
-    sys.stdout.flush()  # what was done comes before the error that says what was not
+    sys.stdout.flush()  # what was done is printed before the error about what was not
     note(line)
 
 
 def _run_lines(shell: MetadataShell) -> bool:
-    """Run the lines of standard input; whether all went well."""
+    """Run the lines of standard input; returns whether all succeeded."""
     is_well = True
     _accept_all_bytes()
     for line in sys.stdin:
         is_well &= shell.run_line(line)
-        sys.stdout.flush()  # whoever sends the lines may wait for what they say
+        sys.stdout.flush()  # the sender of the lines may wait for their output
         if shell.is_done:
             break
     return is_well
@@ -237,7 +237,7 @@ def _converse(shell: MetadataShell) -> bool:
 
 @contextmanager
 def _interrupt_as_a_key(readline: ModuleType | None) -> Iterator[None]:
-    """While a line is asked for, Ctrl-C is a key: it drops the line and asks for the next one.
+    """At the prompt, Ctrl-C is a key: it drops the line and asks for the next one.
 
     As a signal it can get lost. The terminal drops what was typed before it; if readline has learned by then that there
     is a key to read, it waits for the next one, and Python looks at the signal only after that.
@@ -260,7 +260,7 @@ def _interrupt_as_a_key(readline: ModuleType | None) -> Iterator[None]:
 
 
 def _accept_all_bytes() -> None:
-    """What is not UTF-8 becomes text that names nothing."""
+    """Bytes that are not UTF-8 become text that matches no name."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="backslashreplace")
 

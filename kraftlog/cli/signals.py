@@ -1,6 +1,6 @@
 """SIGTERM and SIGHUP end a command as Ctrl-C does: by an exception where it stands, so that nothing is left half-made.
 
-Commands that run until they are told to stop handle SIGTERM themselves, in their event loop, and go on doing so.
+Commands that run until they are stopped handle SIGTERM themselves, in their event loop, and still do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 Result = TypeVar("Result")
 
 _received: list[int] = []
-"""What has ended this process's command: typer makes the same of every KeyboardInterrupt."""
+"""The signal that ended this process's command: for typer every KeyboardInterrupt is the same."""
 
 
 class TerminatedBySignal(KeyboardInterrupt):
@@ -35,7 +35,7 @@ def raise_on_signals() -> None:
 
 
 def interrupted_exit_code() -> int:
-    """What a shell says of a process that such a signal has ended; of SIGINT if none has come."""
+    """The exit code in a shell of a process that such a signal has ended; that of SIGINT if none was received."""
     return 128 + (_received[0] if _received else signal.SIGINT)
 
 
@@ -44,11 +44,11 @@ def _raise(number: int, _frame: FrameType | None) -> None:
 
 
 class SignalCancellation:
-    """What ends the asynchronous part of a command: a signal cancels it, as asyncio has SIGINT do."""
+    """Ends the asynchronous part of a command: a signal cancels it, as SIGINT does in asyncio."""
 
     def __init__(self) -> None:
         self.number: int | None = None
-        """The signal that came."""
+        """The signal received."""
 
     async def run_until_signal(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Await `work`, as the whole of a task that such a signal cancels unless `work` handles it itself."""

@@ -1,4 +1,4 @@
-"""`kraftlog snapshot`: have one taken, list, look into, check and copy them."""
+"""`kraftlog snapshot`: take, list, show, check and copy snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NODES: Final = typer.Option(
     "--bootstrap-server",
     envvar="KRAFTLOG_BOOTSTRAP_SERVER",
     metavar="HOST:PORT[,HOST:PORT]",
-    help="Nodes; the first of them that answers is asked, whether it leads or not.",
+    help="Nodes; the first that answers is used, whether it leads or not.",
 )
 Nodes = Annotated[str, _NODES]
 NodesOrNone = Annotated[str | None, _NODES]
@@ -38,7 +38,7 @@ SnapshotFiles = Annotated[list[Path], typer.Argument(parser=path_argument, metav
 def create(bootstrap_server: Nodes, output: OutputOption = Output.TABLE) -> None:
     """Have a node take a snapshot.
 
-    Waits until it is durable. If nothing was applied since the last one, that one is it.
+    Waits until it is durable. If nothing was applied since the last one, that one is returned.
     """
     from kraftlog.commands import snapshots
 
@@ -49,7 +49,7 @@ def create(bootstrap_server: Nodes, output: OutputOption = Output.TABLE) -> None
     is_new = taken.pop("IsNew")
     print_fields(taken, output)
     if not is_new:
-        say("It had been taken before; nothing was applied since.")
+        say("It existed before; nothing was applied since.")
 
 
 @app.command("list")
@@ -101,9 +101,9 @@ def inspect(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Tell what a snapshot is and what it holds.
+    """Show what a snapshot is and what it holds.
 
-    Reads all of it first, and tells nothing of one that is damaged. Changes nothing.
+    Reads all of it first, and shows nothing of a damaged one. Changes nothing.
     """
     from kraftlog.offline import snapshot_files
 
@@ -124,7 +124,7 @@ def inspect(
 
 @app.command()
 def verify(files: SnapshotFiles, output: OutputOption = Output.TABLE) -> None:
-    """Tell whether snapshots are whole, or where they are damaged.
+    """Report whether snapshots are whole, or where they are damaged.
 
     Reads all of each, and changes nothing. The exit code is 0 if all are whole; 1 if any is damaged, or cannot be read.
     """
@@ -167,9 +167,9 @@ def save(
 ) -> None:
     """Copy a snapshot of a node to this machine.
 
-    A snapshot's name is its id: END_OFFSET-EPOCH.checkpoint, with 20 and 10 digits. A FILE that is named so is the
-    snapshot that is copied; any other name is refused. A file that exists is never replaced, and none is there before
-    it was found whole and is durable.
+    A snapshot's name is its id: END_OFFSET-EPOCH.checkpoint, with 20 and 10 digits. A FILE of such a name
+    selects that snapshot; any other name is refused. A file that exists is never replaced, and the copy appears only
+    when it was found whole and is durable.
     """
     from kraftlog.commands import snapshots
 
@@ -185,7 +185,7 @@ def _wanted(end_offset: int | None, epoch: int | None) -> OffsetAndEpoch | None:
     if end_offset is None and epoch is None:
         return None
     if end_offset is None or epoch is None:
-        raise typer.BadParameter("a snapshot is known by both; give both or none", param_hint="--end-offset / --epoch")
+        raise typer.BadParameter("a snapshot's id has both; give both or none", param_hint="--end-offset / --epoch")
     return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(end_offset))
 
 

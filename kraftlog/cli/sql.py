@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 60.0
-"""Of a query on a file: nobody else waits for it."""
+"""The limit of a query on a file: no other client waits for it."""
 
 
 _BEGINS_WITH_COMMENT: Final = re.compile(r"--[^=\s]*\s")
@@ -27,7 +27,7 @@ _BEGINS_WITH_COMMENT: Final = re.compile(r"--[^=\s]*\s")
 
 
 class _SqlCommand(TyperCommand):
-    """Takes a statement that begins with a comment for what it is: for the parser it begins as an option does."""
+    """Accepts a statement that begins with a comment, which the parser would take for an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         statement = next(filter(_BEGINS_WITH_COMMENT.match, args), None)
@@ -97,7 +97,7 @@ def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable
     database = path / "metadata.db"
     if not database.is_file():
         raise StorageError(f"there is no {database}; name the data directory of a node")
-    with closing(open_copy(database)) as connection:  # a live node must not wait for whoever asks
+    with closing(open_copy(database)) as connection:  # a live node must not wait for a query
         return _run(connection, statement)
 
 

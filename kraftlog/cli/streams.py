@@ -1,4 +1,4 @@
-"""The standard streams of a command: there, able to take any text, and told apart when they fail."""
+"""The standard streams of a command: open, able to take any text, and distinguishable when they fail."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Final
 from kraftbase.errors import ApiError, ErrorCode
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What files fail with that take no more. Storage names the file in an error of its own; this one has no name."""
+"""The errors of a full disk. Storage names the file in an error of its own; standard output has no name."""
 
 
 def prepare_standard_streams() -> None:
-    """Put the null device in the place of streams that are closed, and `?` in that of what a stream cannot encode.
+    """Replace closed streams by the null device, and characters that a stream cannot encode by `?`.
 
-    Whoever closes a stream does not want to hear. Were its descriptor left free, the next file or connection that is
-    opened would get it.
+    A user who closes a stream wants no output. If its descriptor stayed free, the next file or connection to be opened
+    would get it.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (for the whole process)
@@ -35,13 +35,13 @@ def prepare_standard_streams() -> None:
 
 
 def standard_output_failure(error: OSError) -> ApiError | None:
-    """What to say of `error` if it is that standard output cannot be written; None if it is something else."""
+    """The message if `error` is that standard output cannot be written; None if it is something else."""
     if error.filename is not None or not (error.errno in _NO_ROOM or _is_standard_output_broken()):
         return None
     return ApiError(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"standard output cannot be written: {error.strerror}; make room or name another place, and see what was done"
-        " before you do it again",
+        f"standard output cannot be written: {error.strerror}; make room or name another place, and check what was done"
+        " before you run it again",
     )
 
 
@@ -54,7 +54,7 @@ def _is_standard_output_broken() -> bool:
 
 
 def discard_standard_output() -> None:
-    """Let what is still buffered go nowhere: it would fail again when the interpreter flushes it at exit."""
+    """Discard what is still buffered: it would fail again when the interpreter flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -62,8 +62,8 @@ def discard_standard_output() -> None:
 def ended_with_reader() -> Iterator[None]:
     """Cancel what this task does in the block when the reader of standard output goes away; then BrokenPipeError.
 
-    A command that waits for something to print would learn of it with the next line only: `kraftlog watch | head -1`
-    on a log that stands still would wait for ever.
+    A command that waits for something to print would notice it only with the next line: `kraftlog watch | head -1`
+    on an idle log would wait for ever.
     """
     task, loop, is_gone = asyncio.current_task(), asyncio.get_running_loop(), False
 
@@ -76,7 +76,7 @@ def ended_with_reader() -> Iterator[None]:
 
     with select.epoll() as watching:
         try:
-            watching.register(sys.stdout.fileno(), 0)  # asked for nothing, it tells of errors all the same
+            watching.register(sys.stdout.fileno(), 0)  # with no events requested, it still reports errors
         except (OSError, ValueError):  # a file has no reader, and a test's text in memory no descriptor
             yield
             return

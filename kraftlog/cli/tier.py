@@ -34,8 +34,8 @@ def segments(
 ) -> None:
     """List the remote segments of a partition, by start offset.
 
-    EndOffset is in the segment. LeaderEpochs tells with which offset each epoch begins there, MaxTimestamp the newest
-    record in milliseconds since 1970. Segments whose deletion is finished are not there.
+    EndOffset is the last offset in the segment. LeaderEpochs shows the first offset of each epoch there, MaxTimestamp
+    the newest record's time in milliseconds since 1970. Segments whose deletion is finished are not shown.
     """
     from kraftlog.commands.partition_admin import remote_segments
 

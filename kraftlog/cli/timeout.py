@@ -1,4 +1,4 @@
-"""`--timeout`, which every command has that asks a cluster."""
+"""`--timeout`, an option of every command that connects to a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_MAX: Final = 86_400.0
 
 
 def with_timeout(command: Any) -> Any:
-    """The command, each of whose commands that ask a cluster has the option: those with `--bootstrap-server`."""
+    """Add the option to each subcommand that connects to a cluster: those with `--bootstrap-server`."""
     for of_group in getattr(command, "commands", {}).values():
         with_timeout(of_group)
     if any(parameter.name == "bootstrap_server" for parameter in command.params):
@@ -24,7 +24,7 @@ def with_timeout(command: Any) -> Any:
 
 def _set(seconds: float | None) -> None:
     if seconds is not None and not math.isfinite(seconds):
-        raise typer.BadParameter(f"{seconds} is no time; give seconds")
+        raise typer.BadParameter(f"{seconds} is not a time; give seconds")
     set_limit(seconds)
 
 
@@ -42,7 +42,7 @@ def _option() -> Any:
                 metavar="SECONDS",
                 callback=_set,
                 expose_value=False,
-                help="Give up after so long in all; else each part goes on for as long as is good for it.",
+                help="Give up after this many seconds in all; default: each part has its own limit.",
             ),
         ] = None,
     ) -> None: ...

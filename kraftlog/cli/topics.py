@@ -30,7 +30,8 @@ def create(
     name: Name,
     bootstrap_server: BootstrapServer,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=FROM_DEFAULT, max=INT32_MAX, help="How many; else the default.")
+        int | None,
+        typer.Option("--partitions", min=FROM_DEFAULT, max=INT32_MAX, help="How many; default: the cluster's."),
     ] = None,
     replication_factor: Annotated[
         int | None,
@@ -38,7 +39,7 @@ def create(
             "--replication-factor",
             min=FROM_DEFAULT,
             max=INT32_MAX,
-            help="Brokers for each partition; else the default.",
+            help="Brokers for each partition; default: the cluster's.",
         ),
     ] = None,
     replica_assignment: Annotated[
@@ -49,11 +50,9 @@ def create(
     ] = None,
     config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A config.")] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that exists already is no error.")
+        bool, typer.Option("--if-not-exists", help="A topic that exists is not an error.")
     ] = False,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Only say whether it could be created, and do nothing.")
-    ] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only validate, and create nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic."""
@@ -62,7 +61,7 @@ def create(
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter(
-            "it says how many partitions and replicas there are; leave --partitions and --replication-factor out",
+            "it sets the partitions and replicas; leave --partitions and --replication-factor out",
             param_hint="--replica-assignment",
         )
     assignments = {}
@@ -109,7 +108,7 @@ def describe(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Describe topics: partitions, leaders, replicas, who is in sync or eligible to lead, configs."""
+    """Describe topics: partitions, leaders, replicas, ISR, ELR, configs."""
     from kraftlog.commands.admin import topic_descriptions
 
     topics = run_async(topic_descriptions(endpoints(bootstrap_server), names or []))
@@ -134,7 +133,7 @@ def alter(
     bootstrap_server: BootstrapServer,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, max=INT32_MAX, help="How many there shall be, the present ones included."),
+        typer.Option("--partitions", min=1, max=INT32_MAX, help="The new number of partitions, with the present ones."),
     ] = None,
     config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Set a config.")] = None,
     delete_config: Annotated[
@@ -164,18 +163,20 @@ def alter(
 def delete(
     names: Names,
     bootstrap_server: BootstrapServer,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that does not exist is not an error.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete topics.
 
-    Each is tried, and told of. The exit code is 1 if one could not be deleted; the others are.
+    Tries each, and reports on each. The exit code is 1 if one could not be deleted; the others are.
     """
     results: list[dict[str, Any]] = []
     try:
         run_async(_delete(endpoints(bootstrap_server), names, if_exists, output, results))
     finally:
-        if output is Output.JSON and results:  # what is deleted is told, also if the rest could not be tried
+        if output is Output.JSON and results:  # what is deleted is reported, also if the rest could not be tried
             print_result(results, (), output)
     if any(result["Error"] for result in results):
         raise typer.Exit(1)
@@ -184,7 +185,7 @@ def delete(
 async def _delete(
     addresses: tuple[Endpoint, ...], names: list[str], if_exists: bool, output: Output, results: list[dict[str, Any]]
 ) -> None:
-    """Delete them and tell of each; what came of it goes into `results`."""
+    """Delete them and report on each; `results` gets the outcomes."""
     from kraftbase.errors import ErrorCode
     from kraftlog.commands.admin import delete_topics
 

@@ -36,13 +36,13 @@ def apply(
         ),
     ],
     prune: Annotated[
-        bool, typer.Option("--prune", help="Delete topics that the file does not name, but for those named __*.")
+        bool, typer.Option("--prune", help="Delete topics that the file does not name, except those named __*.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create topics, add partitions and change configs until all is as the file says. Doing it again does nothing.
+    """Create topics, add partitions and change configs until all is as in the file. Running it again does nothing.
 
     The plan is shown first. Fewer partitions or another replication factor are refused before anything is changed.
     Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
@@ -53,9 +53,7 @@ def apply(
     addresses = endpoints(bootstrap_server)
     is_asked = not (yes or dry_run)
     if is_asked and file == STANDARD_INPUT:
-        raise typer.BadParameter(
-            "standard input is the file, nobody can be asked; give it if it is meant", param_hint="--yes"
-        )
+        raise typer.BadParameter("standard input is the file; give it to confirm", param_hint="--yes")
     wanted = read_topic_file(file)
     if is_asked:
         check_can_ask(output)
@@ -65,7 +63,7 @@ def apply(
     plan = run_async(topic_plan(addresses, wanted, prune=prune))
     rows = plan.rows()
     if not rows:
-        _print_outcome([], False, output, "Nothing is to be done: all topics are as the file says.")
+        _print_outcome([], False, output, "Nothing to do: all topics are as in the file.")
         return
     if output is Output.TABLE:
         print_rows(COLUMNS, rows, output)

@@ -31,7 +31,7 @@ def up(
     directory: DirectoryOption = Path("kraftlog-data"),
     voters: Annotated[int | None, typer.Option("--voters", help="Of a new cluster; 3 if not given.")] = None,
     observers: Annotated[int | None, typer.Option("--observers", help="Of a new cluster; 0 if not given.")] = None,
-    brokers: Annotated[int, typer.Option("--brokers", help="That live beside the nodes; they keep no data yet.")] = 0,
+    brokers: Annotated[int, typer.Option("--brokers", help="Run with the nodes; they keep no data yet.")] = 0,
     first_port: Annotated[
         int | None,
         typer.Option(
@@ -58,7 +58,7 @@ def up(
 
 
 def demo(directory: TemporaryDirectoryOption = None) -> None:
-    """Show the main job in one go.
+    """Show the main features in one run.
 
     A quorum, topics, a killed leader, a listener, the export, Spark, and the latency with Fetch 17 and 18.
     """

@@ -24,7 +24,7 @@ def verify(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Tell whether a stopped node's files are sound, and what its next start does about those that are not.
+    """Report whether a stopped node's files are sound, and what its next start does about those that are not.
 
     Changes nothing. The exit code is 0 if all is sound, or what a crash leaves; 1 if anything is damaged.
     """

@@ -1,4 +1,4 @@
-"""`kraftlog voters`: by which directories the voters are known (docs/operations/voters.md)."""
+"""`kraftlog voters`: the directory ids of the voters (docs/operations/voters.md)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import print_json, say
 from kraftlog.config.endpoints import initial_controllers_text, parse_initial_controllers
 
-app = typer.Typer(help="By which directories the voters are known.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="The voters and the ids of their directories.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def voters() -> None:
-    """By which directories the voters are known."""
+    """The voters and the ids of their directories."""
 
 
 @app.command()
@@ -25,14 +25,16 @@ def show(
     directory_id: Annotated[
         list[str] | None,
         typer.Option(
-            "--directory-id", metavar="NODE-ID=DIRECTORY-ID", help="Say it in the place of a voter; may be given again."
+            "--directory-id",
+            metavar="NODE-ID=DIRECTORY-ID",
+            help="A voter's directory id, instead of asking it; may be given again.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print the voters as `--initial-controllers` takes them, each with the id of the directory that it has now.
 
-    Each voter is asked itself; one that does not run is printed with the id that the others know it by.
+    Asks each voter itself; one that does not run is printed with the id by which the others know it.
     """
     from kraftbase.uuids import uuid_to_text
     from kraftlog.commands import voter_ids
@@ -66,7 +68,7 @@ def set_voters(
         ),
     ],
 ) -> None:
-    """Let a stopped node know the voters by these directories from its next start on.
+    """Make a stopped node know the voters by these directories from its next start on.
 
     Do it on one node after the other. The voters stay the same, and all their directories but one.
     """

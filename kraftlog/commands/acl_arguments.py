@@ -43,7 +43,7 @@ SUPPORTED_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] 
     AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What can be done with a resource, besides ALL."""
+"""The operations on a resource, except ALL."""
 
 PRODUCER: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
     AclResourceType.TOPIC: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE),
@@ -57,7 +57,7 @@ CONSUMER: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
 
 
 class Resource(NamedTuple):
-    """What access is controlled to."""
+    """The resources to which access is controlled."""
 
     resource_type: AclResourceType
     name: str
@@ -74,15 +74,15 @@ class AclArguments:
     allow_hosts: Sequence[str] = ()
     deny_hosts: Sequence[str] = ()
     operations: Sequence[AclOperation] = field(default_factory=tuple)
-    """None: all of them, as one entry."""
+    """None: all operations, as one entry."""
     is_producer: bool = False
     is_consumer: bool = False
     is_idempotent: bool = False
-    """With `is_producer`: it may write idempotently, which older clusters ask for."""
+    """With `is_producer`: it may write idempotently, which older clusters require."""
 
     @property
     def has_principals(self) -> bool:
-        """Whether it says who."""
+        """Whether it names a principal."""
         return bool(self.allow_principals or self.deny_principals)
 
 
@@ -93,14 +93,14 @@ def parse_operation(text: str) -> AclOperation:
         if operation is not AclOperation.ANY and operation.name.replace("_", "").lower() == wanted:
             return operation
     known = ", ".join(operation.name for operation in AclOperation if operation is not AclOperation.ANY)
-    raise ConfigurationError(f"{text!r} is no operation; use one of {known}")
+    raise ConfigurationError(f"{text!r} is not an operation; use one of {known}")
 
 
 def parse_principal(text: str) -> str:
     """`User:alice`. Raises ConfigurationError."""
     principal_type, _, name = text.partition(":")
     if not principal_type or not name:
-        raise ConfigurationError(f"{text!r} is no principal; give its type and its name, such as User:alice")
+        raise ConfigurationError(f"{text!r} is not a principal; give its type and its name, such as User:alice")
     return text
 
 
@@ -151,7 +151,8 @@ def entries_of(arguments: AclArguments) -> list[AccessControlEntry]:
 
 
 def removal_filters(arguments: AclArguments) -> list[AccessControlFilter]:
-    """What `acls remove` is about: what `add` with the same options adds; without principals, all of the resources.
+    """The filters of `acls remove`: they match what `add` with the same options adds; without principals, every entry
+    of the resources.
 
     Raises ConfigurationError that names the option.
     """
@@ -171,14 +172,16 @@ def removal_filters(arguments: AclArguments) -> list[AccessControlFilter]:
     if not arguments.resources:
         raise ConfigurationError("no resource is named; give --topic, --group, --cluster or another")
     if arguments.operations or arguments.is_producer or arguments.is_consumer or _has_hosts(arguments):
-        raise ConfigurationError("it says what and from where, but not whose; give --allow-principal, too, or neither")
+        raise ConfigurationError(
+            "an operation or a host is given without a principal; give --allow-principal, too, or leave it out"
+        )
     return listing_filters(arguments.resources, arguments.pattern_type, ())
 
 
 def listing_filters(
     resources: Sequence[Resource], pattern_type: PatternType, principals: Sequence[str]
 ) -> list[AccessControlFilter]:
-    """What `acls list` is about: each resource with each principal; whatever is not named is not filtered by."""
+    """The filters of `acls list`: each resource with each principal; what is not named is not filtered by."""
     of_resources: list[AccessControlFilter] = [
         AccessControlFilter(resource_type=of.resource_type, resource_name=of.name, pattern_type=pattern_type)
         for of in resources
@@ -194,7 +197,7 @@ def listing_filters(
 
 def _check_arguments(arguments: AclArguments) -> None:
     if not arguments.has_principals:
-        raise ConfigurationError("nobody is named; give --allow-principal or --deny-principal")
+        raise ConfigurationError("no principal is named; give --allow-principal or --deny-principal")
     if not arguments.resources:
         raise ConfigurationError("no resource is named; give --topic, --group, --cluster or another")
     if arguments.allow_hosts and not arguments.allow_principals:
@@ -218,7 +221,7 @@ def _check_arguments(arguments: AclArguments) -> None:
     other = next((of for of in arguments.resources if of.resource_type not in known), None)
     if other is not None:
         what = f"{other.resource_type.name} {other.name!r}"
-        raise ConfigurationError(f"--producer and --consumer say nothing of {what}; add it by --operation")
+        raise ConfigurationError(f"--producer and --consumer do not cover {what}; add it with --operation")
 
 
 def _has_hosts(arguments: AclArguments) -> bool:
@@ -226,7 +229,7 @@ def _has_hosts(arguments: AclArguments) -> bool:
 
 
 def _operations(arguments: AclArguments) -> Iterator[tuple[Resource, AclOperation]]:
-    """What with which resource."""
+    """Which operation on which resource."""
     if arguments.is_producer or arguments.is_consumer:
         for resource in arguments.resources:
             for role, has_role in ((PRODUCER, arguments.is_producer), (CONSUMER, arguments.is_consumer)):
@@ -241,13 +244,13 @@ def _operations(arguments: AclArguments) -> Iterator[tuple[Resource, AclOperatio
             if operation is not AclOperation.ALL and operation not in supported:
                 known = ", ".join(of.name for of in (AclOperation.ALL, *supported))
                 raise ConfigurationError(
-                    f"{operation.name} is nothing that can be done with a {resource.resource_type.name}; use {known}"
+                    f"{operation.name} does not apply to a {resource.resource_type.name}; use {known}"
                 )
             yield resource, operation
 
 
 def _subjects(arguments: AclArguments) -> Iterator[tuple[PermissionType, str, str]]:
-    """Who, from where, and whether they may."""
+    """Principals, hosts, and whether they are allowed or denied."""
     for permission_type, principals, hosts in (
         (PermissionType.ALLOW, arguments.allow_principals, arguments.allow_hosts),
         (PermissionType.DENY, arguments.deny_principals, arguments.deny_hosts),

@@ -22,7 +22,7 @@ from statemachine.words.resources import ResourceType
 RESOURCE_TYPES: Final = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 
 DEFAULT_ENTITY: Final = "<default>"
-"""What Kafka prints for an entity without a name."""
+"""Kafka's word for an entity without a name."""
 
 CONFIGS_PER_QUERY: Final = 10_000
 """A node gives no more than ten times as many rows at once."""
@@ -39,7 +39,7 @@ def parse_configs(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         key, separator, value = text.partition("=")
         if not key or not separator:
-            raise ConfigurationError(f"{text!r} is no config; write KEY=VALUE")
+            raise ConfigurationError(f"{text!r} is not a config; write KEY=VALUE")
         if key in configs:
             raise ConfigurationError(f"{key} is set twice; keep one of them")
         configs[key] = value
@@ -53,7 +53,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
         return dict(enumerate(partitions))
     except ConfigurationError:
         raise ConfigurationError(
-            f"{text!r} is no assignment; write the brokers of each partition, as in 1:2,2:3"
+            f"{text!r} is not an assignment; write the brokers of each partition, as in 1:2,2:3"
         ) from None
 
 
@@ -61,7 +61,9 @@ def parse_listener(text: str) -> BrokerListener:
     """`NAME://host:port`. Raises ConfigurationError."""
     match = _LISTENER.fullmatch(text)
     if match is None:
-        raise ConfigurationError(f"{text!r} is no listener; write NAME://host:port, as in PLAINTEXT://localhost:9092")
+        raise ConfigurationError(
+            f"{text!r} is not a listener; write NAME://host:port, as in PLAINTEXT://localhost:9092"
+        )
     endpoint = parse_reachable_endpoint(match["address"])
     return BrokerListener(match["name"], endpoint.host, endpoint.port)
 
@@ -72,7 +74,7 @@ def parse_listener(text: str) -> BrokerListener:
 async def create_topic(
     endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool, validate_only: bool = False
 ) -> CreatedTopic | None:
-    """Create it, or see whether it could be; None if it exists and may. Raises ApiError."""
+    """Create it, or only validate; None if it exists and may exist. Raises ApiError."""
     async with connected_client(endpoints) as client:
         try:
             return (await client.create_topics([topic], validate_only=validate_only))[0]
@@ -83,7 +85,7 @@ async def create_topic(
 
 
 async def existing_topic(endpoints: Sequence[Endpoint], name: str) -> dict[str, Any]:
-    """What a topic is that exists: its id and how large it is. Raises ApiError."""
+    """The id and the size of a topic that exists. Raises ApiError."""
     (described,) = await topic_descriptions(endpoints, [name])
     return {key: described[key] for key in ("Topic", "TopicId", "PartitionCount", "ReplicationFactor")}
 
@@ -91,9 +93,9 @@ async def existing_topic(endpoints: Sequence[Endpoint], name: str) -> dict[str, 
 async def delete_topics(
     endpoints: Sequence[Endpoint], names: Sequence[str]
 ) -> AsyncGenerator[tuple[str, ApiError | None]]:
-    """Delete them one by one; tells of each why it could not be deleted, or None.
+    """Delete them one by one; reports for each why it could not be deleted, or None.
 
-    Raises NotSent, which names those that were not tried, when there is no leader to ask any more.
+    Raises NotSent, which names those that were not tried, when no leader is left to send to.
     """
     async with connected_client(endpoints) as client:
         for index, name in enumerate(names):
@@ -127,7 +129,7 @@ async def run_broker(
 ) -> None:
     """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ApiError.
 
-    Raises StorageError if how it was shut down cannot be read or left in `data_dir`.
+    Raises StorageError if the mark of a clean shutdown cannot be read from or written to `data_dir`.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -150,7 +152,7 @@ async def run_broker(
 
 
 async def _done_or_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-    """Return when `work` is done, or when it is to stop; raises what `work` does."""
+    """Return when `work` is done, or when the broker is to stop; raises what `work` does."""
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -168,7 +170,7 @@ async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
 
 
 async def unregister_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
-    """Forget it. Raises ApiError."""
+    """Unregister it. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await client.unregister_broker(broker_id)
 
@@ -209,7 +211,7 @@ async def broker_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 
 async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> dict[str, Any]:
-    """What is known of one broker. Raises ApiError if it is not registered."""
+    """One broker's registration. Raises ApiError if it is not registered."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         listed = await client.list_brokers(min_applied_end_offset=offset)
@@ -229,7 +231,7 @@ async def broker_description(endpoints: Sequence[Endpoint], broker_id: int) -> d
 
 
 async def query(endpoints: Sequence[Endpoint], sql: str) -> tuple[Sequence[str], Sequence[tuple[Any, ...]]]:
-    """The columns and rows that one SQL statement finds. Raises ApiError."""
+    """The columns and rows that one SQL statement returns. Raises ApiError."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints, QUERY_TIMEOUT_MS) as client:
         answer = await client.query(sql, min_applied_end_offset=offset)

@@ -1,7 +1,7 @@
-"""How a command comes to an admin client, and from which offset on it reads.
+"""How a command gets an admin client, and which offset its reads wait for.
 
-Reads are answered by any node, from what it has applied; to see what was acknowledged to anybody before, they name the
-leader's high watermark. Without a leader they are answered all the same, from what the node has, and that is told.
+Any node answers reads, from what it has applied; to see everything acknowledged to any client before, a read names the
+leader's high watermark. Without a leader reads are still answered, from what the node has, with a notice.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kraftlog.commands.user_messages import show_to_user
 from raft.core.types import Offset
 
 TIMEOUT_MS: Final = 10_000
-"""How long a command goes on trying, through a change of leaders."""
+"""How long a command keeps trying, through a change of leaders."""
 
 QUERY_TIMEOUT_MS: Final = 20_000
-"""The same for an SQL statement of the user's own: more than a node is given for one, so that its words arrive."""
+"""The same for an SQL statement of the user's own: above a node's own limit, so that the node's error arrives."""
 
 UNCONFIRMED: Final = (
     "no leader has confirmed what is shown: it is what the node that answers has, and may be old;"
@@ -32,15 +32,15 @@ UNCONFIRMED: Final = (
 
 
 def allowed_ms(timeout_ms: int) -> int:
-    """What the command may still take, where it was given a `--timeout`."""
+    """How long the command may still take, where it was given a `--timeout`."""
     return max(1, round(allowed_seconds(timeout_ms / 1000) * 1000))
 
 
 @asynccontextmanager
 async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIMEOUT_MS) -> AsyncIterator[AdminClient]:
-    """A client, if anybody answers: it waits for a leader, but an address that is wrong is told at once.
+    """A client, if any node answers: it waits for a leader, but a wrong address is reported at once.
 
-    Raises ApiError(BROKER_NOT_AVAILABLE) if nobody does.
+    Raises ApiError(BROKER_NOT_AVAILABLE) if no node answers.
     """
     await describe_any(endpoints)
     async with AdminClient(endpoints, timeout_ms=allowed_ms(timeout_ms)) as client:
@@ -48,9 +48,9 @@ async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIME
 
 
 async def committed_end_offset(endpoints: Sequence[Endpoint]) -> Offset:
-    """The leader's high watermark, 0 if there is no leader to ask, which is told as a notice.
+    """The leader's high watermark; 0, with a notice to the user, if there is no leader to ask.
 
-    Raises ApiError if nobody answers.
+    Raises ApiError if no node answers.
     """
     end_offset, is_confirmed = Offset(0), False
     try:

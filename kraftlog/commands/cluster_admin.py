@@ -33,7 +33,7 @@ from statemachine.words.features import LEVELS_BY_RELEASE, METADATA_VERSION, MET
 from statemachine.words.names import quoted
 
 LEVEL_MAX: Final = 2**15 - 1
-"""Of any feature."""
+"""The highest level of any feature."""
 
 # --- features ---------------------------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ def parse_metadata_version(text: str) -> int:
     if not levels:
         first, *_, last = METADATA_VERSION_NAMES.values()
         raise ConfigurationError(
-            f"{text!r} is no {METADATA_VERSION}; give a version between {first} and {last}, its release or its level"
+            f"{text!r} is not a {METADATA_VERSION}; give a version between {first} and {last}, its release or its level"
         )
     return max(levels)
 
@@ -57,7 +57,7 @@ def parse_features(texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         name, separator, level = text.partition("=")
         if not name or not separator:
-            raise ConfigurationError(f"{text!r} is no feature; write NAME=LEVEL")
+            raise ConfigurationError(f"{text!r} is not a feature; write NAME=LEVEL")
         if name in levels:
             raise ConfigurationError(f"{name} is given twice; keep one of them")
         if name == METADATA_VERSION:
@@ -66,7 +66,7 @@ def parse_features(texts: Iterable[str]) -> dict[str, int]:
             levels[name] = int(level)
         else:
             raise ConfigurationError(
-                f"{level!r} is no level of {name}; write a whole number up to {LEVEL_MAX}, 0 for off"
+                f"{level!r} is not a level of {name}; write a whole number up to {LEVEL_MAX}, 0 for off"
             )
     return levels
 
@@ -74,7 +74,7 @@ def parse_features(texts: Iterable[str]) -> dict[str, int]:
 def parse_release(text: str) -> Mapping[str, int]:
     """The levels that a new cluster of that release has, as in 4.1. Raises ConfigurationError."""
     if text not in LEVELS_BY_RELEASE:
-        raise ConfigurationError(f"{text!r} is no release that is known; give one of {', '.join(LEVELS_BY_RELEASE)}")
+        raise ConfigurationError(f"{text!r} is not a known release; give one of {', '.join(LEVELS_BY_RELEASE)}")
     return LEVELS_BY_RELEASE[text]
 
 
@@ -89,20 +89,20 @@ def feature_changes(
     if of_release is not None:
         if metadata_version is not None or features:
             raise ConfigurationError(
-                "--release-version says the level of every feature; leave --metadata and --feature out"
+                "--release-version sets the level of every feature; leave --metadata and --feature out"
             )
         levels = dict(of_release)
     if metadata_version is not None:
         if METADATA_VERSION in features:
-            raise ConfigurationError(f"--metadata and --feature {METADATA_VERSION} say the same; keep one of them")
+            raise ConfigurationError(f"--metadata and --feature {METADATA_VERSION} set the same; keep one of them")
         levels = {METADATA_VERSION: metadata_version, **features}
     if not levels:
-        raise ConfigurationError("give --release-version, --metadata or --feature: which level is wanted of what")
+        raise ConfigurationError("no level is given; give --release-version, --metadata or --feature")
     return [FeatureChange(name, level, upgrade_type) for name, level in levels.items()]
 
 
 def shown_level(name: str, level: int) -> str:
-    """A level as people read it."""
+    """A level as users read it."""
     release = METADATA_VERSION_NAMES.get(level) if name == METADATA_VERSION else None
     return f"{level} ({release})" if release is not None else str(level)
 
@@ -110,7 +110,7 @@ def shown_level(name: str, level: int) -> str:
 async def update_features(
     endpoints: Sequence[Endpoint], changes: Sequence[FeatureChange], *, dry_run: bool
 ) -> list[FeatureChange]:
-    """Set the levels, all or none; with `dry_run` only see whether they could be. Raises ApiError.
+    """Set the levels, all or none; with `dry_run` only validate. Raises ApiError.
 
     Returns the changes of features that had another level before.
     """
@@ -145,7 +145,7 @@ def _feature(feature: FeatureState) -> dict[str, Any]:
 
 
 def quota_entity(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> tuple[QuotaEntityPart, ...]:
-    """What the options name: by type (user, client-id, ip) a name, or that the default is meant.
+    """What the options name: by type (user, client-id, ip) a name, or the default.
 
     Raises ConfigurationError for a name that is empty, and for both at once.
     """
@@ -168,7 +168,7 @@ def quota_alterations(
 ) -> list[QuotaAlteration]:
     """`KEY=NUMBER` each to set, keys to remove. Raises ConfigurationError."""
     if not entity:
-        raise ConfigurationError("nobody is named; give --user, --client-id, both, or --ip, or the default of one")
+        raise ConfigurationError("no entity is named; give --user, --client-id, both, or --ip, or the default of one")
     values: dict[str, float | None] = {}
     for key, text in parse_configs(added).items():
         values[key] = _number(key, text)
@@ -176,10 +176,10 @@ def quota_alterations(
         if not key:
             raise ConfigurationError("a quota to remove has an empty name; write its key")
         if values.get(key) is not None:
-            raise ConfigurationError(f"{key} is to be set and removed; keep one of them")
+            raise ConfigurationError(f"{key} is both set and removed; keep one of them")
         values[key] = None
     if not values:
-        raise ConfigurationError("nothing is to be altered; give --add-config or --delete-config")
+        raise ConfigurationError("there is nothing to alter; give --add-config or --delete-config")
     return [QuotaAlteration(entity, key, value) for key, value in values.items()]
 
 
@@ -189,7 +189,7 @@ def _number(key: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ConfigurationError(f"{text!r} is no value of {key}; write a number, such as 1048576")
+        raise ConfigurationError(f"{text!r} is not a value of {key}; write a number, such as 1048576")
     return value
 
 
@@ -198,7 +198,7 @@ async def alter_client_quotas(
 ) -> list[QuotaAlteration]:
     """Alter the quotas of one entity, all or none. Raises ApiError.
 
-    Returns those that were otherwise before: the controller takes the others, too, and writes nothing.
+    Returns those that had another value before: the controller accepts the rest, too, and writes nothing for them.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -209,12 +209,12 @@ async def alter_client_quotas(
 
 
 def shown_number(value: float) -> str:
-    """A quota's value as it is written."""
+    """A quota's value as the user writes it."""
     return str(_whole(value))
 
 
 async def quota_listing(endpoints: Sequence[Endpoint], entity: Sequence[QuotaEntityPart] = ()) -> list[dict[str, Any]]:
-    """One row per quota whose entity has all of these parts, and maybe others."""
+    """One row per quota whose entity has all of these parts, and maybe further ones."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         described = await cluster_client.describe_client_quotas(client, min_applied_end_offset=offset)
@@ -222,7 +222,7 @@ async def quota_listing(endpoints: Sequence[Endpoint], entity: Sequence[QuotaEnt
 
 
 def shown_entity(entity: Iterable[QuotaEntityPart]) -> str:
-    """An entity as people read it."""
+    """An entity as users read it."""
     return ", ".join(
         f"{part.entity_type} {DEFAULT_ENTITY if part.entity_name is None else quoted(part.entity_name)}"
         for part in entity
@@ -246,7 +246,7 @@ def _whole(value: float) -> int | float:
 
 
 async def add_acls(endpoints: Sequence[Endpoint], entries: Sequence[AccessControlEntry]) -> list[dict[str, Any]]:
-    """Create them; one row each, also for one that was there. Raises ApiError for the first that was refused."""
+    """Create them; one row each, also for one that existed. Raises ApiError for the first that was refused."""
     async with connected_client(endpoints) as client:
         ids = await cluster_client.create_acls(client, entries)
     return [{**_acl(entry), "Id": acl_id} for entry, acl_id in zip(entries, ids, strict=True)]
@@ -264,7 +264,7 @@ async def acl_listing(endpoints: Sequence[Endpoint], filters: Sequence[AccessCon
 
 
 async def remove_acls(endpoints: Sequence[Endpoint], filters: Sequence[AccessControlFilter]) -> list[dict[str, Any]]:
-    """Remove what one of the filters matches; one row per entry that is gone. Raises ApiError."""
+    """Remove what one of the filters matches; one row per entry removed. Raises ApiError."""
     async with connected_client(endpoints) as client:
         deleted = await cluster_client.delete_acls(client, filters)
     return [_acl(entry) for entry in sorted(deleted, key=_acl_order)]

@@ -1,6 +1,6 @@
-"""What the commands that alter configs do, those of topics with them: arguments to changes, and what came of each.
+"""What the commands that alter configs, also those of topics, do: arguments to changes, and the outcome of each.
 
-A change that leaves a config as it was is taken by the controller, which then writes nothing. Who gave it is told so.
+The controller accepts a change that leaves a config as it was, and writes nothing. The command reports that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftlog.commands.clients import committed_end_offset, connected_client
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
 
 _FURTHER_CONFIG: Final = re.compile(r",\s*([a-z][a-z.]*)=")
-"""No value of a config of topics or brokers has that."""
+"""No value of a config of topics or brokers contains this."""
 
 _ALTERED: Final[Mapping[ConfigChangeKind, str]] = {
     ConfigChangeKind.SET: "set",
@@ -35,7 +35,7 @@ def check_one_each(configs: dict[str, str]) -> dict[str, str]:
         further = _FURTHER_CONFIG.search(value)
         if further is not None:
             raise ConfigurationError(
-                f"the value of {key} goes on with {further[1]}=; give each config by an option of its own"
+                f"the value of {key} continues with {further[1]}=; give each config in an option of its own"
             )
     return configs
 
@@ -49,7 +49,7 @@ def config_changes(
     for kind, of_kind in values.items():
         for key, value in of_kind.items():
             if key in kinds:
-                raise ConfigurationError(f"{key} is to be {_ALTERED[kinds[key]]} and {_ALTERED[kind]}; keep one")
+                raise ConfigurationError(f"{key} is both {_ALTERED[kinds[key]]} and {_ALTERED[kind]}; keep one of them")
             kinds[key] = kind
             changes.append(ConfigChange(RESOURCE_TYPES[entity_type], entity_name, key, kind, value))
     return changes
@@ -63,7 +63,7 @@ def topic_config_changes(name: str, added: Mapping[str, str], deleted: Iterable[
 
 @dataclass(frozen=True, slots=True)
 class ConfigOutcome:
-    """What came of a change."""
+    """The outcome of a change."""
 
     name: str
     before: str | None
@@ -71,11 +71,11 @@ class ConfigOutcome:
     is_altered: bool
 
     def row(self) -> dict[str, Any]:
-        """It for programs."""
+        """The outcome for programs."""
         return {"Name": self.name, "Before": self.before, "Altered": self.is_altered}
 
     def unaltered(self, entity: str) -> str:
-        """How it was already, in a sentence."""
+        """The value it already had, in a sentence."""
         found = "was not set" if self.before is None else f"was {self.before or 'empty'} already"
         return f"{self.name} of {entity} {found}; nothing was changed."
 
@@ -94,7 +94,7 @@ async def alter_topic(
 ) -> list[ConfigOutcome]:
     """Change a topic's configs, then how many partitions it has; nothing, if either is refused beforehand.
 
-    Returns what came of each config. Raises ApiError.
+    Returns the outcome for each config. Raises ApiError.
     """
     counts = {} if partitions is None else {name: partitions}
     offset = await committed_end_offset(endpoints)
@@ -111,7 +111,7 @@ async def alter_topic(
 
 
 async def _values(client: AdminClient, changes: Sequence[ConfigChange], offset: int) -> dict[str, str] | None:
-    """What is set of the resource whose configs are to be changed; None if that cannot be had."""
+    """What is set of the resource whose configs are to be changed; None if that cannot be read."""
     if not changes:
         return {}
     try:
@@ -119,14 +119,14 @@ async def _values(client: AdminClient, changes: Sequence[ConfigChange], offset: 
             changes[0].resource_type, changes[0].resource_name, min_applied_end_offset=offset
         )
     except ApiError:
-        return None  # the change itself says what is wrong
+        return None  # the change itself reports what is wrong
     return {config.name: config.value for config in described.configs}
 
 
 async def _outcomes(
     client: AdminClient, changes: Sequence[ConfigChange], before: Mapping[str, str] | None
 ) -> list[ConfigOutcome]:
-    """What came of the changes that this client has just made, its first."""
+    """The outcome of the changes that this client has just made, its first."""
     was = before or {}
     if not client.last_end_offset:  # nothing was written
         return [ConfigOutcome(change.name, was.get(change.name), is_altered=False) for change in changes]
@@ -142,7 +142,7 @@ async def _outcomes(
 async def sourced_config_listing(
     endpoints: Sequence[Endpoint], entity_type: str, entity_name: str
 ) -> list[dict[str, str]]:
-    """One row per config that there can be, by name, with what holds and where that is set."""
+    """One row per config that can be set, by name, with the value in effect and where that is set."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         described = await cluster_client.describe_sourced_configs(

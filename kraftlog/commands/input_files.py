@@ -8,7 +8,7 @@ from kraftbase.errors import ConfigurationError
 
 
 def read_input_file(path: Path, what: str) -> bytes:
-    """All that is in a file; `what` says in messages which file is meant. Raises ConfigurationError that names it."""
+    """All that is in a file; `what` describes the file in messages. Raises ConfigurationError that names it."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What `kraftlog node status` shows: every known node, asked by itself, whether anybody leads or not.
+"""What `kraftlog node status` shows: every known node, asked by itself, whether there is a leader or not.
 
 Known are the addresses that were given, the voters that the nodes name, and the observers that a leader names. A
 leader knows no addresses of observers: one whose address was not given is shown as the leader sees it.
@@ -33,21 +33,21 @@ NO_ANSWER: Final = "does not answer"
 NOT_ASKED: Final = "address not known; as the leader sees it"
 
 NODES_MAX: Final = 64
-"""So many addresses are asked at most: what a node names is its word, and it may be wrong."""
+"""At most this many addresses are asked: the addresses that a node names may be wrong."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What the nodes said, each of itself."""
+    """What the nodes reported, each about itself."""
 
     answers: dict[Endpoint, log_pb2.DescribeNodeResponse] = field(default_factory=dict)
     silent: list[Endpoint] = field(default_factory=list)
-    """The addresses where nobody answers."""
+    """The addresses where no node answers."""
     of_leader: quorum_pb2.DescribeQuorumResponse | None = None
-    """What the leader says of all replicas; None: nobody leads, or it does not say."""
+    """What the leader reports about all replicas; None: there is no leader, or it does not report."""
 
     def take(self, endpoint: Endpoint, answer: log_pb2.DescribeNodeResponse | None) -> None:
-        """Note what came of asking there."""
+        """Note the result of asking there."""
         if answer is None:
             self.silent.append(endpoint)
         else:
@@ -68,12 +68,12 @@ class Findings:
         return dict(by_key.values())
 
     def leader(self) -> tuple[Endpoint, log_pb2.DescribeNodeResponse] | None:
-        """Who says that it leads, in the highest epoch of those who do."""
+        """The node that reports itself as leader, in the highest epoch if several do."""
         leading = [(endpoint, node) for endpoint, node in self.nodes().items() if _leads(node)]
         return max(leading, key=lambda found: found[1].current_leader.leader_epoch, default=None)
 
     def has_quorum(self) -> bool:
-        """Whether there is a leader that a majority of the voters follow, itself among them, as they say themselves."""
+        """Whether a majority of the voters report that they follow the leader, which counts itself."""
         found = self.leader()
         if found is None:
             return False
@@ -88,9 +88,9 @@ class Findings:
 
 
 async def ask_all(endpoints: Iterable[Endpoint]) -> Findings:
-    """Ask every known node what it is, at once, then those that the answers name. Never raises for one that is silent.
+    """Ask every known node for its state, at once, then those that the answers name. A silent node raises nothing.
 
-    Each call takes no longer than `kraftlog.admin.client.connection` gives it, so all takes a few times that at most.
+    `kraftlog.admin.client.connection` limits each call, so all of this takes a few times that limit at most.
     """
     findings = Findings()
     to_ask = list(dict.fromkeys(endpoints))
@@ -105,12 +105,12 @@ async def ask_all(endpoints: Iterable[Endpoint]) -> Findings:
         try:
             findings.of_leader = await quorum_as_seen_by(found[0])
         except ApiError:
-            findings.of_leader = None  # it has just stopped leading, or stopped
+            findings.of_leader = None  # it has just resigned, or stopped
     return findings
 
 
 async def failed_listeners(response: quorum_pb2.DescribeQuorumResponse) -> dict[int, list[str]]:
-    """The listeners that raised, by the voter that they are on, as those say that answer."""
+    """The listeners that raised, by their voter, as the voters that answer report them."""
     endpoints = [_endpoint(state.endpoint) for state in response.current_voters]
     answers = await asyncio.gather(*(_ask(endpoint) for endpoint in endpoints if endpoint is not None))
     return {
@@ -136,7 +136,7 @@ def _named(nodes: Iterable[log_pb2.DescribeNodeResponse]) -> Iterable[Endpoint]:
 
 
 def _endpoint(message: common_pb2.Endpoint) -> Endpoint | None:
-    """None for one that nobody can connect to."""
+    """None for an address that no client can connect to."""
     try:
         return codec.endpoint_from_proto(message)
     except ApiError:
@@ -152,7 +152,7 @@ def _led(node: log_pb2.DescribeNodeResponse) -> tuple[int, int]:
 
 
 def rows(findings: Findings) -> list[dict[str, Any]]:
-    """One row per node: voters, then observers, by id, then addresses where nobody that is known answered."""
+    """One row per node: voters, then observers, by id, then addresses where no known node answered."""
     nodes = findings.nodes()
     replicas = _replicas(findings.of_leader)
     answered = {node.replica_key.node_id for node in nodes.values()}
@@ -222,7 +222,7 @@ def _row_of(
 
 
 def _conditions(replica: quorum_pb2.ReplicaState) -> list[str]:
-    """What the leader says is wrong with it."""
+    """What is wrong with it, as the leader reports it."""
     return list(filter(None, [condition(replica)]))
 
 

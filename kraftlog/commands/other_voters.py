@@ -1,7 +1,7 @@
-"""What the other voters of a configuration say, before a voter's directory is formatted.
+"""What the other voters of a configuration report, before a voter's directory is formatted.
 
-A voter that has run, and whose directory is lost, may have acknowledged what others know. While one of them can say
-that there is a cluster with records, its new directory is not made as that of a new cluster.
+A voter whose directory is lost may have acknowledged records that other voters count on. If one of them reports a
+cluster with records, the new directory is not formatted as that of a new cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Member(NamedTuple):
     endpoint: Endpoint
     log_end_offset: Offset
     known_directory_id: DirectoryId | None
-    """The directory by which it knows the node that is asked for; None if it knows none."""
+    """The directory id by which it knows the node in question; None if it knows none."""
 
 
 async def refuse_to_begin_anew(config: NodeConfig, cluster_id: str) -> None:
@@ -41,7 +41,7 @@ async def refuse_to_begin_anew(config: NodeConfig, cluster_id: str) -> None:
 
 
 async def refuse_lost_directory_id(config: NodeConfig, cluster_id: str, directory_id: DirectoryId | None) -> None:
-    """Raise DirectoryError if a replacement would get the id of the directory that is lost."""
+    """Raise DirectoryError if a replacement would get the id of the lost directory."""
     for member in await answering_members(config, cluster_id):
         if directory_id is not None and member.known_directory_id == directory_id:
             raise DirectoryError(
@@ -51,7 +51,7 @@ async def refuse_lost_directory_id(config: NodeConfig, cluster_id: str, director
 
 
 async def answering_members(config: NodeConfig, cluster_id: str) -> list[Member]:
-    """The other voters of that cluster who answer within 3 s; nobody if the node is no voter."""
+    """The other voters of that cluster that answer within 3 s; none if the node is not a voter."""
     if not config.is_voter:
         return []
     others = [(node_id, endpoint) for node_id, endpoint in config.voters if node_id != config.node_id]

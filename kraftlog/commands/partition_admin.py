@@ -35,7 +35,7 @@ def parse_topics(text: str) -> list[str]:
     """`a,b`: names of topics, each once. Raises ConfigurationError."""
     names = text.split(",")
     if not all(names):
-        raise ConfigurationError(f"{text!r} has a topic without a name; write names with commas between, as in a,b")
+        raise ConfigurationError(f"{text!r} has a topic without a name; write names with commas, as in a,b")
     return _each_once(names, "topic")
 
 
@@ -44,14 +44,14 @@ def parse_broker_ids(text: str) -> list[int]:
     try:
         broker_ids = [int(parse_node_id(part)) for part in text.split(",")]
     except ConfigurationError:
-        raise ConfigurationError(f"{text!r} are no brokers; write their ids with commas between, as in 1,2,3") from None
+        raise ConfigurationError(f"{text!r} are not brokers; write their ids with commas, as in 1,2,3") from None
     return _each_once(broker_ids, "broker")
 
 
 def _each_once(values: list[Value], what: str) -> list[Value]:
     repeated = next((value for value in values if values.count(value) > 1), None)
     if repeated is not None:
-        raise ConfigurationError(f"{what} {repeated} is there more than once; name each {what} once")
+        raise ConfigurationError(f"{what} {repeated} appears more than once; name each {what} once")
     return values
 
 
@@ -60,18 +60,18 @@ def _each_once(values: list[Value], what: str) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Which partitions are meant: those to which all that is asked for applies."""
+    """Which partitions are meant: those that meet every condition given."""
 
     under_replicated: bool = False
     """A replica that is neither being added nor being removed is not in sync."""
     unavailable: bool = False
-    """Nobody leads it."""
+    """It has no leader."""
     under_min_isr: bool = False
-    """Fewer are in sync than min.insync.replicas says, and not all."""
+    """Fewer replicas are in sync than min.insync.replicas requires, and not all."""
     leader: int | None = None
     """This broker leads it."""
     at_min_isr: bool = False
-    """Just as many are in sync as min.insync.replicas says, or all if they are fewer."""
+    """Exactly as many replicas are in sync as min.insync.replicas requires, or all if there are fewer."""
 
     def takes(self, partition: PartitionDescription, min_isr: int) -> bool:
         """Whether that partition, of a topic with that min.insync.replicas, is meant."""
@@ -132,7 +132,7 @@ def _min_isr(configs: Iterable[ConfigValue], default: int) -> int:
 
 
 async def add_partitions(endpoints: Sequence[Endpoint], topic: str, count: int) -> None:
-    """Let the topic have `count` partitions, the present ones included. Raises ApiError."""
+    """Raise the topic's number of partitions to `count`. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await partition_client.create_partitions(client, topic, count)
 
@@ -143,7 +143,7 @@ async def add_partitions(endpoints: Sequence[Endpoint], topic: str, count: int) 
 async def elect(
     endpoints: Sequence[Endpoint], election_type: ElectionType, partitions: Sequence[TopicPartition] | None
 ) -> list[dict[str, Any]]:
-    """Hold elections; one row for each of `partitions`, or (None) for each of all that was in need of one.
+    """Hold elections; one row for each of `partitions`, or (None) for each partition that needed one.
 
     Raises ApiError if none was held.
     """
@@ -171,7 +171,7 @@ def outcome_row(outcome: PartitionOutcome, done: str, harmless: dict[ErrorCode, 
 async def remote_segments(
     endpoints: Sequence[Endpoint], topic: str, partition_id: int, leader_epoch: int | None
 ) -> dict[str, Any]:
-    """What is in remote storage of a partition, or of one of its leader epochs.
+    """The segments in remote storage of a partition, or of one of its leader epochs.
 
     Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such partition.
     """

@@ -4,8 +4,8 @@
     {"version": 1, "partitions": [{"topic": "clicks", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
     {"version": 1, "topics": [{"topic": "clicks"}]}
 
-Unlike Kafka's tools, a key that nobody reads is refused: whoever wrote it expects that something comes of it. Every
-function that reads raises ConfigurationError, which names the file, what is wrong there, and what to write.
+Unlike in Kafka's tools, an unknown key is refused: the user expects it to have an effect. Every function that reads
+raises ConfigurationError, which names the file, what is wrong there, and what to write.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_topics(path: Path) -> list[str]:
     for where, value in _entries(path, "topics"):
         name = _topic(where, _object(where, value, _TOPIC_KEYS))
         if name in topics:
-            raise ConfigurationError(f"{path}: topic {quoted(name)} is there twice; keep one of them")
+            raise ConfigurationError(f"{path}: topic {quoted(name)} appears twice; keep one of them")
         topics.append(name)
     return topics
 
@@ -74,14 +74,14 @@ def reassignment_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[
 
 
 def _partitions(path: Path, keys: Sequence[str]) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
-    """Each partition of a file with all that is said of it. At least one."""
+    """Each partition of a file with all its fields. At least one."""
     seen: set[TopicPartition] = set()
     for where, value in _entries(path, "partitions"):
         entry = _object(where, value, keys)
         at = TopicPartition(_topic(where, entry), _number(where, entry.get("partition"), "partition", PARTITION_ID_MAX))
         if at in seen:
             raise ConfigurationError(
-                f"{path}: partition {at.partition_id} of topic {quoted(at.topic)} is there twice; keep one of them"
+                f"{path}: partition {at.partition_id} of topic {quoted(at.topic)} appears twice; keep one of them"
             )
         seen.add(at)
         yield at, entry
@@ -106,21 +106,21 @@ def _parsed(path: Path, key: str) -> Any:
         return json.loads(content.decode("utf-8-sig"))  # editors of Windows begin a file with a byte order mark
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise ConfigurationError(
-            f'{path}: it is no JSON: {error}; write {{"version": {VERSION}, "{key}": [...]}}, as Kafka\'s tools do'
+            f'{path}: it is not JSON: {error}; write {{"version": {VERSION}, "{key}": [...]}}, as Kafka\'s tools do'
         ) from None
 
 
 def _object(where: str, value: Any, keys: Sequence[str]) -> dict[str, Any]:
     """`value`, which must be an object with no other keys."""
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{where}: {_shown(value)} is no object; write {{...}} with {_listed(keys)}")
+        raise ConfigurationError(f"{where}: {_shown(value)} is not an object; write {{...}} with {_listed(keys)}")
     for key in value:
         if "throttle" in key.lower():
             raise ConfigurationError(
                 f"{where}: {quoted(key)} asks for a throttle, which kraftlog does not have; leave it out"
             )
         if key not in keys:
-            raise ConfigurationError(f"{where}: nothing is known of {quoted(key)}; there can be {_listed(keys)}")
+            raise ConfigurationError(f"{where}: {quoted(key)} is not a known key; use {_listed(keys)}")
     return value
 
 
@@ -142,12 +142,12 @@ def _replicas(what: str, entry: Mapping[str, Any]) -> list[int]:
     replicas = [_number(what, broker, "replica", NODE_ID_MAX) for broker in brokers]
     repeated = next((broker for broker in replicas if replicas.count(broker) > 1), None)
     if repeated is not None:
-        raise ConfigurationError(f"{what}: broker {repeated} is there more than once; name each broker once")
+        raise ConfigurationError(f"{what}: broker {repeated} appears more than once; name each broker once")
     return replicas
 
 
 def _check_directories(what: str, entry: Mapping[str, Any], num_replicas: int) -> None:
-    """Only what leaves the directory to the broker can be asked for."""
+    """Only "any" is accepted, which leaves the directory to the broker."""
     directories = entry.get("log_dirs", [ANY_DIRECTORY] * num_replicas)
     if not isinstance(directories, list) or len(directories) != num_replicas:
         raise ConfigurationError(

@@ -14,7 +14,7 @@ from kraftpb.v1 import quorum_pb2
 UNKNOWN: Final = -1
 LISTENER_NAME: Final = "CONTROLLER"
 NO_DIRECTORY_IDS: Final = (
-    "the voters have no directory ids, so one whose disk was replaced is taken for the one that voted; see"
+    "the voters have no directory ids, so one with a replaced disk is taken for the one that voted; see"
     " docs/operations/voters.md"
 )
 REPLICATION_COLUMNS: Final = (
@@ -51,7 +51,7 @@ def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
 
 def _alarm(response: quorum_pb2.DescribeQuorumResponse) -> str:
     return (
-        f"the voters' metadata differs at offset {response.state_alarm_offset}, and no majority has the same: find out"
+        f"the voters' metadata differs at offset {response.state_alarm_offset}, and no majority agrees: find out"
         " whose is right (kraftlog verify, with the node stopped)"
     )
 
@@ -61,13 +61,13 @@ def replication(
 ) -> list[dict[str, Any]]:
     """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
 
-    The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine came to
-    something else than the quorum's; `recovering` if it fetches again what its disk lost; `LEADER_LACKS_COMMITTED` if
-    it knows more as committed than the leader has, and so does not follow it, with the offset up to which their logs may
-    agree and the one below which everything is committed; else empty. `LogStartOffset` is where the replica's log
-    starts. `HoldsLogStart` says that the leader's log would start further on if this replica, or a listener on the
-    leader, had read on (KAFKA-14932); `LogStartHolders` says so for programs. `failed_listeners` are the names of those
-    that raised, by node id: the nodes themselves tell of them, and they are a condition, too.
+    The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine differs
+    from the quorum's; `recovering` if it fetches again what its disk lost; `LEADER_LACKS_COMMITTED` if it knows more as
+    committed than the leader has, and so does not follow it, with the offset up to which their logs may agree and the
+    one below which everything is committed; else empty. `LogStartOffset` is where the replica's log starts.
+    `HoldsLogStart` shows that the leader's log would start later if this replica, or a listener on the leader, had read
+    further (KAFKA-14932); `LogStartHolders` is the same for programs. `failed_listeners` are the names of those that
+    raised, by node id: the nodes report them, and they are a condition, too.
     """
     leader = _leader(response)
     followers = [voter for voter in response.current_voters if voter is not leader]
@@ -137,7 +137,7 @@ def _leader(response: quorum_pb2.DescribeQuorumResponse) -> quorum_pb2.ReplicaSt
             return voter
     raise ApiError(
         ErrorCode.LEADER_NOT_AVAILABLE,
-        f"leader {response.current_leader.leader_id} is none of the voters that it lists; try again",
+        f"leader {response.current_leader.leader_id} is not among the voters that it lists; try again",
     )
 
 
@@ -164,7 +164,7 @@ def _replica(state: quorum_pb2.ReplicaState) -> dict[str, Any]:
 
 
 def condition(state: quorum_pb2.ReplicaState) -> str:
-    """What is wrong with the replica, as the leader sees it; empty if nothing is."""
+    """What is wrong with the replica, as the leader sees it; empty if nothing."""
     conditions = {"diverged": state.state_diverged, "recovering": state.recovering}
     names = [name for name, applies in conditions.items() if applies]
     if state.HasField("leader_lacks"):

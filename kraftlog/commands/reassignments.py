@@ -1,4 +1,4 @@
-"""What `kraftlog reassign` does: an assignment proposed, carried out, followed up and called off."""
+"""What `kraftlog reassign` does: an assignment proposed, executed, verified and canceled."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Assignment = dict[TopicPartition, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Where partitions are, and where they might go."""
+    """Where the replicas of partitions are, and where they could be moved."""
 
     current: Assignment
     proposed: Assignment
     inactive_brokers: tuple[int, ...]
-    """Those of the named brokers that are fenced or shutting down: they get replicas only if others are too few."""
+    """Those of the named brokers that are fenced or shutting down: used only if the others are too few."""
 
 
 async def propose(endpoints: Sequence[Endpoint], topics: Sequence[str], broker_ids: Sequence[int]) -> Proposal:
@@ -61,7 +61,7 @@ async def propose(endpoints: Sequence[Endpoint], topics: Sequence[str], broker_i
 def propose_assignment(
     partitions: Mapping[TopicPartition, PartitionDescription], brokers: Mapping[int, PlacementBroker], random: Random
 ) -> Assignment:
-    """As many replicas for each partition as it has, or is to have, placed as those of new partitions are.
+    """As many replicas for each partition as it has, or will have, placed as those of new partitions are.
 
     Raises ApiError(INVALID_REPLICATION_FACTOR) if the brokers are too few, or none is active.
     """
@@ -85,9 +85,9 @@ def propose_assignment(
 
 
 async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, object]) -> Assignment:
-    """The replicas of these partitions, without what a reassignment under way adds: what to go back to.
+    """The replicas of these partitions, without what a reassignment under way adds: what to roll back to.
 
-    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them does not exist.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -98,7 +98,7 @@ async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[Topi
 async def execute(
     endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]
 ) -> list[dict[str, Any]]:
-    """Begin to move partitions; one row each. Raises ApiError, nothing changed, if a broker is not registered."""
+    """Start to move partitions; one row each. Raises ApiError, and changes nothing, if a broker is not registered."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         registered = (await client.list_brokers(min_applied_end_offset=offset)).brokers
@@ -108,7 +108,7 @@ async def execute(
 
 
 async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    """Cancel what is under way of these partitions; one row each. Raises ApiError."""
+    """Cancel the reassignments of these partitions; one row each. Raises ApiError."""
     async with connected_client(endpoints) as client:
         outcomes = await partition_client.alter_partition_reassignments(client, dict.fromkeys(partitions))
     harmless = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NOT_UNDER_WAY}
@@ -116,9 +116,9 @@ async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartit
 
 
 async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]) -> list[dict[str, Any]]:
-    """How far the partitions are on the way to these replicas; one row each.
+    """How far the reassignment of the partitions to these replicas is; one row each.
 
-    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them is not there.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them does not exist.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -127,7 +127,7 @@ async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, 
 
 
 def verified_row(at: TopicPartition, wanted: Sequence[int], partition: PartitionDescription) -> dict[str, Any]:
-    """Whether a partition has these replicas, in that order, or is on the way there."""
+    """Whether a partition has these replicas, in that order, or is being moved to them."""
     is_moving = bool(partition.adding_replicas or partition.removing_replicas)
     status = IN_PROGRESS if is_moving else COMPLETED
     return {
@@ -161,22 +161,22 @@ async def reassignment_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, 
 
 
 def original_replicas(partition: PartitionDescription) -> list[int]:
-    """What a partition had before the reassignment that is under way, if any is; cancelling that leads back there."""
+    """A partition's replicas before the reassignment under way, if any; canceling it restores these."""
     return [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
 
 
 def target_replicas(partition: PartitionDescription) -> list[int]:
-    """What a partition has when the reassignment that is under way, if any is, is over."""
+    """A partition's replicas when the reassignment under way, if any, has completed."""
     return [broker_id for broker_id in partition.replicas if broker_id not in partition.removing_replicas]
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- the cluster ------------------------------------------------------------------------------------------------------
 
 
 async def _partitions(
     client: AdminClient, topics: Iterable[str], offset: Offset
 ) -> dict[TopicPartition, PartitionDescription]:
-    """All partitions of these topics, as of `offset` or later. Raises ApiError for a topic that is not there."""
+    """All partitions of these topics, as of `offset` or later. Raises ApiError for a topic that does not exist."""
     names = list(dict.fromkeys(topics))
     found: dict[TopicPartition, PartitionDescription] = {}
     for start in range(0, len(names), DESCRIBED_TOPICS_MAX):
@@ -190,7 +190,7 @@ async def _partitions(
 async def _chosen(
     client: AdminClient, wanted: Iterable[TopicPartition], offset: Offset
 ) -> dict[TopicPartition, PartitionDescription]:
-    """These partitions. Raises ApiError for one that is not there."""
+    """These partitions. Raises ApiError for one that does not exist."""
     wanted = list(wanted)
     found = await _partitions(client, (at.topic for at in wanted), offset)
     missing = next((at for at in wanted if at not in found), None)

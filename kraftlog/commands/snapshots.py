@@ -27,15 +27,15 @@ from snapshot.reader import SnapshotReader, SnapshotSummary
 CREATE_TIMEOUT_SECONDS: Final = 120.0
 LIST_TIMEOUT_SECONDS: Final = 30.0
 SILENCE_SECONDS_MAX: Final = 120.0
-"""So long a node may send nothing of a snapshot: it reads all of it before it sends the first byte."""
+"""How long a node may take before it sends the next piece: it reads the whole snapshot before the first byte."""
 
 Progress = Callable[[int, int], None]
-"""Told after each piece: how many bytes have come, and of how many."""
+"""Called after each piece with the bytes received and the size of the snapshot."""
 Pieces = grpc.aio.UnaryStreamCall[snapshot_pb2.ReadSnapshotRequest, snapshot_pb2.ReadSnapshotResponse]
 
 
 async def create(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Have the first node that answers take one, and tell what it is. Raises ApiError."""
+    """Have the first node that answers take one, and describe it. Raises ApiError."""
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
@@ -72,11 +72,11 @@ def _from_proto(point: EpochEndOffset) -> OffsetAndEpoch:
 async def save(
     endpoints: Sequence[Endpoint], target: Path, wanted: OffsetAndEpoch | None, progress: Progress
 ) -> dict[str, Any]:
-    """Copy a snapshot of the first node that answers, the newest unless one is `wanted`, and tell what it is.
+    """Copy a snapshot of the first node that answers, the newest unless one is `wanted`, and describe it.
 
-    In a directory it gets its own name; any other `target` must be named like the snapshot, and so says which is
-    wanted. The copy is written under a temporary name beside it, and gets its own when it was found whole and durable;
-    if anything fails, nothing is left of it. A file that exists is never replaced. Raises ApiError, StorageError.
+    In a directory it keeps its name; any other `target` must be named like the snapshot, and so selects it. The copy is
+    written under a temporary name in the same directory, and renamed when it was found whole and is durable; if
+    anything fails, nothing is left of it. A file that exists is never replaced. Raises ApiError, StorageError.
     """
     directory, wanted = _destination(target, wanted)
     endpoint = await first_that_answers(endpoints)
@@ -84,7 +84,7 @@ async def save(
         pieces = snapshot_pb2_grpc.SnapshotServiceStub(channel).ReadSnapshot(_request(wanted))
         first = await _next(pieces, endpoint)
         if first is None or wanted not in (None, _from_proto(first.snapshot_id)):
-            raise _broken(endpoint, "it did not send the snapshot that it was asked for")
+            raise _broken(endpoint, "it sent another snapshot than requested")
         with _Copy(directory, _from_proto(first.snapshot_id)) as copy:
             await _receive(first, pieces, endpoint, copy, progress)
             try:
@@ -114,14 +114,14 @@ async def save_present(endpoints: Sequence[Endpoint], directory: Path) -> Path:
 
 
 def _destination(target: Path, wanted: OffsetAndEpoch | None) -> tuple[Path, OffsetAndEpoch | None]:
-    """The directory that the copy comes into, and the id that is asked for."""
+    """The directory of the copy, and the id requested."""
     if target.is_dir():
         if wanted is not None:
             _refuse_existing(target / snapshot_name(wanted))
         return target, wanted
     named = id_of(str(target))
     if wanted is not None and wanted != named:
-        raise StorageError(f"{target} is not the name of the snapshot, {snapshot_name(wanted)}; give it that one")
+        raise StorageError(f"{target} is not the name of the snapshot, {snapshot_name(wanted)}; use that name")
     if not target.parent.is_dir():
         raise StorageError(f"there is no directory {target.parent}; make it, or name another")
     _refuse_existing(target)
@@ -148,13 +148,13 @@ def _request(wanted: OffsetAndEpoch | None) -> snapshot_pb2.ReadSnapshotRequest:
 async def _receive(
     first: snapshot_pb2.ReadSnapshotResponse, pieces: Pieces, endpoint: Endpoint, copy: _Copy, progress: Progress
 ) -> None:
-    """Write all pieces. Raises ApiError where they do not go together, or do not come."""
+    """Write all pieces. Raises ApiError if they do not fit together, or stop."""
     piece: snapshot_pb2.ReadSnapshotResponse | None = first
     received = 0
     while piece is not None:
         is_next = piece.data and piece.position == received and piece.snapshot_id == first.snapshot_id
         if not is_next or received + len(piece.data) > first.size_bytes:
-            raise _broken(endpoint, f"what it sent does not go on at byte {received} of {first.size_bytes}")
+            raise _broken(endpoint, f"what it sent does not continue at byte {received} of {first.size_bytes}")
         copy.write(received, piece.data)
         received += len(piece.data)
         progress(received, first.size_bytes)
@@ -170,14 +170,14 @@ async def _next(pieces: Pieces, endpoint: Endpoint) -> snapshot_pb2.ReadSnapshot
             piece = await pieces.read()
     except TimeoutError:
         raise ApiError(
-            ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} sends nothing any more; see whether it is well, and try again"
+            ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} has stopped sending; check the node, and try again"
         ) from None
     return piece if isinstance(piece, snapshot_pb2.ReadSnapshotResponse) else None
 
 
 def _broken(endpoint: Endpoint, reason: str) -> ApiError:
     return ApiError(
-        ErrorCode.CORRUPT_MESSAGE, f"no snapshot was had from {endpoint}: {reason}; try again, or ask another node"
+        ErrorCode.CORRUPT_MESSAGE, f"no snapshot was received from {endpoint}: {reason}; try again, or ask another node"
     )
 
 
@@ -185,7 +185,7 @@ class _Copy:
     """A snapshot that is being received, under a temporary name; nothing is left of it unless it is kept."""
 
     def __init__(self, directory: Path, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin the file. Raises StorageError, such as for a snapshot that is there already."""
+        """Create the file. Raises StorageError, such as for a snapshot that exists already."""
         self.path = directory / snapshot_name(snapshot_id)
         _refuse_existing(self.path)
         self._directory = directory
@@ -206,12 +206,12 @@ class _Copy:
             self._file.fsync()
             self._rename()
             self._files.fsync_directory(str(self._directory))
-        except FlushFailed as error:  # of a copy: no promise was given that anything of it is durable
-            raise StorageError(f"{error}; see whether the disk is well") from None
+        except FlushFailed as error:  # it is a copy: no client was promised that any of it is durable
+            raise StorageError(f"{error}; check the disk") from None
         return summary
 
     def _rename(self) -> None:
-        """Give it its name. To make an empty file first is what keeps one that is there, whoever has made it."""
+        """Give it its name. Creating an empty file first protects a file of that name, whichever process made it."""
         try:
             self.path.touch(mode=FILE_MODE, exist_ok=False)
         except FileExistsError:
@@ -236,7 +236,7 @@ class _Copy:
 
 
 class _Received(PosixFileSystem):
-    """Has a file under the name that it is to get: a reader takes the snapshot's id from there."""
+    """Presents the file under its final name: a reader takes the snapshot's id from the name."""
 
     def __init__(self, path: str, part_path: str) -> None:
         self._path = path

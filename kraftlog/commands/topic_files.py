@@ -12,8 +12,8 @@ Strimzi's is one topic, as `kubectl get kafkatopic clicks -o yaml` prints it: ki
 replicas, config and, where it is not metadata.name, topicName. Or a list of them, as `kubectl get kafkatopic -o yaml`
 prints it: kind List or KafkaTopicList, with items. One whose annotation says that it is not managed is left alone.
 
-What is left out is left alone, and the cluster's default in a new topic. Configs that are given are all that the topic
-shall have. Numbers and truth values are those of YAML 1.2: `0:101` is a text and `on` is no truth value.
+A property that is left out is not changed, and is the cluster's default in a new topic. If configs are given, the topic
+will have these and no others. Numbers and booleans are those of YAML 1.2: `0:101` is a string and `on` is no boolean.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ INT16_MAX: Final = 2**15 - 1
 STRIMZI_KIND: Final = "KafkaTopic"
 STRIMZI_GROUP: Final = "kafka.strimzi.io/"
 LIST_GROUPS: Final = {"List": "", f"{STRIMZI_KIND}List": STRIMZI_GROUP}
-"""Whose a list is, by its kind: what comes before the version in apiVersion."""
+"""Whose a list is, by its kind: what precedes the version in apiVersion."""
 UNMANAGED: Final = "strimzi.io/managed"
-"""The annotation by which Strimzi's operator is told to leave a topic alone."""
+"""The annotation that makes Strimzi's operator leave a topic alone."""
 
 _OWN_FIELDS: Final = ("topics",)
 _OWN_TOPIC_FIELDS: Final = ("name", "partitions", "replication_factor", "configs")
@@ -58,11 +58,11 @@ class WantedTopic:
     num_partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] | None = None
-    """All that shall be set."""
+    """All configs that the topic will have."""
     place: str = ""
-    """Where it is written, for messages: file and document."""
+    """Where it is defined, for messages: file and document."""
     is_managed: bool = True
-    """Whether it may be changed; one that may not is not deleted either."""
+    """Whether it may be changed; a topic that may not is not deleted either."""
 
 
 def read_topic_file(path: Path) -> list[WantedTopic]:
@@ -83,7 +83,7 @@ def parse_topic_file(content: bytes, name: str) -> list[WantedTopic]:
             if topic.name in topics:
                 before = topics[topic.name].place
                 raise ConfigurationError(
-                    f"{topic.place}, topic {quoted(topic.name)}: it was named before, in {before}; keep one of them"
+                    f"{topic.place}, topic {quoted(topic.name)}: it is also in {before}; keep one of them"
                 )
             topics[topic.name] = topic
     return list(topics.values())
@@ -105,7 +105,7 @@ def _topics_of(document: Any, place: str) -> Iterator[WantedTopic]:
         _refuse(place, f"it names no topics; write topics: with a list, or a {STRIMZI_KIND} of Strimzi's")
     topics = fields["topics"]
     if not isinstance(topics, list):
-        _refuse(f"{place}, topics", f"{_shown(topics)} is no list; write one topic per item")
+        _refuse(f"{place}, topics", f"{_shown(topics)} is not a list; write one topic per item")
     for number, topic in enumerate(topics, 1):
         yield _own_topic(topic, number, place)
 
@@ -158,7 +158,7 @@ def _listed_topics(fields: Mapping[str, Any], place: str) -> Iterator[WantedTopi
     _check_version(fields, LIST_GROUPS[fields["kind"]], place)
     items = fields.get("items")
     if not isinstance(items, list):
-        _refuse(f"{place}, items", f"{_shown(items)} is no list; write one {STRIMZI_KIND} per item")
+        _refuse(f"{place}, items", f"{_shown(items)} is not a list; write one {STRIMZI_KIND} per item")
     for number, item in enumerate(items, 1):
         yield _strimzi_topic(_mapping(item, f"{place}, item {number}"), f"{place}, item {number}")
 
@@ -180,10 +180,10 @@ def _is_managed(metadata: Mapping[str, Any]) -> bool:
 
 def _mapping(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        _refuse(place, f"{_shown(value)} is no mapping; write fields and their values")
+        _refuse(place, f"{_shown(value)} is not a mapping; write fields and their values")
     strange = next((key for key in value if not isinstance(key, str)), None)
     if strange is not None:
-        _refuse(place, f"the field {_shown(strange)} is no text; put it in quotes if it is meant")
+        _refuse(place, f"the field {_shown(strange)} is not a string; put it in quotes if it is meant")
     return value
 
 
@@ -202,7 +202,7 @@ def _optional(
 def _name(value: Any, place: str) -> str:
     if type(value) is not str:
         missing = "it is missing; give the topic a name"
-        _refuse(place, missing if value is None else f"{_shown(value)} is no text; put it in quotes")
+        _refuse(place, missing if value is None else f"{_shown(value)} is not a string; put it in quotes")
     try:
         check_topic_name(value)
     except ApiError as error:
@@ -215,7 +215,7 @@ def _count(most: int) -> Callable[[Any, str], int]:
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             _refuse(
                 place,
-                f"{_shown(value)} is no whole number from 1 to {most}; write one, or leave the field out for the"
+                f"{_shown(value)} is not a whole number from 1 to {most}; write one, or leave the field out for the"
                 " cluster's default",
             )
         return value
@@ -236,13 +236,13 @@ def _config_value(value: Any, place: str) -> str:
         case list():
             if not any(isinstance(element, list) for element in value):
                 return ",".join(_config_value(element, place) for element in value)
-    _refuse(place, f"{_shown(value)} is no value of a config; write a text, a number, true or false, or a list of them")
+    _refuse(place, f"{_shown(value)} is not a value of a config; write a string, a number, true or false, or a list")
 
 
 def _shown(value: Any) -> str:
     match value:
         case None:
-            return "nothing"
+            return "null"
         case dict():
             return "a mapping"
         case list():

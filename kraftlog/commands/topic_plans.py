@@ -1,8 +1,8 @@
-"""From topics as a file wants them, and as they are, to a plan; and the plan carried out on a live cluster.
+"""Make a plan from the topics that a file wants and those of a live cluster, and carry it out.
 
-Nothing is changed before every part of the plan was found possible: what cannot be changed at all (fewer partitions,
-another replication factor) is refused here, the rest is asked of the controller. Many topics go in operations that stay
-well below what one batch can hold. A plan is made each time: what was done before is not in it.
+Nothing is changed before every part of the plan was found possible: what can never be changed (fewer partitions,
+another replication factor) is refused here, the rest is validated by the controller. Many topics are split into
+operations well below the limit of one batch. Each run makes a new plan: what an earlier run did is not in it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from statemachine.words.names import quoted
 from statemachine.words.resources import CLUSTER_DEFAULT, FROM_DEFAULT, ResourceType
 
 RECORDS_PER_OPERATION_MAX: Final = 5_000
-"""Half of what one batch holds (CT-12), so that others are not kept waiting for long."""
+"""Half of what one batch holds (CT-12), so that other clients do not wait for long."""
 
 BYTES_PER_OPERATION_MAX: Final = 1024 * 1024
-"""Of names and values together."""
+"""Of names and values, in total."""
 
 OPERATION_TIMEOUT_MS: Final = 60_000
 """How long one of these operations may take: it is answered when it is committed, behind all before it."""
@@ -50,19 +50,19 @@ INTERNAL_PREFIX: Final = "__"
 COLUMNS: Final = ("Topic", "Action", "Name", "Present", "Wanted")
 
 _ANOTHER_RUN_HELPS: Final = (
-    # The cluster could not do it now.
+    # The cluster cannot do it now.
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.KAFKA_STORAGE_ERROR,
-    # Somebody else created, deleted or grew a topic since the plan was made: another one goes by that.
+    # Another client created, deleted or grew a topic since the plan was made: the next plan accounts for that.
     ErrorCode.TOPIC_ALREADY_EXISTS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INVALID_PARTITIONS,
 )
 
 Progress = Callable[[int, int], None]
-"""Called with how many changes are made, and of how many."""
+"""Called with the changes made so far, and all of them."""
 
 Item = TypeVar("Item")
 
@@ -79,24 +79,24 @@ class PlannedChange:
     wanted: str = ""
 
     def row(self) -> dict[str, str]:
-        """It in one line, with `COLUMNS`."""
+        """One line of the plan, with `COLUMNS`."""
         values = (self.topic, self.action, self.name, self.present, self.wanted)
         return dict(zip(COLUMNS, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What is to be done. Topics that are as they shall be are not in it."""
+    """The changes to make. Topics that are as wanted are not in it."""
 
     shown: list[PlannedChange] = field(default_factory=list)
-    """Everything, by topic in the order of the file; what is deleted comes last."""
+    """All changes, by topic in the order of the file; deletions are last."""
     creations: list[NewTopic] = field(default_factory=list)
     growths: dict[str, int] = field(default_factory=dict)
-    """How many partitions there shall be, by topic."""
+    """How many partitions are wanted, by topic."""
     configs: list[ConfigChange] = field(default_factory=list)
     deletions: list[str] = field(default_factory=list)
     partitions: dict[str, int] = field(default_factory=dict)
-    """How many each topic has, or will have when it is created."""
+    """How many partitions each topic has, or will have when it is created."""
 
     def rows(self) -> list[dict[str, str]]:
         """One row per change."""
@@ -114,14 +114,14 @@ def make_plan(
     partitions_default: int = 1,
     prune: bool = False,
 ) -> TopicPlan:
-    """What has to be done so that the wanted topics are as they shall be.
+    """The changes that make the topics as wanted.
 
     `present` has those of them that exist; `listed` are all topics, of which `prune` deletes those that are not wanted.
     Raises ApiError that names every topic which cannot become what is wanted, ConfigurationError if `prune` would
     delete all.
     """
     if prune and not wanted:
-        raise ConfigurationError("the file names no topic: --prune would delete all; name those that shall stay")
+        raise ConfigurationError("the file names no topic: --prune would delete all; name those to keep")
     plan = TopicPlan()
     refusals: list[ApiError] = []
     for topic in wanted:
@@ -168,7 +168,7 @@ def _plan_changes(plan: TopicPlan, topic: WantedTopic, found: TopicDescription) 
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"{topic.place}, topic {quoted(topic.name)}: it has {count} partitions, and {topic.num_partitions} are"
-            f" wanted, but none can be taken away; write {count} or more",
+            f" wanted, but partitions cannot be removed; write {count} or more",
         )
     factor = _replication_factor(found)
     if topic.replication_factor not in (None, factor):
@@ -197,7 +197,7 @@ def _plan_configs(plan: TopicPlan, topic: str, wanted: Mapping[str, str], presen
 
 
 def _replication_factor(topic: TopicDescription) -> int:
-    """That of the first partition, without the replicas that a reassignment takes away."""
+    """That of the first partition, without the replicas that a reassignment removes."""
     if not topic.partitions:
         return 0
     first = topic.partitions[0]
@@ -215,15 +215,15 @@ def _raise_together(refusals: Sequence[ApiError]) -> None:
 
 
 async def topic_plan(endpoints: Sequence[Endpoint], wanted: Sequence[WantedTopic], *, prune: bool) -> TopicPlan:
-    """What has to be done so that the topics are as wanted. Raises as `plan_on` does."""
+    """The changes that make the topics as wanted. Raises as `plan_on` does."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         return await plan_on(client, wanted, prune=prune, min_applied_end_offset=offset)
 
 
 async def carry_out(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Progress) -> None:
-    """Do it. Raises ApiError that says how far it came."""
-    await describe_any(endpoints)  # an address that is wrong is told at once
+    """Carry it out. Raises ApiError that says how many changes were made."""
+    await describe_any(endpoints)  # a wrong address is reported at once
     async with AdminClient(endpoints, timeout_ms=allowed_ms(OPERATION_TIMEOUT_MS)) as client:
         await apply_plan(client, plan, progress)
 
@@ -231,9 +231,9 @@ async def carry_out(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Pr
 async def plan_on(
     client: AdminClient, wanted: Sequence[WantedTopic], *, prune: bool = False, min_applied_end_offset: int = 0
 ) -> TopicPlan:
-    """The plan for a live cluster, every part of which its controller finds possible. Nothing is changed.
+    """The plan for a live cluster, every part of it validated by the controller. Nothing is changed.
 
-    Raises ApiError and ConfigurationError as `make_plan` does, and what the controller refuses.
+    Raises ApiError and ConfigurationError as `make_plan` does, and ApiError for what the controller refuses.
     """
     listed = (await client.list_topics(min_applied_end_offset=min_applied_end_offset)).topics
     by_name = {topic.name: topic for topic in listed}
@@ -256,8 +256,8 @@ async def plan_on(
 async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
     """Raise ApiError if topics cannot be deleted here.
 
-    A deletion cannot be tried without being made: an older leader would not know that it is only to be validated. But
-    the controller refuses the deletion of no topic at all, too, if it refuses any.
+    A deletion cannot be validated only: an older leader would not know the flag, and would delete. But a controller
+    that refuses deletions also refuses one that names no topic.
     """
     try:
         await delete_named_topics(client, [])
@@ -266,13 +266,13 @@ async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
             raise
         raise ApiError(
             error.code,
-            f"--prune is to delete {len(names)} topics, such as {quoted(names[0])}, and none can be deleted here; leave"
+            f"--prune would delete {len(names)} topics, such as {quoted(names[0])}, and none can be deleted here; leave"
             " it out, or set delete.topic.enable=true in the voters' files",
         ) from None
 
 
 async def apply_plan(client: AdminClient, plan: TopicPlan, progress: Progress) -> None:
-    """Carry it out: creations first, deletions last. Raises ApiError that says how far it came."""
+    """Carry it out: creations first, deletions last. Raises ApiError that says how many changes were made."""
     await _carry_out(client, plan, progress, validate_only=False)
 
 
@@ -317,7 +317,7 @@ def _creation_bytes(topic: NewTopic) -> int:
 
 
 def _config_records(plan: TopicPlan, changes: Sequence[ConfigChange]) -> int:
-    # Who is eligible to lead is forgotten with another minimum: a record for each partition (KIP-966).
+    # Another min.insync.replicas resets the eligible leaders: a record for each partition (KIP-966).
     forgets = any(change.name == MIN_ISR for change in changes)
     return len(changes) + (plan.partitions[changes[0].resource_name] if forgets else 0)
 
@@ -333,7 +333,7 @@ def batches(
     *,
     len_max: int = RECORDS_PER_OPERATION_MAX,
 ) -> Iterator[list[Item]]:
-    """The items in their order, so many at a time as fit one operation, and at least one."""
+    """The items in their order, as many at a time as fit one operation, and at least one."""
     batch: list[Item] = []
     record_count = size_bytes = 0
     for item in items:

@@ -1,7 +1,7 @@
-"""What whoever waits at the terminal should know of how a command came to its answer, each once per command.
+"""Notices for the user at the terminal about how a command got its answer, each once per command.
 
-The parts below the command line say it here, and the command line has it printed. A program that calls them without a
-command line hears nothing.
+The code below the command line adds notices here, and the command line prints them. A program that calls that code
+without a command line gets none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _tell: ContextVar[Callable[[str], None] | None] = ContextVar("_tell", default=No
 
 @contextmanager
 def user_messages_to(tell: Callable[[str], None]) -> Iterator[None]:
-    """Have each notice of what runs in the block told with `tell`, once."""
+    """Pass each notice from the code in the block to `tell`, once."""
     told: set[str] = set()
 
     def tell_once(line: str) -> None:
@@ -31,7 +31,7 @@ def user_messages_to(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def show_to_user(line: str) -> None:
-    """Say it, if anybody wants to hear."""
+    """Pass it on, if `user_messages_to` is in effect."""
     tell = _tell.get()
     if tell is not None:
         tell(line)

@@ -23,7 +23,7 @@ def parse_directory_ids(texts: Iterable[str]) -> dict[NodeId, UUID]:
     for text in texts:
         node_id, separator, directory_id = text.partition("=")
         if not separator:
-            raise ConfigurationError(f"{text!r} is none; write NODE-ID=DIRECTORY-ID")
+            raise ConfigurationError(f"{text!r} is not a directory id of a node; write NODE-ID=DIRECTORY-ID")
         found[parse_node_id(node_id)] = uuid_from_text(directory_id)
     return found
 
@@ -31,13 +31,13 @@ def parse_directory_ids(texts: Iterable[str]) -> dict[NodeId, UUID]:
 async def known_voters(endpoints: Sequence[Endpoint], given: Mapping[NodeId, DirectoryId]) -> VoterSet:
     """The voters, with the ids that are `given`, else of the directories that they have.
 
-    Raises ApiError if a voter's directory is not known, ConfigurationError for a given one of who is no voter.
+    Raises ApiError if a voter's directory is not known, ConfigurationError if one of `given` is not a voter.
     """
     node = await describe_any(endpoints)
     voters = [(codec.replica_key_from_proto(found.replica_key), found.endpoint) for found in node.voters]
     strangers = given.keys() - {key.node_id for key, _ in voters}
     if strangers:
-        raise ConfigurationError(f"node {min(strangers)} is no voter; leave it out")
+        raise ConfigurationError(f"node {min(strangers)} is not a voter; leave it out")
     asked = await asyncio.gather(*(_voter(key, endpoint, node.cluster_id, given) for key, endpoint in voters))
     return VoterSet(asked)
 
@@ -52,8 +52,8 @@ async def _voter(
     if directory_id is None:
         raise ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"voter {key.node_id} does not answer at {where}, and nobody knows its directory; start it, or, if its disk"
-            f" is lost, say the new directory's with --directory-id {key.node_id}=ID",
+            f"voter {key.node_id} does not answer at {where}, and no voter knows its directory; start it, or, if its"
+            f" disk is lost, give the new directory's with --directory-id {key.node_id}=ID",
         )
     return Voter(ReplicaKey(key.node_id, directory_id), where)
 

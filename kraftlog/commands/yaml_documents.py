@@ -1,4 +1,4 @@
-"""Documents of YAML files, with the numbers and truth values of YAML 1.2, and each key of a mapping once."""
+"""Documents of YAML files, with the numbers and booleans of YAML 1.2, and each key of a mapping once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kraftbase.errors import ConfigurationError
 from statemachine.words.names import quoted
 
 NESTING_MAX: Final = 50
-"""The C parser has its stack overflow with some ten thousand levels; nothing that is written here has ten."""
+"""The C parser's stack overflows at some ten thousand levels; no file of topics has ten."""
 
 ALIASED_NODES_MAX: Final = 100_000
-"""What aliases stand for is counted each time: 1 KB of aliases of aliases, or of merges of merges, comes to 2^60."""
+"""Each use of an alias counts all its values: 1 KB of aliases of aliases, or of merges of merges, yields 2^60."""
 
 
 class Number(str):
-    """A number that is not whole, as it was written."""
+    """A number that is not whole, as in the file."""
 
     __slots__ = ()
 
@@ -44,9 +44,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             seen: set[str] = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    continue  # no text, which is refused later on
+                    continue  # not a string, which is refused later
                 if key.value in seen:
-                    raise _DuplicateKey(problem=f"{quoted(key.value)} is there twice", problem_mark=key.start_mark)
+                    raise _DuplicateKey(problem=f"{quoted(key.value)} appears twice", problem_mark=key.start_mark)
                 seen.add(key.value)
         super().flatten_mapping(node)
 
@@ -59,16 +59,16 @@ for _tag, _pattern, _first in (
     ("merge", r"<<\Z", ["<"]),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
-# The safe loader's own take a leading 0 for octal and read only some of the notations of a float.
+# The safe loader's own scalars take a leading 0 for octal and read only some of the notations of a float.
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
-# A float stays the text that it was, which is how a config says it.
+# A float stays the string that it was: that is the value of the config.
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Number(loader.construct_scalar(node)))
 
 
 def documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
     """Each document that is not empty, and where it is: file and document, counted from 1.
 
-    Raises ConfigurationError for what is no YAML, a key that is there twice, and what is nested too deeply to
+    Raises ConfigurationError for what is not YAML, a key that appears twice, and what is nested too deeply to
     be read or has aliases that stand for too much.
     """
     _check_expansion(content, name)
@@ -89,7 +89,7 @@ def documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _check_expansion(content: bytes, name: str) -> None:
-    """Raise ConfigurationError if a document is nested, or grows by its aliases, more than anybody could read."""
+    """Raise ConfigurationError if a document is nested too deeply, or its aliases stand for too much."""
     found = _Expansion()
     try:
         for event in yaml.parse(content, Loader=_Loader):
@@ -101,11 +101,11 @@ def _check_expansion(content: bytes, name: str) -> None:
                     f"{name}: its aliases (*) stand for more than {ALIASED_NODES_MAX} values; write them out"
                 )
     except yaml.YAMLError:
-        return  # told with the document where it is
+        return  # reported with its document later
 
 
 class _Collection:
-    """A list or mapping that is being read: its anchor, its nodes and its levels, with all that aliases stand for."""
+    """A list or mapping that is being read: its anchor, and its nodes and levels with its aliases expanded."""
 
     def __init__(self, anchor: str | None) -> None:
         self.anchor = anchor
@@ -114,11 +114,11 @@ class _Collection:
 
 
 class _Expansion:
-    """How much a document comes to when each alias is replaced by what it stands for, event by event."""
+    """How large a document is with each alias expanded, event by event."""
 
     def __init__(self) -> None:
         self.aliased_count = 0
-        """Nodes in the place of aliases, in all documents."""
+        """Nodes that replace aliases, in all documents."""
         self.height = 0
         """Levels down to the deepest node of the last event."""
         self._open: list[_Collection] = []
@@ -143,7 +143,7 @@ class _Expansion:
 
     def _take_alias(self, event: yaml.AliasEvent) -> None:
         if any(collection.anchor == event.anchor for collection in self._open):
-            self.height = NESTING_MAX + 1  # it stands for what it is in: there is no end to that
+            self.height = NESTING_MAX + 1  # the alias is inside what it stands for: it expands without end
             return
         named = self._anchored.get(event.anchor or "")
         node_count, height = (named.node_count, named.height) if named is not None else (1, 0)
@@ -160,8 +160,8 @@ class _Expansion:
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
     if not isinstance(error, yaml.MarkedYAMLError):
-        return f"it is no YAML: {error}"
+        return f"it is not YAML: {error}"
     mark = error.problem_mark or error.context_mark
     at = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
     problem = error.problem or error.context or "it cannot be parsed"
-    return f"{problem}{at}" if isinstance(error, _DuplicateKey) else f"it is no YAML: {problem}{at}"
+    return f"{problem}{at}" if isinstance(error, _DuplicateKey) else f"it is not YAML: {problem}{at}"

@@ -1,8 +1,8 @@
 """A node's configuration file: TOML, strict, with Kafka's keys.
 
 A dotted key is nested tables in TOML (`node.id = 1` is `id` in table `node`); quoted ("node.id" = 1), dotted and
-nested all mean the same here. A key that nobody knows is refused with the nearest one that somebody does. Every error
-names the file, the key and the value, and says what to do. Which keys there are: `kraftlog.config.settings`.
+nested all mean the same here. An unknown key is refused, and the nearest known key is suggested. Every error names the
+file, the key and the value, and says what to do. The keys are in `kraftlog.config.settings`.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from statemachine.store.store import READ_MAX_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """What one node is told. Raises ConfigurationError if its parts contradict each other."""
+    """One node's configuration. Raises ConfigurationError if its parts contradict each other."""
 
     node_id: NodeId
     directory: Path
     """Where the node keeps its data."""
     listener: Endpoint
-    """What it binds to."""
+    """The address it binds to."""
     voters: tuple[tuple[NodeId, Endpoint], ...]
-    """Who votes and where they listen; the same on every node."""
+    """The voters and where they listen; the same on every node."""
     controller_listener: Endpoint | None = None
-    """What it binds to for other replicas; None: `listener` is for everybody."""
+    """The address it binds to for other replicas; None: `listener` serves clients and replicas."""
     client_listeners: tuple[tuple[NodeId, Endpoint], ...] = ()
-    """Where clients reach the voters, if `voters` says where replicas do; the same on every node."""
+    """Where clients reach the voters, if `voters` are the addresses for replicas; the same on every node."""
     bootstrap_servers: tuple[Endpoint, ...] = ()
-    """Where an observer asks for the leader besides the voters."""
+    """Where an observer asks for the leader, in addition to the voters."""
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)
     snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
     log_start: LogStartConfig = field(default_factory=LogStartConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
-    """What the controller goes by while this node's is the active one."""
+    """The settings of the controller while this node's is the active one."""
     service: ServiceLimits = field(default_factory=ServiceLimits)
-    """What callers get."""
+    """Limits and timeouts for clients."""
     read_max_ms: int = READ_MAX_MS
     """How long a read of the metadata may take; meanwhile the database's write-ahead log only grows."""
     scrub_interval_ms: int = SCRUB_INTERVAL_MS
-    """How long after one reading of the whole metadata database the next begins; 0: only at the start."""
+    """How long after one scrub of the metadata database the next begins; 0: only at the start."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -76,11 +76,11 @@ class NodeConfig:
         own = dict(self.voters).get(self.node_id)
         if own is None and self.listener.host in WILDCARD_HOSTS:
             raise ConfigurationError(
-                f"listeners = {str(self.listener)!r}: an observer tells others where it listens; name the host"
+                f"listeners = {str(self.listener)!r}: other nodes connect to an observer's address; name the host"
             )
 
     def _check_listeners(self) -> None:
-        """Each address that others are told is one that this node listens on."""
+        """Each address that other nodes are given is one that this node listens on."""
         for_clients, for_replicas = dict(self.client_listeners), dict(self.voters)
         if for_clients and for_clients.keys() != for_replicas.keys():
             raise ConfigurationError(
@@ -89,7 +89,7 @@ class NodeConfig:
             )
         if self.node_id in for_replicas and (self.controller_listener is None) != (not for_clients):
             raise ConfigurationError(
-                "controller.listener and client.listeners go together: the one says where this voter listens for"
+                "controller.listener and client.listeners go together: one is where this voter listens for"
                 " replicas, the other where clients reach each voter; set both, or none"
             )
         bound = "listeners" if self.controller_listener is None else "controller.listener"
@@ -100,8 +100,7 @@ class NodeConfig:
             own = told.get(self.node_id)
             if own is not None and own.port != endpoint.port:
                 raise ConfigurationError(
-                    f"{key} says that voter {self.node_id} listens on {own}, {name} says {endpoint}; give both the same"
-                    " port"
+                    f"{key} has voter {self.node_id} at {own}, {name} has {endpoint}; give both the same port"
                 )
         if self.controller_listener is not None and self.controller_listener.port == self.listener.port:
             raise ConfigurationError(
@@ -201,7 +200,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"it cannot be read ({error.strerror}); check the path and its rights") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"it is no TOML: {error}; correct the file") from None
+        raise ConfigurationError(f"it is not TOML: {error}; correct the file") from None
     except ValueError:  # Python reads no integer of more than 4300 digits
         raise ConfigurationError("a number in it has more digits than any setting takes; correct the file") from None
 
@@ -220,7 +219,7 @@ def _known(key: str) -> Setting:
     if setting is None:
         nearest = difflib.get_close_matches(key, SETTING_BY_KEY, n=1, cutoff=0.5)
         advice = f"did you mean {nearest[0]}?" if nearest else f"the keys are {', '.join(SETTING_BY_KEY)}"
-        raise ConfigurationError(f"{key} is no setting; {advice}")
+        raise ConfigurationError(f"{key} is not a setting; {advice}")
     return setting
 
 

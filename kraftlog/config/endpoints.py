@@ -1,8 +1,8 @@
-"""Addresses as people write them: `host:port`, `[::1]:port`, and `id@host:port` for a voter.
+"""Addresses as users write them: `host:port`, `[::1]:port`, and `id@host:port` for a voter.
 
 With its directory id, a voter is `id@host:port:directory-id`, as kafka-storage takes it.
 
-Every function raises ConfigurationError that quotes the text and says what it must look like.
+Every function raises ConfigurationError that quotes the text and describes the correct form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raft.core.voters import Voter, VoterSet
 
 PORT_MAX: Final = 65535
 NODE_ID_MAX: Final = 2**31 - 1
-WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (named to be refused where nobody can connect to it)
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (named to be refused where no client can connect to it)
 
 _ENDPOINT: Final = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^:\[\]/@,\s]+)):(?P<port>[0-9]{1,6})")
 
@@ -28,7 +28,7 @@ def parse_endpoint(text: str) -> Endpoint:
     address = text.strip()
     match = _ENDPOINT.fullmatch(address) if address.isprintable() else None
     if match is None:
-        raise ConfigurationError(f"{text!r} is no address; write host:port, or [address]:port for IPv6")
+        raise ConfigurationError(f"{text!r} is not an address; write host:port, or [address]:port for IPv6")
     port = int(match["port"])
     if not 1 <= port <= PORT_MAX:
         raise ConfigurationError(f"{text!r} has port {port}; it must be from 1 to {PORT_MAX}")
@@ -36,10 +36,10 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def parse_reachable_endpoint(text: str) -> Endpoint:
-    """An address that others connect to, so not the wildcard that means "all of this machine's"."""
+    """An address that other nodes connect to, so not the wildcard for all of this machine's addresses."""
     endpoint = parse_endpoint(text)
     if endpoint.host in WILDCARD_HOSTS:
-        raise ConfigurationError(f"{text!r} is an address that nobody can connect to; name the host")
+        raise ConfigurationError(f"{text!r} is an address that no client can connect to; name the host")
     return endpoint
 
 
@@ -51,7 +51,7 @@ def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
 def parse_node_id(text: str) -> NodeId:
     """A node id: a whole number from 0 on."""
     if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > NODE_ID_MAX:
-        raise ConfigurationError(f"{text!r} is no node id; it must be a whole number from 0 to {NODE_ID_MAX}")
+        raise ConfigurationError(f"{text!r} is not a node id; it must be a whole number from 0 to {NODE_ID_MAX}")
     return NodeId(int(text))
 
 
@@ -59,7 +59,7 @@ def parse_voter(text: str) -> tuple[NodeId, Endpoint]:
     """`id@host:port`. 0.0.0.0:0, Kafka's placeholder for "not known yet", is refused."""
     node_id, at, address = text.strip().partition("@")
     if not at:
-        raise ConfigurationError(f"{text!r} is no voter; write id@host:port, for example 1@localhost:9093")
+        raise ConfigurationError(f"{text!r} is not a voter; write id@host:port, for example 1@localhost:9093")
     return parse_node_id(node_id), parse_reachable_endpoint(address)
 
 
@@ -72,18 +72,18 @@ def _parse_initial_controller(text: str) -> Voter:
     voter, _, directory_id = text.strip().rpartition(":")
     if not re.fullmatch(r"[A-Za-z0-9_-]{22}", directory_id):
         raise ConfigurationError(
-            f"{text!r} is no voter with its directory id; write id@host:port:directory-id, for example"
+            f"{text!r} is not a voter with its directory id; write id@host:port:directory-id, for example"
             " 1@localhost:9093:bx2cUjsKTo-aVwxNLoGz9g"
         )
     node_id, endpoint = parse_voter(voter)
     found = uuid_from_text(directory_id)
     if found == ZERO_DIRECTORY_ID:
-        raise ConfigurationError(f"{text!r} has the directory id zero, which stands for none; take a random one")
+        raise ConfigurationError(f"{text!r} has the directory id zero, which means none; use a random one")
     return Voter(ReplicaKey(node_id, found), endpoint)
 
 
 def initial_controllers_text(voters: VoterSet) -> str:
-    """What `parse_initial_controllers` makes these voters of. All must have directory ids."""
+    """The text that `parse_initial_controllers` parses to these voters. All must have directory ids."""
     return ",".join(
         f"{voter.key.node_id}@{voter.endpoint}:{uuid_to_text(voter.key.directory_id)}"
         for voter in voters.voters()

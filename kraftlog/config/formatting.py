@@ -1,4 +1,4 @@
-"""Makes a node's data directory ready for its first start, and says who votes (KIP-853, OT-31, OT-32)."""
+"""Makes a node's data directory ready for its first start, with the voters (KIP-853, OT-31, OT-32)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def format_directory(
 ) -> DirectoryIdentity:
     """Format the data directory that `config` names; what is formatted already stays as it is.
 
-    With `initial_controllers` the node knows the voters by their directory ids, and its directory gets the id that they
-    say; else it knows them by their node ids, as `config` names them. `is_replacement`: in the place of a directory
-    that is lost, so its voter founds nothing (`raft.core.newcomers`). Raises DirectoryError for a directory that is
-    another's or (unless `ignore_formatted`) formatted, ConfigurationError for ids that are none or do not fit, and
+    With `initial_controllers` the node knows the voters by their directory ids, and its directory gets the id in there;
+    else it knows them by their node ids, as `config` names them. `is_replacement`: it replaces a lost directory, so its
+    voter does not form a new cluster (`raft.core.newcomers`). Raises DirectoryError for a directory that is another
+    node's or (unless `ignore_formatted`) formatted, ConfigurationError for ids that are malformed or do not fit, and
     StorageError when the directory cannot be written.
     """
     directory_id = None
@@ -59,11 +59,11 @@ def is_formatted(config: NodeConfig) -> bool:
 
 
 def set_voters(config: NodeConfig, voters: VoterSet) -> VoterSet | None:
-    """Let the node of `config`, which must not run, know the voters by these directory ids from its next start on.
+    """Make the node of `config`, which must not run, know the voters by these directory ids from its next start on.
 
-    Gives what it knew before, None if it knew node ids only. Who votes stays the same, and so do the directories but
-    one: sets that differ in more have majorities that do not meet. Raises ConfigurationError for voters that may not
-    follow, DirectoryError for a directory that is in use or not formatted, StorageError.
+    Returns the voters it knew before, None if it knew node ids only. The voters stay the same, and all their
+    directories except one: sets that differ in more have majorities that do not overlap. Raises ConfigurationError for
+    a set that may not follow, DirectoryError for a directory that is in use or not formatted, StorageError.
     """
     check_voters(config, voters)
     files = PosixFileSystem()
@@ -75,7 +75,7 @@ def set_voters(config: NodeConfig, voters: VoterSet) -> VoterSet | None:
             changed = [str(key.node_id) for key in voters.replica_keys() if not known.is_voter(key)]
             if len(changed) > 1:
                 raise ConfigurationError(
-                    f"voters {', '.join(changed)} have other directory ids than {directory.path} says. Replace one disk"
+                    f"voters {', '.join(changed)} have other directory ids than in {directory.path}. Replace one disk"
                     " at a time: set the voters with one new id on every node, and wait until that voter has caught up"
                 )
         write_bootstrap(files, directory.snapshots_path, cluster_id, voters)
@@ -95,7 +95,7 @@ def check_voters(config: NodeConfig, voters: VoterSet) -> None:
 
 
 def own_directory_id(config: NodeConfig, voters: VoterSet) -> DirectoryId | None:
-    """The id that the voters say the directory of `config`'s node has; None for an observer's."""
+    """The directory id that the voters have for `config`'s node; None for an observer."""
     own = voters.get(config.node_id)
     return None if own is None else own.key.directory_id
 

@@ -1,6 +1,6 @@
-"""What may stand in a configuration file: each function takes a TOML value, or says what it must be.
+"""The values in a configuration file: each function takes a TOML value, or raises an error with what it must be.
 
-The errors do not name the key or the value: whoever reads the file adds them (`kraftlog.config.config`).
+The errors do not name the key or the value: the reader of the file adds them (`kraftlog.config.config`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def create_topic_policy(value: object) -> CreateTopicPolicy | None:
         policy = getattr(importlib.import_module(module_name), name)
         policy = policy() if isinstance(policy, type) else policy
     except Exception as error:
-        raise ConfigurationError(f"it cannot be had ({error!r}); correct it, or see whether Python finds it") from None
+        raise ConfigurationError(f"it cannot be imported ({error!r}); correct it, or the Python path") from None
     if not callable(policy):
         raise ConfigurationError("it cannot be called with a topic; name a function, or a class with __call__")
     return cast(CreateTopicPolicy, policy)

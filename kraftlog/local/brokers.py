@@ -1,4 +1,4 @@
-"""The brokers that `kraftlog up --brokers` runs beside the nodes, in its own process: they live, but keep no data."""
+"""The brokers that `kraftlog up --brokers` runs in its own process: they send heartbeats, but keep no data."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FIRST_BROKER_ID: Final = 101
 BROKERS_MAX: Final = 50
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
-"""How long all of them together may take to hand over. Without a majority nobody lets them go: then they just end."""
+"""How long their controlled shutdowns may take in all. Without a majority no controller answers: then they just end."""
 
 
 def check_broker_count(count: int) -> None:
-    """Raise ConfigurationError if so many cannot be run."""
+    """Raise ConfigurationError if this many cannot be run."""
     if not 0 <= count <= BROKERS_MAX:
         raise ConfigurationError(f"{count} brokers; a local cluster has from 0 to {BROKERS_MAX}")
 
@@ -33,10 +33,10 @@ def check_broker_count(count: int) -> None:
 async def local_brokers(
     client: AdminClient, count: int, directory: Path, tell: Callable[[str], None]
 ) -> AsyncIterator[list[BrokerLifecycle]]:
-    """`count` brokers that begin to register with the block, and shut down controlled, all at once, at its end.
+    """`count` brokers that start to register with the block, and shut down controlled, all at once, at its end.
 
-    Await `unfenced` of each within the block. If the block ends with an error, they fall silent. Each leaves how it
-    was shut down in `directory`; `tell` is told why one has to wait.
+    Await `unfenced` of each within the block. If the block ends with an error, they just stop. Each records in
+    `directory` how it was shut down; `tell` is called with the reason if one has to wait.
     """
     lives = [
         BrokerLifecycle(

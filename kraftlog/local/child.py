@@ -1,8 +1,8 @@
-"""One child process: started with its output in a file, waited for from any event loop, gone when its parent is.
+"""One child process: started with its output in a file, awaited from any event loop, and ended with its parent.
 
 - The child is in a process group of its own, so Ctrl-C in the terminal reaches only the parent, which then stops the
   children in its own order.
-- The child's standard input is a pipe that nobody writes to. When the parent dies, however it dies, the pipe closes,
+- The child's standard input is a pipe that is never written to. When the parent dies, however it dies, the pipe closes,
   and a child started with `--stop-at-eof` stops: see `stop_at_end_of_input`.
 """
 

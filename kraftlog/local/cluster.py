@@ -36,12 +36,12 @@ Command = Callable[[Path], list[str]]
 
 
 class NodeDied(ApiError):
-    """A node's process ended by itself. The message has what it said last, the code its error if it named one."""
+    """A node's process ended by itself. The message has its last output, the code its error if it named one."""
 
 
 def start_command(config_path: Path) -> list[str]:
-    """Runs a node in this Python until it is told to stop or its parent dies."""
-    # -P: otherwise what lies in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+    """Runs a node in this Python until it is stopped or its parent dies."""
+    # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     return [sys.executable, "-P", "-m", "kraftlog", "start", "--config", str(config_path), "--stop-at-eof"]
 
 
@@ -49,7 +49,7 @@ class LocalCluster:
     """The processes of the nodes in one cluster directory."""
 
     def __init__(self, directory: ClusterDirectory, command: Command = start_command) -> None:
-        """Nothing runs yet. `command` makes the command line of a node from the path of its configuration."""
+        """Starts nothing. `command` makes the command line of a node from the path of its configuration."""
         self.directory = directory
         self._command = command
         self._endpoints = {node_id: config.client_endpoint for node_id, config in directory.load_configs().items()}
@@ -78,7 +78,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> tuple[Endpoint, ...]:
-        """Where the voters listen: what a client is given."""
+        """Where the voters listen: the bootstrap servers for clients."""
         return tuple(self._endpoints[node_id] for node_id in self.voter_ids)
 
     def is_running(self, node_id: NodeId) -> bool:
@@ -128,7 +128,7 @@ class LocalCluster:
         await asyncio.gather(*(self._children[node_id].stop(STOP_GRACE_SECONDS) for node_id in wanted))
 
     async def deaths(self) -> AsyncIterator[NodeDied]:
-        """What to say of each node that ends from now on, until all have ended."""
+        """A message for each node that ends from now on, until all have ended."""
         waiting = {asyncio.create_task(child.wait()): node_id for node_id, child in self._children.items()}
         try:
             while waiting:
@@ -142,11 +142,11 @@ class LocalCluster:
     # --- what it does ------------------------------------------------------------------------------------------------
 
     async def describe(self, node_id: NodeId, timeout_seconds: float = 2.0) -> log_pb2.DescribeNodeResponse:
-        """What a node says of itself. Raises ApiError if it does not answer."""
+        """What a node reports about itself. Raises ApiError if it does not answer."""
         return await describe_node(self.endpoint(node_id), timeout_seconds=timeout_seconds)
 
     async def wait_for_leader(self, timeout_seconds: float = LEADER_TIMEOUT_SECONDS) -> NodeId:
-        """The node that leads, as soon as one says so and has committed its epoch's first record.
+        """The leader, as soon as a node reports that it leads and has committed its epoch's first record.
 
         Raises ApiError LEADER_NOT_AVAILABLE if there is none within the time.
         """
@@ -234,4 +234,4 @@ async def _poll(
         if result is not None:
             return result
         await asyncio.sleep(POLL_SECONDS)
-    raise ApiError(code, f"{message} after {timeout_seconds:g} s; look at the nodes' logs")
+    raise ApiError(code, f"{message} after {timeout_seconds:g} s; see the nodes' logs")

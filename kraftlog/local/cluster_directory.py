@@ -1,14 +1,14 @@
 """The directory of a local cluster: which nodes it has, where they listen, and their data.
 
-    DIR/cluster.toml        the cluster's id and its nodes; written first, and once more when everything else is there
+    DIR/cluster.toml        the cluster's id and its nodes; written first, and again when everything else exists
     DIR/node-1.toml         a node's configuration, commented, there to be edited
     DIR/node-1/             its data
-    DIR/logs/node-1.log     what it said
-    DIR/broker-101/         how a broker beside the nodes was shut down
+    DIR/logs/node-1.log     its log lines
+    DIR/broker-101/         how a broker was shut down
     DIR/.lock               held by the `kraftlog up` that runs it
 
-Making one that is interrupted is taken up where it stopped. Once it is complete nothing is made again: a voter whose
-data is missing is refused, because an empty voter could vote away what the others have committed.
+If its creation was interrupted, the next run continues it. Once it is complete nothing is created again: a voter whose
+data is missing is refused, because with the vote of an empty voter committed records could be lost.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LOCAL_SETTINGS: Final[Mapping[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterDirectory:
-    """What `cluster.toml` says."""
+    """The contents of `cluster.toml`."""
 
     path: Path
     cluster_id: str
@@ -78,12 +78,12 @@ class ClusterDirectory:
         return self.path / f"node-{node_id}"
 
     def log_path(self, node_id: NodeId) -> Path:
-        """The file with what a node said."""
+        """The file with a node's log lines."""
         return self.path / "logs" / f"node-{node_id}.log"
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else runs the cluster within the block. Raises DirectoryError if somebody does, StorageError."""
+        """No other process runs the cluster within the block. Raises DirectoryError if one does, StorageError."""
         lock = PosixFileSystem().try_lock(str(self.path / LOCK_NAME))
         if lock is None:
             raise DirectoryError(
@@ -94,7 +94,7 @@ class ClusterDirectory:
             yield
 
     def load_configs(self) -> dict[NodeId, NodeConfig]:
-        """Every node's configuration, checked against what the directory says."""
+        """Every node's configuration, checked against `cluster.toml`."""
         configs = {node_id: load_config(self.config_path(node_id)) for node_id in self.endpoints}
         for node_id, config in configs.items():
             if config.node_id != node_id:
@@ -141,7 +141,7 @@ def _check_empty(path: Path) -> None:
         raise DirectoryError(f"{path} is a file; name a directory for the cluster")
     leftovers = {f"{CLUSTER_FILE}.new"}
     if path.exists() and any(entry.name not in leftovers for entry in path.iterdir()):
-        raise DirectoryError(f"{path} holds something that is no kraftlog cluster; name an empty or a new directory")
+        raise DirectoryError(f"{path} holds something that is not a kraftlog cluster; name an empty or a new directory")
 
 
 def _check_counts(cluster: ClusterDirectory, voters: int | None, observers: int | None) -> None:
@@ -204,7 +204,7 @@ def _new_endpoints(count: int, first_port: int | None) -> list[Endpoint]:
 
 
 def free_endpoints(count: int) -> list[Endpoint]:
-    """Addresses on this machine at which nobody listens now, below the ports that outgoing connections are given.
+    """Addresses on this machine at which no process listens now, below the ports of outgoing connections.
 
     Among those a node that is down could lose its port to a connection, even to a client's attempt to reach it.
     KRAFTLOG_PORTS=FIRST-LAST in the environment narrows them down, so that two programs that look for ports at the same
@@ -220,7 +220,7 @@ def free_endpoints(count: int) -> list[Endpoint]:
             with suppress(OSError):
                 one.bind((HOST, port))
                 found.append(Endpoint(HOST, port))
-    raise ConfigurationError(f"{HOST} has no {count} ports left; stop something that listens")
+    raise ConfigurationError(f"{HOST} does not have {count} free ports; stop a process that listens")
 
 
 def _listening_ports() -> range:

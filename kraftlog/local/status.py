@@ -1,4 +1,4 @@
-"""What `kraftlog up` shows while it runs: the nodes, who leads, how far each is, and the brokers beside them."""
+"""What `kraftlog up` shows while it runs: the nodes, the leader, how far each is, and the brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
 
 async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
-    """Run the cluster, and brokers beside it, and show it until Ctrl-C or SIGTERM; a node that ends is told of.
+    """Run the cluster and brokers, and show them until Ctrl-C or SIGTERM; a node that ends is reported.
 
     The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
     ApiError when a broker is refused.
@@ -50,7 +50,7 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
 
 
 async def _has_started(cluster: LocalCluster, stop: asyncio.Event) -> bool:
-    """Start all nodes and wait for them; False if it is to stop before they answer."""
+    """Start all nodes and wait for them; False if a signal stops it before they answer."""
     starting, stopping = asyncio.create_task(cluster.start()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -65,7 +65,7 @@ async def _has_started(cluster: LocalCluster, stop: asyncio.Event) -> bool:
 
 
 async def _watch(cluster: LocalCluster, broker_count: int, stop: asyncio.Event, console: Console) -> None:
-    """Run brokers beside the nodes, and show all of them, until it is to stop."""
+    """Run the brokers, and show the nodes and brokers, until a signal stops it."""
 
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True)
@@ -118,7 +118,7 @@ async def _whole_table(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle]
 
 
 async def describe_all(cluster: LocalCluster) -> Descriptions:
-    """What every node says of itself; None for one that does not answer."""
+    """What every node reports about itself; None for one that does not answer."""
 
     async def describe(node_id: NodeId) -> log_pb2.DescribeNodeResponse | None:
         try:
@@ -131,7 +131,7 @@ async def describe_all(cluster: LocalCluster) -> Descriptions:
 
 
 def status_table(cluster: LocalCluster, nodes: Descriptions) -> Table:
-    """One row per node; a node that does not answer says so."""
+    """One row per node, also for one that does not answer."""
     table = Table(
         "Node", "Address", "Role", "Epoch", "HighWatermark", "LogEndOffset", "Applied", box=None, pad_edge=False
     )

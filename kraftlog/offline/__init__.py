@@ -1,1 +1,1 @@
-"""What can be done with files alone: verify, dump, look at, restore."""
+"""What can be done with files alone: verify, dump, browse, restore."""

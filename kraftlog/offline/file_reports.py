@@ -1,4 +1,4 @@
-"""What looking at one file of a node came to."""
+"""The findings for one file of a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLUMNS: Final = ("File", "Status", "Found")
 
 
 class FileStatus(StrEnum):
-    """How a file is."""
+    """The state of a file."""
 
     SOUND = "sound"
     MENDED = "mended"
@@ -36,7 +36,7 @@ class FileReport:
     status: FileStatus = FileStatus.SOUND
     found: str = ""
     reason: str = ""
-    """Why it is not sound, as far as it takes a sentence."""
+    """Why it is not sound, if that needs a sentence."""
     next_start: str = ""
     """What the next start does about it; empty when there is nothing to do."""
     problems: list[Problem] = field(default_factory=list)
@@ -56,7 +56,7 @@ class FileReport:
         return row
 
     def lines(self) -> list[str]:
-        """What a person is told besides `found`."""
+        """What a user sees in addition to `found`."""
         lines = [f"bytes {problem.position} to {problem.end_position}: {problem.text}" for problem in self.problems]
         if self.reason:
             lines.append(self.reason)

@@ -1,4 +1,4 @@
-"""A segment as JSON objects: one for each frame, and one for each stretch of bytes that is none (OT-21)."""
+"""A segment as JSON objects: one for each frame, and one for each stretch of bytes that is not a frame (OT-21)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether a node's log is sound: recovery is rehearsed for the verdict, and every segment is walked to its end.
 
-Recovery stops at the first damage. The walk goes on behind it, so that an operator sees all of it at once.
+Recovery stops at the first damage. The walk continues after it, so that an operator sees all of it at once.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ SET_ASIDE: Final = "sets this segment aside and recovers it too"
 DOES_NOT_START: Final = "does not start"
 REMOVES: Final = "removes it"
 FETCHES_ALL: Final = "fetches the whole log again from the other voters; a sole voter does not start"
-MENDS: Final = "brings it back from the other copy"
-GOES_ON_FETCHING: Final = "goes on fetching it from the leader, and neither votes nor counts until then"
+MENDS: Final = "restores it from the other copy"
+GOES_ON_FETCHING: Final = "continues to fetch it from the leader, and neither votes nor counts until then"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class LogVerdict:
-    """What a node's log came to."""
+    """The findings for a node's log."""
 
     reports: list[FileReport]
     end_offset: Offset | None
@@ -93,7 +93,7 @@ def verify_log(directory: Path) -> LogVerdict:
 
 
 def _recovering(log_directory: Path) -> list[FileReport]:
-    """What is said of damage that an earlier start found."""
+    """The finding for damage that an earlier start found."""
     said, damaged = _copies(log_directory, RECOVERING_NAME, decode_recovering)
     if not said:
         return [replace(report, next_start=FETCHES_ALL) for report in damaged]
@@ -109,7 +109,7 @@ def _recovering(log_directory: Path) -> list[FileReport]:
 
 
 def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[FileReport]]:
-    """Where the log starts, None if that cannot be told; and what there is to say of the files that say it."""
+    """Where the log starts, None if that cannot be determined; and the findings for the files that record it."""
     said, damaged = _copies(log_directory, LOG_START_NAME, decode_log_start)
     if not said:
         reports = [replace(report, next_start=FETCHES_ALL) for report in damaged]
@@ -123,7 +123,7 @@ def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[FileRep
 
 
 def _copies(log_directory: Path, name: str, decode: Callable[[bytes, str], T]) -> tuple[list[T], list[FileReport]]:
-    """What the whole copies of a small file say, and findings for those that are damaged."""
+    """The contents of the whole copies of a small file, and findings for those that are damaged."""
     said, damaged = [], []
     for path in map(Path, copy_paths(str(log_directory), name)):
         if path.exists():
@@ -176,7 +176,7 @@ def _problems(item: FoundFrame | DamagedStretch) -> list[Problem]:
     if not misfits:
         return []
     frame = item.frame
-    return [Problem(frame.position, frame.end_position, f"a frame that does not go on here: {', '.join(misfits)}")]
+    return [Problem(frame.position, frame.end_position, f"a frame that does not continue here: {', '.join(misfits)}")]
 
 
 def _note_torn_tail(last: FileReport, recovered: RecoveredLog) -> None:
@@ -188,7 +188,7 @@ def _note_torn_tail(last: FileReport, recovered: RecoveredLog) -> None:
 
 
 def _below_start(base_offset: Offset) -> FileReport:
-    """A segment that a crash kept from being removed. The next start does not read it."""
+    """A segment whose removal a crash interrupted. The next start does not read it."""
     reason = "all of it is below the log's start: it was being removed"
     return FileReport(
         _relative(segment_name(base_offset)), FileStatus.MENDED, f"offsets from {base_offset}", reason, REMOVES
@@ -196,10 +196,10 @@ def _below_start(base_offset: Offset) -> FileReport:
 
 
 def _note_replaced(segments: dict[Offset, FileReport], start_offset: Offset) -> None:
-    """A snapshot was taking the log's place: whatever is in it goes."""
+    """A snapshot was replacing the log: the whole log is removed."""
     for report in segments.values():
         report.status = FileStatus.MENDED
-        report.reason = f"a snapshot that ends at offset {start_offset} was taking the log's place"
+        report.reason = f"a snapshot that ends at offset {start_offset} was replacing the log"
         report.next_start = REMOVES
         report.problems.clear()
 

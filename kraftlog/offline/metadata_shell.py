@@ -1,8 +1,8 @@
 """The commands of `kraftlog shell`: a walk through the tree of the metadata (kraftlog/offline/metadata_tree.py; OT-11).
 
 A line is split into words as a POSIX shell does it, with quotes and backslashes. In a path `{a,b}` stands for each of
-its alternatives, and then `*`, `?`, `[...]` and `[!...]` for whatever in the tree they match, quoted or not: no name in
-the tree has such a character in it. `..` takes the name before it away, whether there is such a directory or not.
+its alternatives, and then `*`, `?`, `[...]` and `[!...]` for every name in the tree that they match, quoted or not: no
+name in the tree has such a character in it. `..` removes the name before it, whether there is such a directory or not.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ALTERNATIVES_MAX: Final = 10_000
 """How many paths, about, one path with braces may stand for."""
 
 TREE_ENTRIES: Final = 20
-"""So many entries of each directory does `tree` show unless it is told otherwise."""
+"""How many entries of each directory `tree` shows by default."""
 
 _INNERMOST_BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked to; the message says why."""
+    """A command fails; the message says why."""
 
 
 class Given(NamedTuple):
@@ -48,7 +48,7 @@ class Source(Protocol):
 
 
 class Found(NamedTuple):
-    """What a path led to."""
+    """What a path leads to."""
 
     path: Path
     node: Node
@@ -124,7 +124,7 @@ def _shown(path: Path, current: Path, *, is_absolute: bool) -> str:
 
 
 class MetadataShell:
-    """A current directory, and the commands. What they print goes to `say`, errors to `complain`, line by line."""
+    """A current directory, and the commands. Output is passed to `say`, errors to `complain`, line by line."""
 
     def __init__(self, source: Source, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
         self._source = source
@@ -134,7 +134,7 @@ class MetadataShell:
         self._command = ""
         self._is_well = True
         self.is_done = False
-        """Whether it was told to exit."""
+        """Whether the user has asked to exit."""
 
     @property
     def current_directory(self) -> str:
@@ -151,7 +151,7 @@ class MetadataShell:
         return self.run(words) if words else True
 
     def run(self, words: Sequence[str]) -> bool:
-        """Run a command, and tell whether it did all that it was asked to; if not, `complain` has heard why.
+        """Run a command; returns whether all of it succeeded. If not, `complain` was called with the reason.
 
         Raises StorageError if the metadata cannot be read.
         """
@@ -239,7 +239,7 @@ class MetadataShell:
             self._say(f"{indent}... {left_out:,} more")
 
     def _find(self, given: Given) -> None:
-        """Print the path of all that is below a directory. With -name, of what has a name like that."""
+        """Print the path of all that is below a directory. With -name, only of names that match."""
         wanted = [re.compile(fnmatch.translate(text)) for text in alternatives(given.options.get("-name", "*"))]
         with self._reading() as tree:
             for path, node, shown in self._found(tree, given):
@@ -314,7 +314,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 def _given(command: Command, arguments: Sequence[str]) -> Given:
-    """The options of a command and its other words. Raises CommandError for what it does not take."""
+    """The options of a command and its other words. Raises CommandError for any that it does not accept."""
     options: dict[str, str] = {}
     words: list[str] = []
     left = iter(arguments)
@@ -337,7 +337,7 @@ def _given(command: Command, arguments: Sequence[str]) -> Given:
 
 def _positive(text: str) -> int:
     if not re.fullmatch("[1-9][0-9]{0,8}", text):
-        raise CommandError(f"{printable(text)}: no number from 1 to 999999999")
+        raise CommandError(f"{printable(text)}: not a number from 1 to 999999999")
     return int(text)
 
 

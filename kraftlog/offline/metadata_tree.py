@@ -1,6 +1,6 @@
 """The metadata as a tree of directories and files (OT-12), over a read-only connection to a metadata database.
 
-    /applied/{endOffset,epoch,timestamp,digest}     what is applied; also, if there are, stateDigestEndOffset,
+    /applied/{endOffset,epoch,timestamp,digest}     what is applied; also, if set, stateDigestEndOffset,
                                                     stateDigest and diverged (docs/formats/metadata.md)
     /brokers/<id>/{registration,isFenced,inControlledShutdown}
     /cluster/id
@@ -12,12 +12,12 @@
     /topics/<name>/configs/<key>
 
 The names are those of Kafka's kafka-metadata-shell where it has them; its `image/` and `local/` are left out, for there
-is nothing else here. Nothing is read before it is asked for, and directories are listed row by row.
+is nothing else here. Nothing is read before it is needed, and directories are listed row by row.
 
-Names of topics and configs are anybody's text. In a path they are written so that everything listed can be typed or
-pasted: what cannot be printed, `%`, and what means something in a path or a command (`/`, blanks, quotes, the backslash
-and `*?[]{}`) is percent-encoded as in a URL; a name that is `.`, `..` or that stands for something else is so, too, and
-an empty one is `%`. In the content of files, what cannot be printed is a backslash and a code.
+Names of topics and configs are arbitrary text. In a path they are written so that every name listed can be typed or
+pasted: unprintable characters, `%`, and those with a meaning in a path or a command (`/`, blanks, quotes, the backslash
+and `*?[]{}`) are percent-encoded as in a URL; so is a name that is `.`, `..` or that stands for something else, and an
+empty one is `%`. In the content of files, an unprintable character is a backslash and a code.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def encode_name(text: str) -> str:
 
 
 def decode_name(name: str) -> str | None:
-    """The text that `encode_name` makes `name` of; None if there is none."""
+    """The text that `encode_name` encodes as `name`; None if there is none."""
     try:
         text = "" if name == _EMPTY_NAME else unquote_to_bytes(name).decode("utf-8")
     except UnicodeError:
@@ -144,7 +144,7 @@ class _Names:
 
     encode: Callable[[Any], str]
     decode: Callable[[str], Any]
-    """None for what no key is written as."""
+    """None for a name that is not the encoding of a key."""
 
 
 def _decode_integer(name: str) -> int | None:
@@ -189,7 +189,7 @@ _OF_TOPIC: Final = "topic_id = (SELECT topic_id FROM topics WHERE name = ?)"
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """A directory that has always the same entries."""
+    """A directory that always has the same entries."""
 
     nodes: Mapping[str, Node]
 
@@ -240,7 +240,7 @@ class _Rows:
         return found
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- the tree ---------------------------------------------------------------------------------------------------------
 
 
 def _applied(connection: sqlite3.Connection) -> Directory:

@@ -1,7 +1,7 @@
 """Committed records as JSON objects in Kafka's words: what `kraftlog watch` prints.
 
-The fields are those of the export's payload column. Bytes that are no metadata record of this version are shown as they
-are, so that a reader misses nothing.
+The fields are those of the export's payload column. Bytes that are not a metadata record of this version are shown as
+they are, so that a reader misses nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _named_records(batch: Batch) -> Iterable[tuple[str, dict[str, Any]]]:
         except DecodeError as error:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"the body of the control batch at offset {batch.base_offset} is no ControlBody: {error}",
+                f"the body of the control batch at offset {batch.base_offset} is not a ControlBody: {error}",
             ) from None
     return map(_metadata_record, records(batch))
 

@@ -1,7 +1,7 @@
-"""Whether a stopped node's metadata database holds what its log says: snapshot and log are replayed beside it.
+"""Whether a stopped node's metadata database holds what its log yields: snapshot and log are replayed to compare.
 
-Nothing is taken from the database that is looked at but how far it goes. What is compared is the digest of what was
-applied, and each table's rows.
+Only the applied offset is taken from the database under test. The digest of what was applied is compared, and each
+table's rows.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from statemachine.tables.database import create_in
 from statemachine.tables.row_sums import sum_of
 
 RUN_BATCHES: Final = 200
-"""So many are replayed in one transaction."""
+"""How many records are replayed in one transaction."""
 
 Progress = Callable[[int, int], None]
-"""Told how many offsets of how many are replayed."""
+"""Called with how many offsets are replayed, and how many there are."""
 
 
 def compare_with_log(
@@ -43,7 +43,7 @@ def compare_with_log(
     scratch: Path,
     progress: Progress,
 ) -> str | None:
-    """Why the database behind `connection` is not what it should be; None if it is, as far as that can be told.
+    """Why the database behind `connection` differs from the log; None if no difference can be determined.
 
     The log must have everything that is `applied`; `scratch` is a directory for the replay.
     """
@@ -64,9 +64,9 @@ def compare_with_log(
         except (InvariantViolation, CorruptSnapshot) as error:
             return f"the log cannot be replayed to compare: {error}"
         if tables.applied != applied:
-            return f"it came to {applied}, and what the log says comes to {tables.applied}"
+            return f"it is at {applied}, and the log yields {tables.applied}"
         different = [table.name for table in TABLES if _sum(own, table) != _sum(connection, table)]
-    return f"its rows are not those that the log says, in {', '.join(different)}" if different else None
+    return f"its rows differ from those that the log yields, in {', '.join(different)}" if different else None
 
 
 def _sum(connection: sqlite3.Connection, table: object) -> int:
@@ -75,7 +75,7 @@ def _sum(connection: sqlite3.Connection, table: object) -> int:
 
 
 def _load_snapshot(directory: Path, tables: MetadataTables, end_offset: Offset) -> None:
-    """Begin with the oldest snapshot that the log goes on from, unless the log has everything itself."""
+    """Start with the oldest snapshot that the log continues, unless the log has everything itself."""
     start = _log_start(directory)
     if start == 0:
         return
@@ -89,7 +89,7 @@ def _load_snapshot(directory: Path, tables: MetadataTables, end_offset: Offset) 
             with snapshots.open(snapshot_id) as reader:
                 load_image(reader, tables)
         except CorruptSnapshot:
-            continue  # its own finding
+            continue  # reported as a finding of its own
         return
 
 
@@ -99,7 +99,7 @@ def _log_start(directory: Path) -> Offset:
 
 
 def _replay(directory: Path, tables: MetadataTables, end_offset: Offset, progress: Progress) -> bool:
-    """Apply the log below `end_offset`; False if the log does not go on where the tables begin."""
+    """Apply the log below `end_offset`; False if the log does not continue where the tables end."""
     run: list[CommittedBatch] = []
     for batch in _batches(directory / LOG_NAME):
         if batch.end_offset > end_offset:

@@ -1,12 +1,12 @@
-"""Makes a new cluster's data directories of a saved snapshot.
+"""Makes a new cluster's data directories from a saved snapshot.
 
 The new cluster begins where the snapshot ends, in another cluster id and an epoch that no node of the old cluster has
-reached. Offsets go on: whoever remembers one, as brokers do their epochs, never sees them go back. Every node is given
-the same snapshot and makes the same bytes of it.
+reached. Offsets continue: a broker or client that remembers one, such as a broker epoch, never sees them go back. Every
+node gets the same snapshot and makes the same bytes from it.
 
-The snapshot is read through, and loaded for a trial, before anything is made. Of what makes a directory one that starts
-(a node's `meta.properties`, a local cluster's `cluster.toml`) nothing is there before all the rest is durable: what an
-interruption leaves is refused by `start`, `up`, `format` and `restore`, until it is removed.
+The snapshot is read through, and loaded as a test, before anything is created. The file without which a directory does
+not start (a node's `meta.properties`, a local cluster's `cluster.toml`) is written when all the rest is durable:
+`start`, `up`, `format` and `restore` refuse what an interruption leaves, until it is removed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
 
 EPOCH_JUMP: Final = 10_000
-"""So much higher than the snapshot's the new cluster's epoch is. The old cluster, that may have gone on since, would
-have to elect every second for almost three hours to get there. It must stay far below `EPOCH_JUMP_MAX` of the replicas:
-an empty node, whose epoch is 0, believes no higher one, and a restored cluster may be restored again."""
+"""How much higher than the snapshot's the new cluster's epoch is. The old cluster, which may still run, would need an
+election every second for almost three hours to reach it. It must stay far below `EPOCH_JUMP_MAX` of the replicas: an
+empty node, whose epoch is 0, accepts no higher one, and a restored cluster may be restored again."""
 
 EPOCH_MAX: Final = 2**31 - 1
 
@@ -71,16 +71,16 @@ class RestoredCluster(NamedTuple):
 
     cluster_id: str
     source: SnapshotSummary
-    """The snapshot that it was made of."""
+    """The snapshot that it was made from."""
     snapshot: SnapshotSummary
-    """The one that every node has, and the new cluster begins with; equal on all nodes."""
+    """The snapshot that the new cluster starts from, equal on all nodes."""
     nodes: list[RestoredNode]
 
 
 def restore_node(
     snapshot: Path, config: NodeConfig, cluster_id: str, initial_controllers: VoterSet | None = None
 ) -> RestoredCluster:
-    """Make the data directory that `config` names of the snapshot at `snapshot`, for the new cluster `cluster_id`.
+    """Make the data directory that `config` names from the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
     With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
     the cluster are to be made of the same snapshot. Raises ConfigurationError for a cluster id that is
@@ -105,7 +105,7 @@ def restore_node(
 def restore_cluster(
     snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None
 ) -> RestoredCluster:
-    """Make the directory of a local cluster, as `open_or_create` does, whose nodes all begin with the snapshot.
+    """Make the directory of a local cluster, as `open_or_create` does, whose nodes all start from the snapshot.
 
     Raises as `restore_node` does, and ConfigurationError for counts that no local cluster has.
     """
@@ -118,7 +118,7 @@ def restore_cluster(
         TemporaryDirectory(prefix="kraftlog-restore-") as elsewhere,
         _flushes_that_fail(),
     ):
-        # A cluster directory may be moved: its files are those of one that was made elsewhere, with other data.
+        # A cluster directory may be moved: its files are those of a cluster created elsewhere, with other data.
         cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers)
         nodes = [
             RestoredNode(
@@ -144,11 +144,11 @@ def restore_cluster(
 
 @contextmanager
 def usable_snapshot(path: Path) -> Iterator[tuple[SnapshotReader, SnapshotSummary]]:
-    """A snapshot that a cluster can begin with, open.
+    """A snapshot that a cluster can start from, open.
 
-    Reads all of it, twice: to find it whole, and to make a database of it for a trial. Raises StorageError if it cannot
-    be read, is not named like a snapshot, or no epoch is left above its own, CorruptSnapshot if it is
-    damaged or no node could load it.
+    Reads all of it twice: to check that it is whole, and to load it into a database as a test. Raises StorageError if
+    it cannot be read, is not named like a snapshot, or no epoch is left above its own, CorruptSnapshot if it is damaged
+    or no node could load it.
     """
     try:
         with open_snapshot(path) as reader:
@@ -167,19 +167,19 @@ def restore_directory(
     identity: DirectoryIdentity,
     voters: VoterSet | None = None,
 ) -> SnapshotSummary:
-    """Make `path` a data directory that begins with what `source` holds; what its own snapshot is.
+    """Make `path` a data directory that starts with what `source` holds; returns the snapshot in it.
 
-    The old cluster's voters are none of the new one's: those are `voters`, if they are known by directory ids.
+    The old cluster's voters are not the new one's: those are `voters`, if they are known by directory ids.
 
     Raises as `restore_node` does. A crash leaves the whole directory, or one without identity, which does not start.
     """
     if identity.cluster_id == source.header.cluster_id:
         raise ConfigurationError(
-            f"{identity.cluster_id} is the id of the cluster that {source.path} is of; take a new one, which"
+            f"{identity.cluster_id} is the id of the cluster that {source.path} is from; use a new one, which"
             " `kraftlog random-uuid` prints"
         )
     snapshot_id = _new_id(source.snapshot_id)
-    _refuse_unless_empty(files, path)  # before the lock, whose file would be left behind in it
+    _refuse_unless_empty(files, path)  # before the lock, whose file would be left there
     files.make_directories(path)
     lock = files.try_lock(join(path, LOCK_NAME))
     if lock is None:
@@ -201,7 +201,7 @@ def restore_directory(
 def _new_id(old: OffsetAndEpoch) -> OffsetAndEpoch:
     if old.epoch > EPOCH_MAX - 2 * EPOCH_JUMP:  # there must be room for the new cluster's elections
         raise StorageError(
-            f"the snapshot's epoch, {old.epoch}, leaves no room for a new cluster's, which begins {EPOCH_JUMP} higher;"
+            f"the snapshot's epoch, {old.epoch}, leaves no room for a new cluster's, which starts {EPOCH_JUMP} higher;"
             " restore from an older snapshot"
         )
     return OffsetAndEpoch(epoch=Epoch(old.epoch + EPOCH_JUMP), offset=old.offset)
@@ -210,11 +210,11 @@ def _new_id(old: OffsetAndEpoch) -> OffsetAndEpoch:
 def _load_for_a_trial(reader: SnapshotReader) -> None:
     """Raises CorruptSnapshot if no node could load it."""
     if reader.snapshot_id.offset == 0:
-        raise CorruptSnapshot(f"the snapshot {reader.path} ends at offset 0, where there is nothing to take one of")
+        raise CorruptSnapshot(f"the snapshot {reader.path} ends at offset 0, where there is nothing to snapshot")
     with TemporaryDirectory(prefix="kraftlog-restore-") as directory:
         path = Path(directory) / "metadata.db"
         with closing(open_database(path, reader.header.cluster_id).conn) as connection:
-            connection.execute("PRAGMA journal_mode = MEMORY")  # nobody needs it after a crash
+            connection.execute("PRAGMA journal_mode = MEMORY")  # it is not needed after a crash
             connection.execute("PRAGMA synchronous = OFF")
             load_image(reader, MetadataTables(connection, name=str(path)))
 
@@ -250,8 +250,8 @@ def _refuse_unless_empty(files: FileSystem, path: str) -> None:
 
 @contextmanager
 def _flushes_that_fail() -> Iterator[None]:
-    """A flush that failed was of a directory that nobody uses yet: it is an error like any other."""
+    """A failed flush concerns a directory that is not in use yet: it is an error like any other."""
     try:
         yield
     except FlushFailed as error:
-        raise StorageError(f"{error}; see whether the disk is well, and restore into another directory") from None
+        raise StorageError(f"{error}; check the disk, and restore into another directory") from None

@@ -1,6 +1,6 @@
-"""Snapshots as files on this machine: which there are, what is in one, and whether it is whole.
+"""Snapshots as files on this machine: list them, show what is in one, and check whether it is whole.
 
-Nothing is written, locked or made, so the node that they belong to may run.
+Nothing is written, locked or created, so the node that they belong to may run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EPOCH_OF_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def open_snapshot(path: Path) -> SnapshotReader:
     """Raises StorageError if it cannot be read or is not named like a snapshot, CorruptSnapshot without a header."""
-    if not path.exists():  # else it would be its name that is found wrong
+    if not path.exists():  # otherwise the error would be about its name
         raise StorageError(f"cannot open {path}: {os.strerror(errno.ENOENT)}") from FileNotFoundError()
     return SnapshotReader(PosixFileSystem(), str(path))
 
@@ -147,11 +147,11 @@ def _kind(encoded: bytes) -> str:
 
 
 class Verdicts(NamedTuple):
-    """What looking at several snapshots came to."""
+    """The findings for several snapshots."""
 
     reports: list[FileReport]
     failures: list[StorageError]
-    """Why nothing can be said of the others: they cannot be read, or are not named like snapshots."""
+    """Why the others cannot be checked: they cannot be read, or are not named like snapshots."""
 
     @property
     def are_sound(self) -> bool:
@@ -160,7 +160,7 @@ class Verdicts(NamedTuple):
 
 
 def verify_files(paths: Iterable[Path]) -> Verdicts:
-    """Read all of each and tell whether it is whole."""
+    """Read all of each and report whether it is whole."""
     verdicts = Verdicts([], [])
     for path in paths:
         try:
@@ -171,9 +171,9 @@ def verify_files(paths: Iterable[Path]) -> Verdicts:
 
 
 def snapshot_report(path: Path, file: str, cluster_id: str | None = None) -> FileReport:
-    """Whether the snapshot at `path` is whole, and of that cluster if one is given; `file` is what it is called.
+    """Whether the snapshot at `path` is whole, and of that cluster if one is given; `file` is its name in the report.
 
-    Raises StorageError if nothing can be said: it may not be read, or is not named like a snapshot.
+    Raises StorageError if it cannot be checked: it cannot be read, or is not named like a snapshot.
     """
     try:
         with open_snapshot(path) as reader:
@@ -192,5 +192,5 @@ def snapshot_report(path: Path, file: str, cluster_id: str | None = None) -> Fil
 
 
 def reason_of(error: StorageError, path: Path) -> str:
-    """What is wrong, without the path that goes before."""
+    """What is wrong, without the path in front."""
     return str(error).removeprefix(f"the snapshot {path} is damaged: ")

@@ -1,7 +1,7 @@
 """Whether the files of a stopped node are sound, and what its next start does about those that are not.
 
-Nothing is written, locked or made in the node's directory. A crash may leave a torn tail, or one copy of the quorum
-state behind the other: that is sound, and mended at the next start.
+Nothing is written, locked or created in the node's directory. A crash may leave a torn tail, or one copy of the quorum
+state older than the other: that is sound, and mended at the next start.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ WRITE_AHEAD_SUFFIX: Final = "-wal"
 
 
 def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[FileReport]:
-    """What there is in a node's data directory, file by file. `progress` is told how far the log is replayed.
+    """The findings for a node's data directory, file by file. `progress` is called as the log is replayed.
 
-    Raises DirectoryError if it is no node's, OSError or StorageError for a file that may not be read.
+    Raises DirectoryError if it is not a node's, OSError or StorageError for a file that may not be read.
     """
     if not any((directory / name).exists() for name in (META_NAME, *COPY_NAMES, LOG_NAME)):
-        raise DirectoryError(f"{directory} is no node's data directory; name the log.dir of one node")
+        raise DirectoryError(f"{directory} is not a node's data directory; name the log.dir of one node")
     log = verify_log(directory)
     snapshots = directory / SNAPSHOTS_NAME
     meta, identity = _verify_meta(directory / META_NAME)
@@ -121,7 +121,7 @@ def _verify_copy(path: Path) -> tuple[FileReport, int | None]:
 
 
 def _compare_copies(reports: list[FileReport], sequences: dict[str, int]) -> list[FileReport]:
-    """Say what becomes of a copy that is not as good as the other one."""
+    """Add what the next start does with a copy that is worse than the other one."""
     if not sequences:
         for report in reports:
             report.next_start = DOES_NOT_START
@@ -138,7 +138,7 @@ def _compare_copies(reports: list[FileReport], sequences: dict[str, int]) -> lis
 
 
 def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdentity | None) -> list[FileReport]:
-    """Every snapshot, the oldest first, and what is left of those that are none any more or never were."""
+    """Every snapshot, the oldest first, and the leftovers of deleted and unfinished ones."""
     reports = []
     for name in sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else ():
         snapshot_id = parse_snapshot_name(name)
@@ -153,7 +153,7 @@ def _verify_snapshots(directory: Path, log: LogVerdict, identity: DirectoryIdent
 
 
 def _verify_bootstrap(directory: Path, identity: DirectoryIdentity | None) -> FileReport:
-    """Who votes, by their directories."""
+    """The voters, by their directories."""
     report = FileReport(f"{SNAPSHOTS_NAME}/{BOOTSTRAP_NAME}", FileStatus.SOUND)
     try:
         voters = read_bootstrap(PosixFileSystem(), str(directory), None if identity is None else identity.cluster_id)
@@ -193,9 +193,9 @@ def _has_any(directory: Path) -> bool:
 def _verify_database(
     path: Path, log: LogVerdict, identity: DirectoryIdentity | None, made_from: str, progress: Progress
 ) -> list[FileReport]:
-    """Open a copy as a start does; `made_from` is what a new one would be made from.
+    """Open a copy as a start does; a new one would be made from `made_from`.
 
-    Nothing is said where it is not known whose the directory is.
+    Without findings if it is unknown whose directory it is.
     """
     if identity is None:
         return []

@@ -1,1 +1,1 @@
-"""A node as a process: its parts put together, its logs, its limits."""
+"""A node as a process: its parts, its logs, its limits."""

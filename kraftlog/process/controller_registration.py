@@ -1,8 +1,8 @@
-"""A controller makes itself known: where it is, and which levels of each feature it supports (CT-37, CT-61).
+"""A controller registers: its endpoints, and which levels of each feature it supports (CT-37, CT-61).
 
 Each start of a node is another incarnation, and registers again with whichever controller is active. Below the
-metadata.version that has a record for it (3.7-IV0) there is nothing to say yet; while nobody leads, or the active
-controller refuses, it is tried again for as long as it takes.
+metadata.version that has a record for it (3.7-IV0) there is nothing to register yet; while there is no leader, or the
+active controller refuses, it tries again without end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from statemachine.store.store import MetadataStore
 from statemachine.words.features import CONTROLLER_REGISTRATION, SUPPORTED
 
 LISTENER_NAME: Final = "CONTROLLER"
-"""What Kafka calls a controller's listener."""
+"""Kafka's name for a controller's listener."""
 
 RETRY_SECONDS_MIN: Final = 0.5
 RETRY_SECONDS_MAX: Final = 60.0
@@ -34,7 +34,7 @@ logger = structlog.get_logger(__name__)
 
 
 def registration_of(controller_id: NodeId, endpoint: Endpoint) -> RegisterControllerRequest:
-    """What this program, as a new incarnation of that controller, has to say."""
+    """The registration of this process as a new incarnation of that controller."""
     return RegisterControllerRequest(
         controller_id=controller_id,
         incarnation_id=random_uuid().bytes,
@@ -59,17 +59,17 @@ class ControllerRegistration:
         self._applied = asyncio.Event()
 
     def applied(self, end_offset: Offset) -> None:
-        """The metadata.version may be another one."""
+        """The metadata.version may have changed."""
         self._applied.set()
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Whoever is active is found when it is needed."""
+        """Does nothing: the active controller is found when needed."""
 
     def shut_down(self) -> None:
-        """Whoever runs it cancels it."""
+        """Does nothing: the owner of the task cancels it."""
 
     async def run(self) -> None:
-        """Register, as soon as that may be done."""
+        """Register, as soon as that is possible."""
         await self._may_register()
         pause_seconds = RETRY_SECONDS_MIN
         async with AdminClient(self._controllers) as client:
@@ -86,7 +86,7 @@ class ControllerRegistration:
             await self._applied.wait()
 
     async def _register(self, client: AdminClient) -> str | None:
-        """Why the active controller did not take the registration; None if it did. Doing it twice does no harm."""
+        """Why the active controller refused the registration; None if it did not. Registering twice does no harm."""
         try:
             result = await client.execute(Operation(register_controller=self._request), retry_unknown=True)
         except ApiError as error:

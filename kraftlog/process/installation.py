@@ -1,4 +1,4 @@
-"""Whether this installation is whole: another distribution may have put packages of the same names over ours."""
+"""Whether this installation is whole: another distribution may have overwritten our packages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 OWN_MODULES: Final = {"raft": "node.py", "snapshot": "store.py", "statemachine": "store/store.py"}
-"""A module of each package whose name others use too, by which ours is known."""
+"""For each package whose name other distributions use too, a module that identifies ours."""
 
 
 def overwritten_package() -> str | None:
-    """The name of a package that is not ours, None if all of them are."""
+    """The name of a package that is not ours, None if all are ours."""
     for package, module in OWN_MODULES.items():
         found = find_spec(package)
         if found is None or found.origin is None or not (Path(found.origin).parent / module).exists():

@@ -1,7 +1,7 @@
-"""What processes of this project write about themselves: lines of key=value on standard error.
+"""The logs of this project's processes: lines of key=value on standard error.
 
-Whoever reads standard error may stand still or go away, and its disk may be full. A node must not notice: lines are
-written by a thread of their own, from a queue with a bound, and what cannot be written is left out and counted.
+The reader of standard error may hang or exit, and its disk may be full. That must not affect a node: a thread of its
+own writes the lines, from a bounded queue, and lines that cannot be written are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Final, TextIO
 import structlog
 
 WAITING_LINES_MAX: Final = 2_000
-"""So many lines may wait to be written; while they do, what comes after them is left out."""
+"""How many lines may wait to be written; further lines are dropped meanwhile."""
 
 FLUSH_SECONDS: Final = 1.0
-"""How long the end of a process waits for what is not written yet."""
+"""How long a process waits at its end for lines that are not written yet."""
 
 _timestamp: Final = structlog.processors.TimeStamper(fmt="iso", utc=True)
 _render: Final = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True)
@@ -30,8 +30,8 @@ _render: Final = structlog.processors.KeyValueRenderer(key_order=["timestamp", "
 def configure_logging(level: str) -> None:
     """Log at `level` (debug, info, warning, error or critical) and above.
 
-    Warnings and errors of the standard library's loggers, such as asyncio's and gRPC's, take the same way. The end of
-    the process waits a second for what is still to be written, and so does `logging.shutdown`.
+    Warnings and errors of the standard library's loggers, such as asyncio's and gRPC's, are written the same way. At
+    its end the process waits a second for lines that are not written yet, and so does `logging.shutdown`.
     """
     lines = BackgroundLines(_writer_to(sys.stderr))
     structlog.configure(
@@ -60,14 +60,14 @@ class BackgroundLines:
     def __init__(self, write: Callable[[bytes], None]) -> None:
         """`write` is called in a thread, with whole lines; it may wait for ever, and raise OSError or ValueError."""
         self._write = write
-        # Unlike `queue.Queue` it may be put to by who was interrupted in it, such as a destructor that logs.
+        # Unlike `queue.Queue`, code that interrupts a put may put, too, such as a destructor that logs.
         self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._left_out = 0
         self._thread: threading.Thread | None = None
 
     def msg(self, line: str) -> None:
-        """Have one line written, as soon as may be; at once if nothing is in the way."""
+        """Have one line written as soon as possible."""
         if self._waiting.qsize() >= WAITING_LINES_MAX or not self._is_started():
             self._leave_out(1)
         else:
@@ -76,20 +76,20 @@ class BackgroundLines:
     log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
     def flush(self, timeout_seconds: float) -> None:
-        """Wait until what was logged before is written, but no longer than that."""
+        """Wait until everything logged before is written, but no longer than this."""
         if self._thread is not None:
             written = threading.Event()
             self._waiting.put(written)
             written.wait(timeout_seconds)
 
     def _is_started(self) -> bool:
-        """The thread comes with the first line: most commands log nothing."""
+        """Start the thread with the first line: most commands log nothing."""
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="kraftlog-log-lines", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system has no room for one, or the interpreter is ending
+                except RuntimeError:  # the system cannot start one, or the interpreter is shutting down
                     return False
                 self._thread = thread
             return True
@@ -106,13 +106,13 @@ class BackgroundLines:
     def _is_written(self, lines: bytes) -> bool:
         try:
             self._write(lines)
-        except (OSError, ValueError):  # its reader is gone, its disk full; it is closed
+        except (OSError, ValueError):  # its reader has exited, its disk is full, or it is closed
             self._leave_out(1)
             return False
         return True
 
     def _say_left_out(self) -> None:
-        """Say it when nothing waits: it came to this behind all that did."""
+        """Log the number of dropped lines when the queue is empty: they came after all that was in it."""
         if self._waiting.qsize() > 0:
             return
         with self._lock:
@@ -131,7 +131,7 @@ class BackgroundLines:
 
 
 class _LastResort(logging.Handler):
-    """Takes what the standard library's loggers have nobody else for: warnings and worse."""
+    """Handles what no other handler of the standard library's loggers does: warnings and worse."""
 
     def __init__(self, lines: BackgroundLines) -> None:
         super().__init__(logging.WARNING)
@@ -139,11 +139,11 @@ class _LastResort(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log a record as it would be without this handler, but in the background."""
-        with contextlib.suppress(Exception):  # arguments that do not fit the message; no reason to end anything
+        with contextlib.suppress(Exception):  # arguments that do not fit the message; no reason to fail
             self._lines.msg(self.format(record))
 
     def flush(self) -> None:
-        """Called by `logging.shutdown`: at the end of the process, and before it is ended at once."""
+        """Called by `logging.shutdown`: at the end of the process, and before it exits at once."""
         self._lines.flush(FLUSH_SECONDS)
 
 

@@ -7,11 +7,11 @@ import resource
 
 
 def allow_open_files() -> None:
-    """Raise this process's soft limit to its hard limit, as far as the system lets it.
+    """Raise this process's soft limit to its hard limit, as far as the system allows.
 
-    A login gives 1,024 for the sake of old programs that use select(). Each connection takes one, and a node that has
-    none left accepts no others: neither its peers nor who wants to know what is wrong.
+    A login sets 1,024 for old programs that use select(). Each connection takes one descriptor, and a node that has
+    none left accepts no connection: neither from its peers nor from an operator who wants to know what is wrong.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS says "unlimited" and takes less
+    with contextlib.suppress(OSError, ValueError):  # macOS reports "unlimited" and accepts less
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

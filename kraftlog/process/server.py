@@ -48,7 +48,7 @@ SERVICES: Final = (
 )
 
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
-"""While a thread applies much, the event loop gets the interpreter back after so long, each time it has read SQLite."""
+"""While a thread applies much, the event loop waits this long for the interpreter after each of its reads of SQLite."""
 
 logger = structlog.get_logger(__name__)
 
@@ -62,12 +62,12 @@ async def serve(
     ready: Callable[[], None] | None = None,
     on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> None:
-    """Be the node's process until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
+    """Run the node until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
 
-    `publishers` are told what each commit changes in the metadata, `subscribers` only how far it is applied. `ready` is
-    called when the node answers. A listener that raises ends the process, with an error that names it, unless
-    `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node goes on without it. Raises
-    DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
+    `publishers` are notified of what each commit changes in the metadata, `subscribers` only of how far it is applied.
+    `ready` is called when the node answers. A listener that raises ends the process, with an error that names it,
+    unless `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node continues without it.
+    Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     stop = asyncio.Event()
@@ -76,7 +76,7 @@ async def serve(
         loop.add_signal_handler(number, stop.set)
     while not stop.is_set():
         may_rebuild = asyncio.Event()
-        # Listeners of somebody else's were told everything once, and would be told again.
+        # The caller's own listeners have received everything once, and would receive it again.
         on_may_rebuild = may_rebuild.set if not extra_listeners else lambda: None
         async with running_node(config, publishers, subscribers, on_listener_fault, on_may_rebuild) as node:
             for listener in extra_listeners:
@@ -101,7 +101,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Metadata:
-    """What this node makes of the log, and its snapshots."""
+    """This node's state machine and its snapshots."""
 
     store: MetadataStore
     machine: MetadataMachine
@@ -117,10 +117,10 @@ async def running_node(
     on_listener_fault: OnListenerFault = end_by_listener_fault,
     on_may_rebuild: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Node]:
-    """A whole node, serving, for as long as the context lasts; `serve` says what `on_listener_fault` is.
+    """A whole node, serving, for as long as the context lasts; see `serve` for `on_listener_fault`.
 
-    `on_may_rebuild` is called when its metadata is not what it should be, and whoever opens the node again has the
-    database rebuilt: at a time when no other voter's is.
+    `on_may_rebuild` is called when its metadata differs from what the log yields, and opening the node again rebuilds
+    the database: at a time when no other voter's is rebuilt.
     """
     with contextlib.ExitStack() as resources:
         directory = resources.enter_context(
@@ -158,7 +158,7 @@ async def running_node(
 async def _registering(
     config: NodeConfig, voters: VoterSet, key: ReplicaKey, metadata: _Metadata
 ) -> AsyncIterator[None]:
-    """Whoever may become the active controller makes itself known, as soon as there is one."""
+    """A node that may become the active controller registers, as soon as there is one."""
     if not voters.is_voter(key):
         yield
         return
@@ -175,13 +175,13 @@ async def _registering(
 
 
 def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
-    """Who votes, and a word to the log if that is not what the operator may think."""
+    """The voters, with a log line if they may not be what the operator expects."""
     voters, source = starting_voters(directory, config.voter_set)
     key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
     logger.info("voters known", node=config.node_id, source=source.value, kraft_version=int(voters.has_directory_ids))
     if not voters.has_directory_ids:
         logger.warning(
-            "the voters have no directory ids: one whose disk was replaced is taken for the one that voted; see"
+            "the voters have no directory ids: one with a replaced disk is taken for the one that voted; see"
             " docs/operations/voters.md",
             node=config.node_id,
         )
@@ -197,7 +197,7 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
 
 @contextlib.asynccontextmanager
 async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> AsyncIterator[None]:
-    """What is stored is read through from time to time; rot ends the state machine."""
+    """The stored metadata is read through from time to time; rot stops the state machine."""
 
     def on_rotten(reason: str) -> None:
         metadata.machine.fence_rotten(reason)
@@ -230,7 +230,7 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
 
 
 def _hosted_state(metadata: _Metadata, on_may_rebuild: Callable[[], None]) -> HostedState:
-    """What the state machine and the node have to tell each other."""
+    """Pass events between the state machine and the node."""
     applied = metadata.store.applied
     return HostedState(
         applied=OffsetAndEpoch(epoch=applied.epoch, offset=applied.end_offset),
@@ -248,7 +248,7 @@ def _on_listener_fault(
     machine: MetadataMachine, of_others: OnListenerFault, listener: Listener, error: Exception
 ) -> None:
     if listener is machine:
-        end_process(error)  # a replica that cannot apply a committed record must not go on (CT-18)
+        end_process(error)  # a replica that cannot apply a committed record must not continue (CT-18)
     of_others(listener, error)
 
 
@@ -259,7 +259,7 @@ def _add_metadata_services(
     server: grpc.aio.Server,
     node: Node,
 ) -> Sequence[str]:
-    """Let the node have its controller, feed the state machine, and serve both; the services' full names."""
+    """Give the node its controller, feed the state machine, and serve both; the services' full names."""
     client, machine = RaftClient(node), metadata.machine
     metadata.generator.tell(node.snapshot_taken)
     controller = Controller(

@@ -3,10 +3,10 @@
 Production code runs in it: the core, the shell, the log, the quorum state, the data directory and the state machine's
 tables. Simulated are what surrounds them: network, disk, clocks, processes and clients (docs/faults.md).
 
-The rooms, from the ground up; each imports only from those below it (the contract is in pyproject.toml):
+The packages, from the bottom up; each imports only from those before it (the contract is in pyproject.toml):
 
-- `virtual`: virtual time and what it passes in: the event queue, clocks, disks, the network, remote storage
-- `registers`: the history of what clients were told, and the checks that one order of operations explains it
+- `virtual`: virtual time and the simulated environment: the event queue, clocks, disks, the network, remote storage
+- `registers`: the history of the clients' operations and answers, and the checks that one order explains it
 - `model`: the committed log in plain dictionaries, written from the rules
 - `observation`: what checkers may see: nodes, brokers, disks, what a step did, the trace
 - `node`: a machine and the production code on it, run in steps
@@ -16,6 +16,6 @@ The rooms, from the ground up; each imports only from those below it (the contra
 - `invariants`: what must hold after every step, one file each
 - `world`: a cluster, its users, and the checkers
 - `faults`: what may happen to a world, one function each
-- `runs`: one seed from beginning to end, many seeds, and less and less of one that fails
+- `runs`: one seed from start to end, many seeds, and shrinking one that fails
 - `zoo`: bugs that the invariants must catch
 """

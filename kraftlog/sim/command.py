@@ -34,7 +34,9 @@ def main(
     at_least: Annotated[int, typer.Option(help="with --minutes: fewer seeds than this are a failure")] = 0,
     seed: Annotated[int | None, typer.Option(help="run this one seed")] = None,
     trace: Annotated[bool, typer.Option(help="with --seed: print every step")] = False,
-    shrink_seed: Annotated[int | None, typer.Option("--shrink", help="find what this seed needs to fail")] = None,
+    shrink_seed: Annotated[
+        int | None, typer.Option("--shrink", help="shrink this seed's run as long as it still fails")
+    ] = None,
     safety_seconds: Annotated[int | None, typer.Option(help="with --seed: how long faults happen")] = None,
     voters: Annotated[int | None, typer.Option(help="with --seed: how many voters")] = None,
     observers: Annotated[int | None, typer.Option(help="with --seed: how many observers")] = None,
@@ -65,7 +67,9 @@ def zoo(
     """Put known bugs into the simulated nodes, one at a time, and see which invariant catches them."""
     unknown = [name for name in names or () if name not in MUTATIONS]
     if unknown:
-        console.print(f"error: no such bug: {', '.join(unknown)}; there are: {', '.join(MUTATIONS)}", highlight=False)
+        console.print(
+            f"error: no such bug: {', '.join(unknown)}; the bugs are: {', '.join(MUTATIONS)}", highlight=False
+        )
         raise typer.Exit(2)
     catches = show_hunt(console, hunt_all(names or NAMES, seeds), len(names or NAMES))
     if json_file is not None:

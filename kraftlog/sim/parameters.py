@@ -1,4 +1,4 @@
-"""What a run is made of, drawn from its seed: many faults of few kinds, or few of many (swarm testing).
+"""The parameters of a run, drawn from its seed: many faults of few kinds, or few of many (swarm testing).
 
 A run is the same whenever its seed and this program are the same.
 """
@@ -28,7 +28,7 @@ LARGE_CLUSTER: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParameters:
-    """The brokers of a run, and what their controllers are told."""
+    """The brokers of a run, and the settings of their controllers."""
 
     count: int
     session_timeout_ms: int
@@ -92,7 +92,7 @@ class Parameters:
 
 @dataclass(slots=True)
 class Overrides:
-    """What differs from the seed's parameters, to find out what a run needs to fail."""
+    """Overrides of the seed's parameters, to find out what a run needs to fail."""
 
     safety_seconds: int | None = None
     without_faults: Sequence[str] = field(default_factory=tuple)
@@ -181,7 +181,7 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
 
 
 def _draw_fetch_versions(parameters: Parameters) -> tuple[int, ...]:
-    """Most nodes' is the quorum's; one in four has any. From a source of its own: nodes may be told to be more."""
+    """Most nodes have the quorum's; one in four has any. From a source of its own: an override may add nodes."""
     random, most = Random(f"fetch versions {parameters.seed}"), parameters.quorum.fetch_version
     return tuple(
         random.choice(FETCH_VERSIONS) if random.random() < 0.25 else most
@@ -214,7 +214,7 @@ def _draw_log_start(random: Random) -> LogStartConfig:
 
 
 def _draw_quorum(random: Random, is_busy: bool) -> QuorumConfig:
-    # What comes often in a long run would be most of its steps.
+    # What happens often in a long run would be most of its steps.
     fetch_timeout_ms = random.choice([600, 2_000] if is_busy else [600] + [2_000] * 7)
     return QuorumConfig(
         election_timeout_ms=random.choice([100, 500, 1_000]),

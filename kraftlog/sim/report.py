@@ -1,4 +1,4 @@
-"""What a person is shown of runs: the story of one that failed, the sum of many."""
+"""The output for users: the story of a run that failed, the sum of many."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def replay_command(seed: int, overrides: Overrides | None = None) -> str:
 
 
 def show_failure(console: Console, outcome: Outcome, overrides: Overrides | None = None) -> None:
-    """The seed, what does not hold, the configuration, the last lines, every node, and how to see it again."""
+    """The seed, what does not hold, the configuration, the last lines, every node, and how to replay it."""
     seed = outcome.parameters.seed
     console.rule(f"seed {seed}")
     for line in outcome.last_lines:
@@ -52,7 +52,7 @@ def show_failure(console: Console, outcome: Outcome, overrides: Overrides | None
 
 
 def show_run(console: Console, outcome: Outcome) -> None:
-    """One run that went well."""
+    """One run without a violation."""
     console.print(
         f"seed {outcome.parameters.seed}: all invariants hold; {outcome.simulated_seconds:.0f} simulated seconds,"
         f" {outcome.steps} steps, {outcome.acknowledged} of {outcome.operations} operations acknowledged,"
@@ -84,7 +84,7 @@ def show_total(console: Console, total: Total, invariant_count: int) -> None:
 
 
 def show_hunt(console: Console, catches: Iterable[Catch], count: int) -> list[Catch]:
-    """The hunt as it goes, then its table."""
+    """The progress of the hunt, then its table."""
     found: list[Catch] = []
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), transient=True) as progress:
         bar = progress.add_task("bugs", total=count)

@@ -46,7 +46,7 @@ class AcknowledgingNodes(WholeNodes):
             user = f"user-{len(self.acknowledged)}"
             async with asyncio.timeout(WAIT_SECONDS):
                 while not await self._is_acknowledged(user):
-                    await asyncio.sleep(0.02)  # nobody led
+                    await asyncio.sleep(0.02)  # no leader
             self.acknowledged.add(user)
 
     async def _is_acknowledged(self, user: str) -> bool:

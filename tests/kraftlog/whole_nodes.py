@@ -39,7 +39,7 @@ class WholeNodes(contextlib.AsyncExitStack):
     async def start(
         self, node_id: int, *, on_listener_fault: OnListenerFault = end_by_listener_fault, **settings: Any
     ) -> Node:
-        """Start a node, which goes on with what it has; `settings` are fields of its configuration."""
+        """Start a node, which continues with what it has; `settings` are fields of its configuration."""
         directory = self.base / f"node-{node_id}"
         DataDirectory.format(
             PosixFileSystem(),

@@ -1,4 +1,4 @@
-"""Strangers in crowds: empty streams, streams that are not read, reads in a closed loop. Peers and writers go on."""
+"""Strangers in crowds: empty streams, streams that are not read, reads in a closed loop. Peers and writers continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNREAD_BYTES_MAX = 256 * 1024 * 1024
 READERS = 20
 
 PATIENT = {"controller.quorum.fetch.timeout.ms": 5_000, "controller.quorum.request.timeout.ms": 5_000}
-"""A busy machine changes no epoch by itself, as it would after 2 s; who is refused for good changes it all the same."""
+"""A busy machine changes no epoch by itself, as it would after 2 s; a peer that is refused for good still does."""
 
 STRANGER = Path(__file__).with_name("stranger.py")
 
@@ -104,7 +104,7 @@ async def test_thousands_of_empty_streams_change_no_epoch(cluster: LocalCluster,
     async with stranger(kind, cluster, leader, STREAMS), stranger(kind, cluster, follower, STREAMS):
         await asyncio.sleep(12)  # two fetch timeouts and more
         assert await cluster.wait_for_leader() == leader
-        # Whoever restarts finds its place among them.
+        # A node that restarts finds its place among them.
         other = next(node_id for node_id in cluster.voter_ids if node_id not in (leader, follower))
         await cluster.kill(other)
         await cluster.start([other])

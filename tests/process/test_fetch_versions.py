@@ -22,7 +22,7 @@ OPERATIONS = 9
 
 
 async def test_an_observer_with_fetch_18_sees_commits_that_one_with_17_waits_for(tmp_path: Path) -> None:
-    """Both have the records at once. The one hears at once that they are committed, the other when its wait is over."""
+    """Both have the records at once. One learns at once that they are committed, the other when its wait has ended."""
     directory = open_or_create(tmp_path / "cluster", voters=3, observers=2)
     with directory.config_path(FETCHES_17).open("a") as config:
         config.write("fetch.version=17\n")
@@ -45,7 +45,7 @@ async def test_an_observer_with_fetch_18_sees_commits_that_one_with_17_waits_for
 
 
 async def lags_ms(client: AdminClient, at_18: Visibility, at_17: Visibility, topic: str) -> tuple[float, float]:
-    """How long after the acknowledgement of one operation either observer showed it: nothing else goes on meanwhile."""
+    """How long after the acknowledgement of one operation either observer showed it: nothing else happens meanwhile."""
     result = await execute_once(client, create_topic_operation(topic))
     acknowledged_ns = time.monotonic_ns()
     seen_at_18 = await at_18.wait_for(result.end_offset)

@@ -52,7 +52,7 @@ PAGES = {name: (DIRECTORY / f"{name}.md").read_text() for name in NAMES}
 
 
 class Reader:
-    """Who does what a page says: runs its `sh` blocks one after the other, in a directory of their own."""
+    """Follows a page: runs its `sh` blocks one after the other, in a directory of their own."""
 
     def __init__(self, page: str, directory: Path, addresses: str, cluster: Path, run: Run) -> None:
         self.addresses = addresses
@@ -127,7 +127,7 @@ Reading = Callable[[str], AbstractContextManager[Reader]]
 
 @pytest.fixture
 def reading(tmp_path: Path, run: Run) -> Reading:
-    """A reader of a page, beside the cluster that the pages want, who reads it to its end."""
+    """A reader of a page, with the cluster that the pages need, that reads it to its end."""
 
     @contextmanager
     def reading(page: str) -> Iterator[Reader]:
@@ -194,7 +194,7 @@ def test_partitions(reading: Reading) -> None:
         assert [line for line in applied.splitlines() if line.endswith(".")] == [
             "2 changes would be made.",
             "Made 2 changes.",
-            "Nothing is to be done: all topics are as the file says.",
+            "Nothing to do: all topics are as in the file.",
         ]
         changed = page.next()
         assert "PartitionCount: 4  ReplicationFactor: 2  Configs: min.insync.replicas=2\n" in changed
@@ -393,7 +393,7 @@ SECTIONS = {
 
 
 def default_of(key: str) -> str:
-    """What the code has where nobody sets it, as a file says it; KeyError if there is no such setting."""
+    """The default in the code, as in a file; KeyError if there is no such setting."""
     if key not in SETTING_BY_KEY:
         return {**BROKER_CONFIGS, **TOPIC_CONFIGS}[key].default
     setting = SETTING_BY_KEY[key]

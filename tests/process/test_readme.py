@@ -1,4 +1,4 @@
-"""What the README and the page on embedding tell a newcomer to run does what they say, every Python block of them."""
+"""Every command and Python block in the README and the page on embedding does what the text says."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ async def wait_until_joined(cluster: LocalCluster) -> None:
             try:
                 found = await describe_quorum(cluster.bootstrap_servers)
             except ApiError:
-                continue  # nobody leads yet
+                continue  # no leader yet
             voter = next(state for state in found.current_voters if state.replica_key.node_id == LOST)
             if voter.log_end_offset == found.high_watermark and not voter.recovering:
                 return

@@ -1,4 +1,4 @@
-"""A cluster that is restored from a snapshot: the old one's metadata, offsets that go on, and no old node in it."""
+"""A cluster that is restored from a snapshot: the old one's metadata, offsets that continue, and no old node in it."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_nodes_are_restored_one_by_one_and_an_empty_observer_fetches_the_snapsho
 
 
 async def _applied(endpoint: Endpoint, end_offset: int) -> log_pb2.DescribeNodeResponse:
-    """What the node says of itself when it has applied so much."""
+    """What the node reports about itself when it has applied this much."""
     async with asyncio.timeout(60):
         while True:
             node = await describe_node(endpoint, timeout_seconds=10)

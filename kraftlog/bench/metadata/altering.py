@@ -1,9 +1,9 @@
 """AlterPartition at a fixed rate from three brokers, for each a client of its own.
 
-Every operation takes a replica out of the ISR of one partition that the broker leads, or back into it. They are offered
-at the rate whether the ones before are answered or not (an open loop), and their times count from when they should have
-been sent: a controller that falls behind shows it. A partition is altered again only when its last answer has come,
-which says its new epoch; while all of a broker's partitions wait for answers, so do the operations that are due.
+Every operation removes a replica from the ISR of one partition that the broker leads, or adds it again. They are sent
+at the rate whether the ones before are answered or not (an open loop), and their times count from when they were due: a
+controller that falls behind shows it. A partition is altered again only after its last answer, which has its new epoch;
+while all of a broker's partitions wait for answers, so do the operations that are due.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITIONS_PER_TOPIC: Final = 100
 """With these every broker leads 1,000, and at 1,000 operations/s each of them is altered every three seconds."""
 WARM_UP_SECONDS: Final = 1.0
 ACHIEVED_SHARE_MIN: Final = 0.99
-"""Of the rate that is offered: the last answers come after the last operation was due."""
+"""Of the offered rate: the last answers arrive after the last operation was due."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Led:
 
 
 class AlteringBroker:
-    """A broker that leads partitions, and what came of its operations."""
+    """A broker that leads partitions, and the results of its operations."""
 
     def __init__(self, broker: LivingBroker, led: list[Led]) -> None:
         self.times_ms: list[float] = []
@@ -88,7 +88,7 @@ class AlteringBroker:
 
 
 async def alter_at_rate(stage: Stage, rate: float, seconds: float) -> Measured:
-    """Offer `rate` operations a second for so long, the brokers by turns."""
+    """Offer `rate` operations a second for `seconds`, the brokers by turns."""
     brokers = await _leaders(stage)
     await _offer(brokers, rate, WARM_UP_SECONDS)
     for broker in brokers:

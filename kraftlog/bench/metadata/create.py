@@ -1,7 +1,7 @@
-"""Many partitions created in one go, and topics of one partition created one by one.
+"""Many partitions created at once, and topics of one partition created one by one.
 
-In one go: from the first operation's sending until the last of the five nodes has applied the last record, which a read
-at each node waits for. The nodes take their snapshots meanwhile as they always do.
+At once: from sending the first operation until the last of the five nodes has applied the last record, which a read at
+each node waits for. The nodes take their snapshots meanwhile as usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATENCY_MS_MAX: Final = 5.0
 
 
 async def create_in_one_go(stage: Stage, topics: int, partitions_per_topic: int) -> Measured:
-    """So many topics of so many partitions each, with three replicas."""
+    """`topics` topics of `partitions_per_topic` partitions each, with three replicas."""
     made = operations(placed_topics("topic", topics, partitions_per_topic))
     started = time.monotonic()
     end_offset = await create_all(stage.client, made)

@@ -1,10 +1,10 @@
-"""How long partitions stand still whose leader is fenced, as an observer sees it.
+"""How long partitions have no leader when theirs is fenced, as an observer sees it.
 
-Three brokers lead as many partitions each, and hold a replica of all. One falls silent and is fenced at once by an
-operation, so that what is timed does not depend on when its session would have been over. The time begins when the
+Three brokers lead equally many partitions, and hold a replica of all. One stops its heartbeats and is fenced at once by
+an operation, so that the time does not depend on when its session would have expired. The time starts when the
 operation is sent, a little before the controller decides. It ends when an observer answers, from what it has applied,
-that no partition is led by that broker, and none by nobody. The observer is asked again each time that it has applied
-something more: every question names the next offset to wait for. Both observers are asked, and the later one counts.
+that no partition is led by that broker or without a leader. The observer is asked again each time that it has applied
+more: every query names the next offset to wait for. Both observers are asked, and the later one counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def fence_leader(stage: Stage, leaders: int) -> Measured:
     operation = admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=leaving.broker_id))
     await leaving.stop()
     watching = [asyncio.create_task(_led_by_others(reader, leaving.broker_id)) for reader in stage.observers.values()]
-    await asyncio.sleep(0)  # they ask first
+    await asyncio.sleep(0)  # they query first
     started = time.monotonic()
     fenced = await execute_once(stage.client, operation)
     acknowledged_seconds = time.monotonic() - started
@@ -66,7 +66,7 @@ async def _count_led_by(stage: Stage, broker_id: int) -> int:
 
 
 async def _led_by_others(reader: AdminClient, broker_id: int) -> float:
-    """When (CLOCK_MONOTONIC) no partition was led by that broker or by nobody any more, on the reader's node."""
+    """When (CLOCK_MONOTONIC) every partition had a leader, and not that broker, on the reader's node."""
     sql = f"SELECT 1 FROM partitions WHERE leader IN (-1, {broker_id}) LIMIT 1"  # noqa: S608 (a number)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     end_offset = 0

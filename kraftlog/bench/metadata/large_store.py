@@ -1,10 +1,10 @@
 """Reads, and operations one at a time, with much metadata in the store.
 
-The cluster is filled first, and its nodes take no snapshots: what those cost is `bench snapshot`'s to say. Reads are
-asked of one observer, one at a time, and counted from the request until the answer is in the hands of who asked, each
-of another topic where it is about one. Operations are those of `bench latency`, in the same way; but what is visible
-there, the batch in a listener's hands, has nothing to do with the store, so it is counted too until the last observer
-has it in SQLite, where reads find it.
+The cluster is filled first, and its nodes take no snapshots: `bench snapshot` measures their cost. Reads are sent to
+one observer, one at a time, and timed from the request until the client has the answer, each of another topic where it
+is about one. Operations are those of `bench latency`, in the same way; but when an operation is visible there, a
+listener has its batch, which does not involve the store. So it is also timed until the last observer has it in SQLite,
+where reads find it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _JSON_NAMES: Final = {"ack_to_visible_ms": "ack_to_listener_ms", "submit_to_visi
 """Of what `bench latency` calls visible."""
 
 _CONDITIONS: Final = {"nodes_take_snapshots": False}
-"""Under which the figures are taken, for programs."""
+"""The keys of the figures, for programs."""
 
 LISTINGS_SHARE: Final = 10
-"""All topics are listed once for so many reads of one."""
+"""All topics are listed once per this many reads of one."""
 
 
 async def fill_store(stage: Stage, partitions: int, console: Console) -> dict[str, Any]:
-    """Topics of 100 partitions until there are so many, one of 1,000, and the one that operations need."""
+    """Topics of 100 partitions up to this many partitions, one of 1,000, and the one that operations need."""
     filling = await fill(stage.cluster, stage.client, partitions, console)
     made = operations(placed_topics(LARGE_TOPIC, 1, LARGE_TOPIC_PARTITIONS))
     await stage.applied_everywhere(await create_all(stage.client, made))
@@ -46,7 +46,7 @@ async def fill_store(stage: Stage, partitions: int, console: Console) -> dict[st
 
 
 async def time_reads(stage: Stage, count: int, partitions: int) -> Measured:
-    """So many reads of one topic, of a large topic, and a tenth as many of the list of all."""
+    """`count` reads of one topic, as many of a large topic, and a tenth as many of the list of all."""
     reader = next(iter(stage.observers.values()))
     topics = len((await reader.list_topics()).topics)
     filling_topics = -(-partitions // PARTITIONS_PER_TOPIC)

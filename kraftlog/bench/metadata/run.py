@@ -1,4 +1,4 @@
-"""The parts of `kraftlog bench metadata`, with what each must reach.
+"""The parts of `kraftlog bench metadata`, with the target of each.
 
 Each has a cluster of its own, so that its figures do not depend on which others are measured; only the two that need
 much metadata share one.
@@ -39,10 +39,10 @@ Part = Callable[[Stage], Awaitable[Measured]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much of everything."""
+    """The sizes of all parts."""
 
     topics: int
-    """Created in one go."""
+    """Created at once."""
     topic_partitions: int
     """Of each of these."""
     operations: int
@@ -52,13 +52,13 @@ class Sizes:
     rate: float
     """AlterPartition operations a second."""
     seconds: float
-    """For so long."""
+    """For this long, in seconds."""
     partitions: int
     """In the large store."""
 
 
 class Runner:
-    """Measures parts and prints what came of each."""
+    """Measures parts and prints the results of each."""
 
     def __init__(self, sizes: Sizes, directory: Path | None, console: Console) -> None:
         self.found: dict[str, Measured] = {}

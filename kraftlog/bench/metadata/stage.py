@@ -1,4 +1,4 @@
-"""What every part is measured on: three voters, two observers, and data brokers that live.
+"""The cluster on which every part is measured: three voters, two observers, and live data brokers.
 
 Nothing else runs in the measuring process but the heartbeats of the brokers, one each in two seconds. Each broker has a
 client of its own, as it would have in a process of its own.
@@ -27,7 +27,7 @@ TIMEOUT_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of one part."""
+    """The results of one part."""
 
     figures: dict[str, Any]
     """For programs."""
@@ -35,9 +35,9 @@ class Measured:
     """For people."""
     targets: list[Target] = field(default_factory=list)
     times: list[tuple[str, dict[str, float]]] = field(default_factory=list)
-    """Summaries in milliseconds, each with what was timed."""
+    """Summaries in milliseconds, each with the name of what was timed."""
     errors: list[str] = field(default_factory=list)
-    """Of what failed."""
+    """The errors of failed operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Stage:
     client: AdminClient
     brokers: Sequence[LivingBroker]
     readers: Mapping[NodeId, AdminClient]
-    """Each asks only its node."""
+    """Each reads only from its node."""
 
     @property
     def observers(self) -> dict[NodeId, AdminClient]:

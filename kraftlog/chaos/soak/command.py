@@ -18,7 +18,7 @@ OPERATIONS_PER_SECOND: Final = 600.0
 
 
 def main(words: Sequence[str], console: Console) -> int:
-    """Run, report, and keep the directory if something is to be looked at. Raises DirectoryNotEmpty."""
+    """Run, report, and keep the directory if there is something to inspect. Raises DirectoryNotEmpty."""
     arguments = _arguments(words)
     session = Session(arguments.dir, console)
     plan = Plan(
@@ -48,15 +48,15 @@ def main(words: Sequence[str], console: Console) -> int:
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="kraftlog chaos soak",
-        description="Steady load, then faults as well; what each node takes is held against bounds.",
+        description="Steady load, then faults as well; the resources that each node uses are checked against bounds.",
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long in all")
     parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
     parser.add_argument(
-        "--rate", type=float, default=OPERATIONS_PER_SECOND, metavar="N", help="operations a second that are wanted"
+        "--rate", type=float, default=OPERATIONS_PER_SECOND, metavar="N", help="target operations per second"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the bytes on disk over time there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot the bytes on disk over time to this file")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
     )

@@ -1,4 +1,4 @@
-"""The faults of a soak that no other run has: those who read for long, and snapshots on demand."""
+"""The faults of a soak that no other run has: slow readers, and snapshots on demand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATEMENT_TIMEOUT_MS: Final = 15_000
 
 
 class SlowReader(Nemesis):
-    """Somebody else's process, here this one, holds a read transaction on a node's live database."""
+    """Another process, here this one, holds a read transaction on a node's live database."""
 
     name = "a slow reader"
 
@@ -44,7 +44,7 @@ class SlowReader(Nemesis):
         """Begin it, and read something, so that it has its state."""
         node_id = roomy_node(arena, self.random)
         path = arena.cluster.directory.data_path(node_id) / METADATA_DATABASE_NAME
-        with suppress(StorageError):  # the node is coming up, and has none yet
+        with suppress(StorageError):  # the node is starting, and has none yet
             connection = self._held.enter_context(closing(open_reader(path)))
             self._held.enter_context(arena.reading(node_id))
             connection.execute("BEGIN")
@@ -56,7 +56,7 @@ class SlowReader(Nemesis):
 
 
 class SlowStatement(Nemesis):
-    """A client asks a node in SQL for what takes for ever; the node gives it up in time."""
+    """A client sends a node an SQL query that never ends; the node aborts it in time."""
 
     name = "a slow statement"
 
@@ -69,7 +69,7 @@ class SlowStatement(Nemesis):
         self._asking = asyncio.create_task(self._ask(arena, roomy_node(arena, self.random)))
 
     async def stop(self, arena: Arena) -> None:
-        """It was given up long ago, unless the run ends early."""
+        """It was aborted long ago, unless the run ends early."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -110,10 +110,10 @@ OTHER_KINDS: Final = (
     Kind(partitions.FillDisk, 2, (2.0, 8.0)),
 )
 LANES: Final = (Lane("processes", PROCESS_KINDS, (4.0, 10.0)), Lane("others", OTHER_KINDS, (1.0, 4.0)))
-"""Nodes have time to come to rest after a kill: what is looked for is what piles up, not what a crash leaves."""
+"""Nodes have time to settle after a kill: a soak looks for what accumulates, not for what a crash leaves."""
 
 
 def roomy_node(arena: Arena, random: Random) -> NodeId:
-    """A node that has not the small disk: what a reader may hold would fill it."""
+    """A node without the small disk: the write-ahead log that a reader may hold would fill it."""
     small = arena.disk.node_id if arena.disk is not None else None
     return random.choice([node_id for node_id in arena.cluster.node_ids if node_id != small])

@@ -1,7 +1,7 @@
-"""Every voter on a disk of 100 MB: load fills it until the cluster stands still, then the disks grow.
+"""Every voter on a disk of 100 MB: load fills it until the cluster stops, then the disks grow.
 
-What fills them must be the log, the database and snapshots, and not what could be forgotten. Once there is room the
-same processes go on.
+They must be full of log, database and snapshots, and not of what could be deleted. Once there is room the same
+processes continue.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ PARTITIONS_PER_TOPIC: Final = 50
 TIMEOUT_MS: Final = 2000
 
 STILL_SECONDS: Final = 6.0
-"""The cluster stands still when nothing was acknowledged for so long: two elections would have been over."""
+"""The cluster has stopped when nothing was acknowledged for this long: two elections would have ended."""
 FILL_SECONDS_MAX: Final = 300.0
 FULL_FREE_BYTES: Final = 2 * MEBIBYTE
 """A disk with less than this is full: a voter keeps some room for what a new leader writes."""
 WORTH_KEEPING: Final = (FileKind.LOG, FileKind.DATABASE, FileKind.SNAPSHOTS)
 WORTH_KEEPING_SHARE_MIN: Final = 0.75
-"""Of the bytes on a full disk. Consider a voter whose disk gets full while somebody reads, say to take a snapshot: its
+"""Of the bytes on a full disk. Consider a voter whose disk gets full during a long read, say to take a snapshot: its
 write-ahead log has what that reader kept, some 20 MB, and new rows in it find no room in the database any more."""
 GO_ON_SECONDS_MAX: Final = 30.0
-"""The cluster goes on so soon after there is room: what waits for room asks again at least every few seconds."""
+"""How soon the cluster continues after there is room: what waits for room tries again at least every few seconds."""
 GO_ON_ACKNOWLEDGED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class FullDisk:
-    """A voter's disk when the cluster stood still."""
+    """A voter's disk when the cluster had stopped."""
 
     sample: Sample
     free_bytes: int
@@ -63,7 +63,7 @@ class FullDisk:
 
     @property
     def share_worth_keeping(self) -> float:
-        """How much of what is there is log, database and snapshots."""
+        """Which share of its contents is log, database and snapshots."""
         return sum(self.sample.file_bytes[kind] for kind in WORTH_KEEPING) / max(self.sample.total_bytes, 1)
 
 
@@ -94,17 +94,17 @@ class Filling:
                 self.acknowledged_at = time.monotonic()
             else:
                 self.last_error = message
-                await asyncio.sleep(0.1)  # some refusals come at once
+                await asyncio.sleep(0.1)  # some refusals are immediate
 
 
 class FullDisks:
-    """One run and all that is known of it."""
+    """One run and its results."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.stage = "starting"
         self.left_out: str | None = None
-        """Why this machine cannot have such disks."""
+        """Why this machine does not support such disks."""
         self.filling = Filling()
         self.found: list[FullDisk] = []
         self.fill_seconds = 0.0
@@ -120,7 +120,7 @@ class FullDisks:
                 try:
                     await self._fill_and_grow(arena, disks)
                 except (ApiError, TimeoutError) as error:
-                    self.violations.append(f"the cluster did not come to rest: {error!r}")
+                    self.violations.append(f"the cluster did not settle: {error!r}")
                 self.violations += arena.deaths
         except DiskUnavailable as error:
             self.left_out = str(error)
@@ -206,13 +206,13 @@ class FullDisks:
 
 
 def not_worth_keeping(found: Sequence[FullDisk]) -> list[str]:
-    """What is wrong with the disks of a cluster that stands still, in words."""
+    """What is wrong with the disks of a cluster that has stopped, in words."""
     full = [disk for disk in found if disk.is_full]
     if not full:
         free = ", ".join(f"node {disk.sample.node_id} has {disk.free_bytes:,} bytes" for disk in found)
-        return [f"the cluster stands still, and no disk is full: {free}"]
+        return [f"the cluster has stopped, and no disk is full: {free}"]
     return [
-        f"the disk of node {disk.sample.node_id} is full, and only {disk.share_worth_keeping:.0%} of what is there is"
+        f"the disk of node {disk.sample.node_id} is full, and only {disk.share_worth_keeping:.0%} of its contents is"
         f" log, database and snapshots; {WORTH_KEEPING_SHARE_MIN:.0%} is owed: "
         + ", ".join(f"{kind} {size:,}" for kind, size in disk.sample.file_bytes.items() if size)
         for disk in full

@@ -1,4 +1,4 @@
-"""`kraftlog chaos full-disks --json FILE`: exit code 0 if the disks fill with data only and the cluster goes on."""
+"""`kraftlog chaos full-disks --json FILE`: exit code 0 if the disks fill with data only and the cluster continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraftlog.chaos.soak.samples import FileKind
 
 
 def main(words: Sequence[str], console: Console) -> int:
-    """Run, report, and keep the directory if something is to be looked at. Raises DirectoryNotEmpty."""
+    """Run, report, and keep the directory if there is something to inspect. Raises DirectoryNotEmpty."""
     arguments = _arguments(words)
     session = Session(arguments.dir, console)
     run = FullDisks(session.directory)
@@ -70,12 +70,12 @@ def _print(run: FullDisks, console: Console) -> None:
     console.print(table)
     console.print(
         f"{run.acknowledged_when_full:,} topics of {PARTITIONS_PER_TOPIC} partitions in {run.fill_seconds:.1f} s;"
-        f" then it stood still: {run.filling.last_error or 'nothing was refused'}",
+        f" then it stopped: {run.filling.last_error or 'nothing was refused'}",
         highlight=False,
         markup=False,
     )
     if run.go_on_seconds is not None:
-        console.print(f"{run.go_on_seconds:.2f} s after the disks had grown it went on, in the same processes")
+        console.print(f"{run.go_on_seconds:.2f} s after the disks had grown it continued, in the same processes")
     for story in run.violations:
         console.print(f"✗ {story}", markup=False, highlight=False)
 
@@ -85,7 +85,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         prog="kraftlog chaos full-disks",
         description=f"{VOTERS} voters fill disks of {DISK_MEGABYTES} MB, which then grow. Needs root, for tmpfs.",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
     )

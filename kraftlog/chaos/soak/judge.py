@@ -1,4 +1,4 @@
-"""Holds what was seen against the bounds, and remembers the worst of each."""
+"""Checks the samples against the bounds, and keeps the worst of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raft.core.types import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The figure that came closest to its bound, or went furthest beyond."""
+    """The figure closest to its bound, or furthest beyond it."""
 
     measure: Measure
     node_id: NodeId
@@ -30,7 +30,7 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The most that any node took at about one moment, per kind of file."""
+    """The most bytes of any node at about one moment, per kind of file."""
 
     at_seconds: float
     file_bytes: dict[FileKind, int]
@@ -40,7 +40,7 @@ class Judge:
     """Sees every sample of a run."""
 
     def __init__(self, operations_per_second: float) -> None:
-        """The load that is asked for: a bound depends on it."""
+        """The target load: a bound depends on it."""
         self._operations_per_second = operations_per_second
         self._written: defaultdict[NodeId, Written] = defaultdict(Written)
         self._first_start_seconds = 0.0
@@ -48,14 +48,14 @@ class Judge:
         """By the measure's name."""
         self.points: list[Point] = []
         self.runaway: Sample | None = None
-        """A node whose files took so much that the run must end."""
+        """A node whose files take so much space that the run must end."""
 
     def see_first_starts(self, starts: Sequence[Start]) -> None:
         """Of all nodes, while they were empty."""
         self._first_start_seconds = max((own_seconds(start) for start in starts), default=0.0)
 
     def see_start(self, start: Start) -> None:
-        """Of a node that was ended before."""
+        """Of a node that was killed or stopped before."""
         self._keep(Worst(start_measure(start, self._first_start_seconds), start.node_id, start.began))
 
     def see_samples(self, samples: Sequence[Sample], readings: Sequence[Reading]) -> None:

@@ -1,7 +1,7 @@
-"""The bounds of a soak, all of them, and what is held against them. docs/chaos.md says them in words.
+"""All bounds of a soak, and the figures that are checked against them. docs/chaos.md describes them.
 
-Those of files are what docs/formats/directory.md promises; the others leave room for twice what a node of so much
-metadata was measured to take.
+Those of files are what docs/formats/directory.md promises; the others are twice what a node with this much metadata was
+measured to use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WAL_BYTES_MAX: Final = 64 * MEBIBYTE
 """While no read transaction is older than `OLD_READER_SECONDS`."""
 OLD_READER_SECONDS: Final = 1.0
 READER_GRACE_SECONDS: Final = 10.0
-"""A reader counts for so long after its end: only then can the log that it held be copied and start over."""
+"""How long a reader counts after its end: only then can the log that it held be copied and start over."""
 WAL_STOP_BYTES: Final = 512 * MEBIBYTE
 """No reader, however old, may hold more: the node stops applying."""
 WAL_STOP_SLACK_BYTES: Final = 16 * MEBIBYTE
@@ -52,14 +52,14 @@ SNAPSHOTS_MAX: Final = SNAPSHOTS_KEPT_MAX + 3
 process that writes it finishes it, after the next process has looked which there are; that learns of it only when it
 takes one itself. Two such may be there at a time."""
 RUNAWAY_BYTES: Final = 1024 * MEBIBYTE
-"""A soak ends when a node's files take so much: without bounds it would take the whole disk of the machine."""
+"""A soak ends when a node's files take this much: without bounds it would fill the whole disk of the machine."""
 
 RESIDENT_BYTES_MAX: Final = 192 * MEBIBYTE
 DESCRIPTORS_MAX: Final = 128
 THREADS_MAX: Final = 32
 START_SECONDS_MAX: Final = 3.0
 STARTS_OF_AN_EMPTY_NODE: Final = 2
-"""On a slow machine a start may take as long as so many of these."""
+"""On a slow machine a start may take this many times the slowest start of an empty node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Measure:
 
 
 def log_bytes_max(operations_per_second: float) -> int:
-    """Of all segments of a node, when so many operations come in.
+    """Of all segments of a node, at this rate of operations.
 
-    What retention leaves; the segment in which the log starts, and the one that is written; two snapshots' worth of
-    records, since the log start goes from snapshot to snapshot; and what comes while the log start waits.
+    What retention leaves; the segment in which the log starts, and the active one; two snapshots' worth of records,
+    since the log start moves from snapshot to snapshot; and the records appended while the log start waits.
     """
     waiting = round(operations_per_second * LOG_BYTES_PER_OPERATION * LOG_START_WAITS_SECONDS)
     return RETENTION_BYTES + 2 * SEGMENT_BYTES + 2 * BYTES_BETWEEN_SNAPSHOTS + waiting
@@ -90,7 +90,7 @@ LOG_BYTES_PER_OPERATION: Final = 128
 """Some 75 were measured; one that comes alone has a frame and a batch of its own."""
 LOG_START_WAITS_SECONDS: Final = 100
 """A new leader waits 9 s for replicas that it has not heard of, then LAG_TIME_MAX_SECONDS for those that are behind.
-The run kills leaders every 10 to 20 s, so several in a row may not get so far."""
+The run kills leaders every 10 to 20 s, so several in a row may not get that far."""
 
 
 def wal_bytes_max(at_seconds: float, readings: Sequence[Reading], written: Written) -> int:
@@ -128,7 +128,7 @@ def measures(
 
 
 def own_seconds(start: Start) -> float:
-    """How long a start would have taken on a machine where nobody else is busy."""
+    """How long a start would have taken on an otherwise idle machine."""
     return start.seconds - start.waited_seconds
 
 

@@ -1,7 +1,7 @@
-"""Steady load: so many operations a second from many concurrent callers, on metadata that does not grow.
+"""Steady load: a fixed rate of operations from many concurrent callers, on metadata that does not grow.
 
 Half of the operations set a config of a topic that stays; the others by turns create a topic and delete the oldest that
-was created. So the log grows all the time, and what it comes to does not.
+was created. So the log grows all the time, and the metadata does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ATTEMPTS_MAX: Final = 10
 CALLERS: Final = 48
 TIMEOUT_MS: Final = 5000
 CATCH_UP_SECONDS: Final = 0.25
-"""Operations whose turn is longer ago are left out: what a stall held back does not come all at once."""
+"""Operations that are overdue for longer are skipped: after a stall they are not sent all at once."""
 
 
 class SteadyLoad:
@@ -68,7 +68,7 @@ class SteadyLoad:
             await asyncio.gather(*(self._call(client) for _ in range(CALLERS)))
 
     def stop(self) -> None:
-        """Let every caller finish what it has begun."""
+        """Let every caller finish its operation."""
         self._is_stopped = True
 
     async def _call(self, client: AdminClient) -> None:
@@ -110,7 +110,7 @@ class SteadyLoad:
 
 
 def create_topic(name: str, partitions: int = 1) -> admin_pb2.Operation:
-    """A topic of so many partitions, each with one replica: as many records, and one."""
+    """A topic of this many partitions, each with one replica: as many records, and one."""
     topic = admin_pb2.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     return admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=[topic]))
 

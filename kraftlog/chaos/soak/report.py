@@ -1,4 +1,4 @@
-"""A soak in figures: a line while it goes on; a table, JSON and a plot in the end."""
+"""A soak in figures: a line while it runs; a table, JSON and a plot at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIBIBYTE: Final = 1024
 
 
 def progress_line(soak: Soak) -> str:
-    """Where the run is."""
+    """The progress of the run."""
     if soak.arena is None or soak.load is None or not soak.phases:
         return "starting"
     most = {kind: max((sample.file_bytes[kind] for sample in soak.latest), default=0) for kind in FileKind}
@@ -88,8 +88,8 @@ def print_result(soak: Soak, console: Console) -> None:
 
 
 def bounds_table(found: Sequence[Worst]) -> Table:
-    """Each bound, what came closest to it, and where and when that was."""
-    table = Table("", "at most", "bound", "of it", "node", "at", "", title="What a node takes", box=None)
+    """Each bound, the figure closest to it, and its node and time."""
+    table = Table("", "at most", "bound", "of it", "node", "at", "", title="Resources of a node", box=None)
     table.title_justify = "left"
     for column in table.columns[1:6]:
         column.justify = "right"

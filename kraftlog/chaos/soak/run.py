@@ -1,4 +1,4 @@
-"""One soak: steady load without faults, then with faults, then peace; every second all nodes are looked at."""
+"""One soak: steady load without faults, then with faults, then peace; every second all nodes are sampled."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Phase:
-    """A part of the run, and what the clients got done in it."""
+    """A part of the run, and what the clients completed in it."""
 
     name: str
     began: float
@@ -63,7 +63,7 @@ class Phase:
 
 
 class Soak:
-    """One run and all that is known of it."""
+    """One run and its results."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -73,12 +73,12 @@ class Soak:
         self.load: SteadyLoad | None = None
         self.phases: list[Phase] = []
         self.left_out: dict[str, str] = {}
-        """Faults that this machine cannot have, and why."""
+        """Faults that this machine does not support, and why."""
         self.violations: list[str] = []
         self.under_way: dict[str, str] = {}
         """The fault of each lane at the moment."""
         self.latest: Sequence[Sample] = ()
-        """What every node took at the last look."""
+        """The last sample of every node."""
         self._starts_seen = 0
 
     async def run(self) -> bool:
@@ -93,7 +93,7 @@ class Soak:
                     if self.judge.runaway is None:
                         await self._come_to_rest(arena)
             except (ApiError, TimeoutError) as error:
-                self.violations.append(f"the cluster did not come to rest: {error!r}")
+                self.violations.append(f"the cluster did not settle: {error!r}")
             self.violations += arena.deaths
         self.violations += self.judge.violations()
         return not self.violations
@@ -101,7 +101,7 @@ class Soak:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     async def _work(self, arena: Arena, load: SteadyLoad) -> None:
-        """All phases under load, or until a node's files run away; then every acknowledgement is counted."""
+        """All phases under load, or until a node's files grow without bound; then every acknowledgement is counted."""
         working = asyncio.create_task(load.run())
         watching = asyncio.create_task(arena.watch())
         sampling = asyncio.create_task(self._sample(arena))
@@ -144,7 +144,7 @@ class Soak:
             phase.acknowledged = load.outcomes[Outcome.ACKNOWLEDGED] - before
 
     async def _sample(self, arena: Arena) -> None:
-        """Look at every node each second, until one's files run away."""
+        """Sample every node each second, until the files of one grow without bound."""
         while self.judge.runaway is None:
             await self._look(arena)
             await asyncio.sleep(SAMPLE_SECONDS)
@@ -164,7 +164,7 @@ class Soak:
         self._starts_seen = len(arena.starts)
 
     async def _come_to_rest(self, arena: Arena) -> None:
-        """No load any more: what the nodes came to is the same, and what they take is within the bounds still."""
+        """The load has ended: all nodes have the same state, and their resources are still within the bounds."""
         await checks.until_level(arena.cluster)
         self.violations += checks.databases_agree(arena.cluster)
         await self._look(arena)

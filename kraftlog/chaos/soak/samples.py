@@ -1,6 +1,6 @@
-"""What a node takes at one moment: bytes on disk per kind of file, memory, descriptors, threads.
+"""The resources of a node at one moment: bytes on disk per kind of file, memory, descriptors, threads.
 
-Linux only: what a process takes is read from /proc.
+Linux only: those of a process are read from /proc.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FileKind(StrEnum):
     WAL = "metadata.db-wal"
     """SQLite's write-ahead log: what was committed and is not in the database yet, or could be forgotten."""
     UNFINISHED = "unfinished"
-    """Snapshots and other files that are being made, or that a crash left, and deleted ones that somebody may read."""
+    """Snapshots and other unfinished files, leftovers of a crash, and deleted files that a client may still read."""
     DAMAGED = "damaged"
     """What was set aside."""
     SMALL = "small"
@@ -44,7 +44,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """What a process takes."""
+    """The resources of a process."""
 
     pid: int
     resident_bytes: int
@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Written:
-    """How much a node has written by when, over all its processes, to tell what came while somebody read."""
+    """How much a node has written at which time, over all its processes, to know what was written during a read."""
 
     history: list[tuple[float, int]] = field(default_factory=list)
     _pid: int = -1
@@ -130,11 +130,11 @@ def kind_of(path: Path) -> FileKind:
 
 
 def process_sample(pid: int) -> ProcessSample | None:
-    """What the kernel says of a process; None if it has just ended."""
+    """What the kernel reports about a process; None if it has just ended."""
     process = PROCESSES / str(pid)
     try:
         status = _fields(process / "status")
-        if "VmRSS" not in status:  # it is dead, and nobody has waited for it yet
+        if "VmRSS" not in status:  # it is dead, and was not waited for yet
             return None
         return ProcessSample(
             pid=pid,

@@ -36,7 +36,7 @@ FIRST_OBSERVER_ID = 11
 
 
 class Cluster(Observed):
-    """What processes have around them (`kraftlog.sim.node.stepped_process.Environment`), and what faults happen to."""
+    """The environment of processes (`kraftlog.sim.node.stepped_process.Environment`), and the target of faults."""
 
     def __init__(self, parameters: Parameters, random: Random, marks: Marks) -> None:
         self.parameters = parameters
@@ -67,7 +67,7 @@ class Cluster(Observed):
         self.cut_since_us = self.network.cut_since_us
         self.faults_may_lose_quorum = parameters.may_lose_quorum
         self.are_faults_over = False
-        """Whether no fault may begin any more: one that waits for its moment asks."""
+        """Whether no fault may start any more: a fault that waits for its moment checks this."""
         self.log_start = parameters.log_start
         self.atlas = FaultAtlas(self, self.machines, may_lose_quorum=parameters.may_lose_quorum)
         self._seen_versions: dict[int, tuple[int, int]] = {}
@@ -120,7 +120,7 @@ class Cluster(Observed):
                 raise self.violation
 
     def finish_step(self, step: Step) -> None:
-        """Something happened to a node: look at its disk if that changed, and check everything."""
+        """Something happened to a node: read its disk if that changed, and check everything."""
         if self.violation is not None:
             return
         self._look_at_disk(self.machines[step.node.node_id], step)
@@ -140,7 +140,7 @@ class Cluster(Observed):
         self.atlas.after_step(step)
 
     def report_violation(self, message: str, cause: BaseException | None = None) -> None:
-        """Something that must not be was seen outside of a step: the run ends with it."""
+        """A violation was seen outside of a step: the run ends with it."""
         if self.violation is None:
             self.violation = Violation(message)
             self.violation.__cause__ = cause
@@ -211,7 +211,7 @@ class Cluster(Observed):
             self.start(machine)
 
     def process_ended(self, process: SteppedProcess, reason: str) -> None:
-        """A process is gone: machines that held its requests notice; an operator or supervisor starts it again."""
+        """A process has ended: machines that held its requests notice; an operator or supervisor starts it again."""
         machine = self.machine_of(process)
         if machine.process is process:
             machine.process = None
@@ -245,15 +245,15 @@ class Cluster(Observed):
             self.violation.__cause__ = error
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
-        """A process has opened the log on its disk; maybe it has given up what was there, and fetches it again."""
+        """A process has opened the log on its disk; maybe it has discarded what was there, and fetches it again."""
         self.atlas.note_start(hardware, is_recovering=is_recovering)
 
     def state_diverged(self, process: SteppedProcess, expected: StateDigest, own: StateDigest) -> None:
-        """A node detected that its state machine differs from the quorum's; that must be so."""
+        """A node detected that its state machine differs from the quorum's; that must be true."""
         machine = process.machine
         if not machine.view.has_diverged and self.violation is None:
             self.violation = Violation(
-                f"node {machine.node_id} was told that its state machine differs: {own}, not {expected}; it does not"
+                f"node {machine.node_id} detected that its state machine differs: {own}, not {expected}; it does not"
             )
 
     def start_over(self, process: SteppedProcess) -> None:
@@ -266,13 +266,13 @@ class Cluster(Observed):
             self.kill(machine, Crash.KILLED, restart_after_us=1_000)
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
-        """A replica's request goes on its way."""
+        """Send a replica's request."""
         self.messages.send_request(source, send)
 
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """The answer to `source`'s request goes on its way."""
+        """Send the answer to `source`'s request."""
         self.messages.send_response(replier, source, correlation_id, response, records)
 
     # --- what it is ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The fault atlas: whose durable data faults have taken, so that they never take the last good copy.
 
-A machine is harmed from when bytes on its disk rot or its disk is wiped until it has everything back that was committed
-then. A voter that has not joined the quorum yet can stand in for no other one, so it counts with them. Faults may
-harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt rather than lie.
+A machine is harmed from when bytes on its disk rot or its disk is wiped until it has recovered everything that was
+committed then. A voter that has not joined the quorum yet cannot replace another one, so it counts as harmed. Faults
+may harm a minority of the voters at a time. A run that is marked may harm more: then the cluster must halt rather than
+give wrong answers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NEW_DIRECTORY: Final = join(join(DIRECTORY, LOG_NAME), NEW_DIRECTORY_NAME)
 
 
 class _Harm(NamedTuple):
-    """How things stood when durable data was taken from a machine."""
+    """The state when durable data was taken from a machine."""
 
     committed_end_offset: Offset
     durable_end_offset: Offset
@@ -40,10 +41,10 @@ class FaultAtlas:
         self._may_lose_quorum = may_lose_quorum
         self._harmed: dict[int, _Harm] = {}
         self._lost: set[int] = set()
-        """Voters whose disk was wiped: they are voters no more."""
+        """Voters whose disk was wiped: they are no longer voters."""
 
     def is_harmed(self, machine: Hardware) -> bool:
-        """Whether a fault took durable data from it that it has not got back."""
+        """Whether a fault took durable data from it that it has not recovered."""
         return machine.node_id in self._harmed or machine.node_id in self._lost or _may_lose_log(machine)
 
     def may_harm(self, machine: Hardware) -> bool:
@@ -56,8 +57,8 @@ class FaultAtlas:
         harmed = {node_id for node_id in self._harmed if node_id in cluster.voter_ids} | self._lost
         harmed |= {node_id for node_id in cluster.voter_ids if _may_lose_log(self._machines[node_id])}
         new = {node_id for node_id in cluster.voter_ids if has_not_joined(self._machines[node_id])}
-        # As long as all are new any majority may found a quorum. Consider voters 1, 2 and 3, of which 1 and 3 have
-        # founded one and 3 has its leader's first record: without 1, 3 gets no vote, as 2 is new and 3 has something.
+        # As long as all are new any majority may form a quorum. Consider voters 1, 2 and 3, of which 1 and 3 have
+        # formed one and 3 has its leader's first record: without 1, 3 gets no vote, as 2 is new and 3 has something.
         if len(new) < len(cluster.voter_ids):
             harmed |= new
         return len(harmed | {machine.node_id}) <= len(cluster.voter_ids) - cluster.majority
@@ -78,12 +79,12 @@ class FaultAtlas:
             machine.view.is_voter = False
 
     def note_start(self, machine: Hardware, *, is_recovering: bool) -> None:
-        """A process has begun: it may have given up its log, because nothing it has holds what is below its start."""
+        """A process has started: it may have discarded its log, because nothing holds what is below its start."""
         if is_recovering and _may_lose_log(machine) and machine.node_id not in self._harmed:
             self.harm(machine)
 
     def after_step(self, step: Step) -> None:
-        """Note when a harmed machine has everything back."""
+        """Note when a harmed machine has recovered everything."""
         node = step.node
         if node.node_id not in self._harmed or node.replica is None or node.replica.is_recovering:
             return

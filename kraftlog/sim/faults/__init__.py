@@ -1,1 +1,1 @@
-"""The faults: each one function that lets something bad happen to a world, and agrees on when it ends."""
+"""The faults: each is one function that breaks something in a world, and schedules its end."""

@@ -1,6 +1,6 @@
 """Faults in the middle of work on snapshots: ambushes that set them off, and marks that prove that they happened.
 
-The work is the production code's; its methods are wrapped for as long as a run lasts.
+The work is the production code's; its methods are wrapped while a run lasts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STARTED_OVER_AT_START: Final = "recovery: a log started over behind a snapshot t
 
 @contextlib.contextmanager
 def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
-    """Mark work that is cut short, and set off ambushes, for as long as this lasts."""
+    """Mark work that is interrupted, and set off ambushes, within the block."""
     with contextlib.ExitStack() as stack:
         for owner, name, work in _METHODS:
             watched = _watched(cluster, getattr(owner, name), work)

@@ -1,4 +1,4 @@
-"""Faults of clocks. Safety rests on no clock; elections only on clocks that are not mad for ever."""
+"""Faults of clocks. Safety depends on no clock; elections only on clocks that are not wrong for ever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drift(world: World, random: Random) -> str | None:
 
 @fault("clock: leaps forward")
 def leap(world: World, random: Random) -> str | None:
-    """A machine slept: its monotonic clock is suddenly further on."""
+    """A machine slept: its monotonic clock leaps forward."""
     machine = any_machine(world, random)
     forward_ms = random.choice([100, 1_000, 10_000, 3_600_000])
     machine.clock.jump(forward_ms)

@@ -37,13 +37,13 @@ def rot_row(world: World, random: Random) -> str | None:
     if changed is None:
         return None
     machine.view.has_diverged = machine.view.has_rotted = True
-    world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before anybody reads it: the next start scrubs
+    world.kill(machine, Crash.KILLED, restart_after_us=1_000)  # before it is read: the next start scrubs
     return f"{machine.node_id}: {changed}"
 
 
 @fault("database: lost")
 def lose_database(world: World, random: Random) -> str | None:
-    """The state machine's file is gone; the log fills a new one."""
+    """The state machine's file is lost; the log fills a new one."""
     machine = any_machine(world, random)
     world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
     machine.database.lose()

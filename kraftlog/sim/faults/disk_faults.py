@@ -39,7 +39,7 @@ def slow(world: World, random: Random) -> str | None:
 
 @fault("disk: full")
 def fill(world: World, random: Random) -> str | None:
-    """There is room for a few hundred bytes more, later again for everything."""
+    """There is room for only a few hundred bytes more, and later enough again."""
     machine = any_machine(world, random)
     files = machine.disk.files
     files.space_limit = files.used_bytes() + random.choice([0, 50, 300, 2_000])
@@ -143,7 +143,7 @@ def lose_log_sector(world: World, random: Random) -> str | None:
 
 @fault("disk: a copy of the quorum state rots")
 def damage_quorum_state(world: World, random: Random) -> str | None:
-    """A bit of one of the two copies flips; the process starts from the other and mends it."""
+    """A bit of one of the two copies flips; the process starts from the other and repairs it."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(DIRECTORY)
@@ -186,9 +186,9 @@ def damage_meta(world: World, random: Random) -> str | None:
 def roll_back_log(world: World, random: Random) -> str | None:
     """The log's directory is what it was some time ago, of whatever history that was; the database is not.
 
-    Sometimes the snapshots go back with it. Only where the database tells: with it rolled back as well nothing on this
-    disk would, and with the vote rolled back it would be forgotten, which is another fault. Nor is it a copy from
-    before the voter took part: with that it would start as a new voter, and a majority of such voters stands still.
+    Sometimes the snapshots are rolled back, too. Only where the database reveals it: if that was rolled back as well,
+    nothing on this disk would, and rolling back the vote would forget it, which is another fault. Nor is it a copy
+    from before the voter took part: then it would start as a new voter, and a majority of such voters never elects.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
@@ -233,7 +233,7 @@ def _put_back(files: MemoryFileSystem, directory: str, contents: Mapping[str, by
 
 @fault("disk: wiped, a new directory id")
 def wipe(world: World, random: Random) -> str | None:
-    """The disk is replaced by an empty one: another replica, which a voter set that names directories can tell."""
+    """The disk is replaced by an empty one: another replica, which a voter set that names directories can recognize."""
     machine = any_machine(world, random)
     if machine.view.is_voter and not (world.parameters.voters_know_directories and world.atlas.may_harm(machine)):
         return None
@@ -246,13 +246,13 @@ def wipe(world: World, random: Random) -> str | None:
 
 @fault("disk: wiped under the same id")
 def wipe_unnoticed(world: World, random: Random) -> str | None:
-    """A voter's disk is replaced by an empty one, and its node id is all that the others know it by."""
+    """A voter's disk is replaced by an empty one, and the other nodes know the voter only by its node id."""
     machine = any_machine(world, random)
     is_static = not world.parameters.voters_know_directories
     if not is_static or not machine.view.is_voter or len(world.voter_ids) < 3 or not world.atlas.may_harm(machine):
         return None
     world.atlas.harm(machine)
     world.kill(machine, Crash.NOTHING_KEPT, restart_after_us=downtime_us(random))
-    # `format` asks the others, and an operator who knows that there was a cluster says so.
+    # `format` asks the other voters, and an operator who knows that there was a cluster uses --replace.
     machine.replace_disk(is_replacement=world.committed_end_offset > 0 or random.random() < 0.5)
     return str(machine.node_id)

@@ -1,4 +1,4 @@
-"""What every fault is, and what most of them need."""
+"""The base of all faults, and what most of them need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.world import World
 
 Begin = Callable[[World, Random], str | None]
-"""Lets it happen and says to whom, for the trace; None if it cannot happen now."""
+"""Starts the fault and returns its target, for the trace; None if it cannot start now."""
 
 POWER_CUTS: Final = (Crash.NOTHING_KEPT, Crash.PREFIX_KEPT, Crash.SECTORS_KEPT, Crash.PAGES_KEPT)
 
@@ -41,12 +41,12 @@ def fault(kind: str) -> Callable[[Begin], Begin]:
 
 
 def duration_us(random: Random, low_ms: int = 100, high_ms: int = 15_000) -> int:
-    """How long a fault lasts: mostly short, now and then long."""
+    """How long a fault lasts: mostly short, sometimes long."""
     return int((low_ms + (high_ms - low_ms) * random.random() ** 2) * MICROSECONDS_PER_MS)
 
 
 def downtime_us(random: Random) -> int:
-    """How long a process stays down: mostly it is back at once."""
+    """How long a process stays down: mostly it is restarted at once."""
     return random.choice([1, 10, 200, 1_000, 5_000, 20_000]) * MICROSECONDS_PER_MS
 
 

@@ -1,4 +1,4 @@
-"""Strangers: what a process says that is no member of the cluster, and what is answered at an address that it has."""
+"""Strangers: the messages of a process that is not a member of the cluster, and its answers at a member's address."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EPOCHS_AHEAD: Final = (0, 0, 1, 1, 7, EPOCH_JUMP_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """The identity that a stranger claims, and what it guesses of the receiver: everything right, the worst case."""
+    """The identity that a stranger claims, and what it guesses about the receiver: all correct, the worst case."""
 
     cluster_id: str | None
     key: ReplicaKey
@@ -115,7 +115,7 @@ def _members(world: World) -> list[ReplicaKey]:
 
 @fault("input: a stranger's claims")
 def claim(world: World, random: Random) -> str | None:
-    """A process that is no member claims for a while, to all nodes, that it is one or leads, and knows everything."""
+    """A process that is not a member claims for a while, to all nodes, to be one or to lead, and knows everything."""
     if not running(world):
         return None
     count, pause_ms = random.choice([1, 5, 20]), random.choice([1, 20, 200])

@@ -1,4 +1,4 @@
-"""Requests that no right replica sends: every one must be refused, and change nothing."""
+"""Requests that no correct replica sends: every one must be refused, and change nothing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def send_foreign(world: World, random: Random) -> str | None:
 
 @fault("input: somebody wants a snapshot")
 def want_snapshot(world: World, random: Random) -> str | None:
-    """A tool asks the leader for a snapshot that there is none of, and for what is behind the end of one."""
+    """A tool requests from the leader a snapshot that does not exist, and bytes after the end of one."""
     leader = world.leader()
     if leader is None or leader.view.replica is None:
         return None
@@ -117,7 +117,7 @@ def append_too_much(world: World, random: Random) -> str | None:
 
 @fault("input: malformed requests")
 def send_malformed(world: World, random: Random) -> str | None:
-    """Epochs and offsets that cannot be."""
+    """Impossible epochs and offsets."""
     machines = running(world)
     if not machines:
         return None
@@ -129,9 +129,9 @@ def send_malformed(world: World, random: Random) -> str | None:
 
 @fault("input: a leader's answer lacks what is committed")
 def lack_committed(world: World, random: Random) -> str | None:
-    """The next answer to a follower's fetch says that the leader's log parts from its own where all is committed.
+    """The next answer to a follower's fetch claims that the leader's log diverges where the follower's is committed.
 
-    Or it offers a snapshot that ends there. The follower must cut nothing, go on, and follow that leader again.
+    Or it offers a snapshot that ends there. The follower must cut nothing, continue, and follow that leader again.
     """
     followers = [
         machine

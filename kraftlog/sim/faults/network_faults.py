@@ -64,7 +64,7 @@ def isolate(world: World, random: Random) -> str | None:
 
 @fault("network: the leader is isolated")
 def isolate_leader(world: World, random: Random) -> str | None:
-    """The leader goes on believing, its clients still reach it."""
+    """The leader still believes that it leads, and its clients still reach it."""
     leader = world.leader()
     if leader is None:
         return None
@@ -74,7 +74,7 @@ def isolate_leader(world: World, random: Random) -> str | None:
 
 @fault("network: a node hears nothing")
 def deafen(world: World, random: Random) -> str | None:
-    """What it sends arrives, nothing gets to it."""
+    """What it sends arrives, but it receives nothing."""
     node_id = any_machine(world, random).node_id
     _cut(world, random, product(world.machines, [node_id]))
     return str(node_id)
@@ -82,7 +82,7 @@ def deafen(world: World, random: Random) -> str | None:
 
 @fault("network: a node is not heard")
 def silence(world: World, random: Random) -> str | None:
-    """It hears everything, nothing that it sends arrives."""
+    """It receives everything, but nothing that it sends arrives."""
     node_id = any_machine(world, random).node_id
     _cut(world, random, product([node_id], world.machines))
     return str(node_id)
@@ -99,7 +99,7 @@ def split(world: World, random: Random) -> str | None:
 
 @fault("network: two groups and a bridge")
 def bridge(world: World, random: Random) -> str | None:
-    """Two groups that only one node can talk to both of."""
+    """Two groups, and only one node can talk to both."""
     node_ids = random.sample(sorted(world.machines), len(world.machines))
     if len(node_ids) < 3:
         return None
@@ -110,7 +110,7 @@ def bridge(world: World, random: Random) -> str | None:
 
 @fault("network: a link flaps")
 def flap(world: World, random: Random) -> str | None:
-    """A link is cut and mended again and again."""
+    """A link is cut and restored again and again."""
     if len(world.machines) < 2:
         return None
     links = _both_ways(*([node_id] for node_id in _two(world, random)))
@@ -199,7 +199,7 @@ def corrupt_pieces(world: World, random: Random) -> str | None:
 
 @fault("network: cut off in the middle of a snapshot")
 def cut_transfer(world: World, random: Random) -> str | None:
-    """The node that next fetches more of a snapshot loses the leader; mostly the others do, too, and elect another."""
+    """The next node to fetch a piece of a snapshot loses the leader; mostly the others do, too, and elect another."""
 
     def spring(source: SteppedProcess, leader: Machine) -> None:
         if random.random() < 0.8:

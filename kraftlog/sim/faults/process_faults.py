@@ -1,4 +1,4 @@
-"""Faults of processes: killed anywhere, paused, started again and again; and leaders that are asked to go."""
+"""Faults of processes: killed anywhere, paused, restarted again and again; and leaders that are asked to resign."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def cut_power_of_a_majority(world: World, random: Random) -> str | None:
 
 @fault("process: killed between two operations")
 def kill_between_operations(world: World, random: Random) -> str | None:
-    """Killed before some file operation, message or apply that it is about to do, wherever it is in its work."""
+    """Killed before some file operation, message or apply, at any point of its work."""
     candidates = running(world)
     if not candidates:
         return None
@@ -89,7 +89,7 @@ def kill_between_operations(world: World, random: Random) -> str | None:
 
 @fault("process: killed after granting a vote")
 def kill_after_vote(world: World, random: Random) -> str | None:
-    """The next voter that grants a vote is killed, and knows afterwards only what its disk holds."""
+    """The next voter that grants a vote is killed, and afterwards knows only what its disk holds."""
     for machine in running(world):
         if machine.process is not None:
             machine.process.killed_after_vote = random.choice(POWER_CUTS)
@@ -98,7 +98,7 @@ def kill_after_vote(world: World, random: Random) -> str | None:
 
 @fault("power: cut before the leader's log is synced")
 def cut_power_before_sync(world: World, random: Random) -> str | None:
-    """What the leader appends next may be with its followers already, and is not on its own disk when it comes back."""
+    """What the leader appends next may be on its followers already, but is not on its own disk when it restarts."""
     leader = world.leader()
     if leader is None or leader.process is None:
         return None
@@ -120,10 +120,10 @@ def restart_storm(world: World, random: Random) -> str | None:
 
 @fault("process: restarted at another address")
 def move(world: World, random: Random) -> str | None:
-    """A process comes back at another address. The others have it in their configuration, one after the other.
+    """A process restarts at another address. The other nodes are configured with it one after the other.
 
-    No node connects to an address that a message names. So a voter that moved hears the others, and gets nothing at its
-    new address from those that were not started with it yet.
+    No node connects to an address that a message names. So a voter that moved receives answers from the others, but no
+    requests at its new address from those that were not restarted with it yet.
     """
     machine = any_machine(world, random)
     machine.move()
@@ -155,13 +155,13 @@ def _pause(world: World, machine: Machine, pause_us: int) -> str | None:
 
 @fault("process: paused")
 def pause(world: World, random: Random) -> str | None:
-    """A process stands still for a while, and then goes on as if nothing had been."""
+    """A process is paused for a while, and then continues without noticing."""
     return _pause(world, any_machine(world, random), duration_us(random, 50, 30_000))
 
 
 @fault("process: the leader is paused")
 def pause_leader(world: World, random: Random) -> str | None:
-    """The leader stands still, often for just longer than it may lead unheard, and goes on as if it still led."""
+    """The leader is paused, often just longer than it may lead without fetches, and continues as if it still led."""
     leader = world.leader()
     if leader is None:
         return None
@@ -171,7 +171,7 @@ def pause_leader(world: World, random: Random) -> str | None:
 
 @fault("process: shut down")
 def shut_down(world: World, random: Random) -> str | None:
-    """A process hands over and ends; it is killed if that takes long."""
+    """A process resigns and ends; it is killed if that takes long."""
     machine = any_machine(world, random)
     process = machine.process
     if process is None:

@@ -35,7 +35,7 @@ def _let_be_killed(after: int, crash: Crash, process: Process) -> None:
 
 @fault("disk: full in the middle of a snapshot")
 def fill_at_work(world: World, random: Random) -> str | None:
-    """There is hardly room left as soon as a node next writes or receives a snapshot, later again for everything."""
+    """When a node next writes or receives a snapshot, hardly any room is left; later there is enough again."""
     work = random.choice(NEEDS_ROOM)
     for machine in world.machines.values():
         machine.ambushes[work] = partial(_leave_little_room, world, random)
@@ -54,7 +54,7 @@ def _leave_little_room(world: World, random: Random, process: Process) -> None:
 
 @fault("snapshot: a bit rots")
 def damage_snapshot(world: World, random: Random) -> str | None:
-    """A bit of a snapshot flips: it must be neither loaded nor given out, and another one comes in its place."""
+    """A bit of a snapshot flips: it must be neither loaded nor sent, and another one replaces it."""
     machine = any_machine(world, random)
     files = machine.disk.files
     named = files.durable_files(SNAPSHOTS) if files.exists(SNAPSHOTS) else {}
@@ -70,7 +70,7 @@ def damage_snapshot(world: World, random: Random) -> str | None:
 
 @fault("snapshot: lost")
 def lose_snapshot(world: World, random: Random) -> str | None:
-    """A snapshot's file is gone while the process is down."""
+    """A snapshot's file is lost while the process is down."""
     machine = any_machine(world, random)
     files = machine.disk.files
     names = sorted(files.durable_files(SNAPSHOTS)) if files.exists(SNAPSHOTS) else []

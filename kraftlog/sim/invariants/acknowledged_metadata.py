@@ -1,4 +1,4 @@
-"""What brokers and the administrator were told is in the log."""
+"""What the controller answered to brokers and the administrator is in the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 
 _Found = dict[Any, list[int]]
-"""The offsets of records, by what they say."""
+"""The offsets of records, by their content."""
 
 
 class AcknowledgedMetadata(Invariant):
     """An operation that the controller acknowledged is in the committed log below the offset that its answer names, and
-    not before what was committed when it was asked for; a topic whose creation was refused was never created, and no
+    not below what was committed when it was sent; a topic whose creation was refused was never created, and no
     creation took effect twice; a new ISR is what the partition had at the epoch that the answer names.
 
     Left out where faults may destroy what is on a majority.
@@ -35,13 +35,13 @@ class AcknowledgedMetadata(Invariant):
         self._states: dict[tuple[Key, int], Partition] = {}
 
     def after_step(self, step: Step) -> None:
-        """Remember how partitions were, by their epochs."""
+        """Remember the states of partitions, by their epochs."""
         for change in self.world.metadata_changes:
             if change.kind == "partition":
                 self._states[change.key, change.after.partition_epoch] = change.after
 
     def at_end(self) -> None:
-        """Look at every answer."""
+        """Check every answer."""
         world = self.world
         if world.faults_may_lose_quorum:
             return
@@ -103,8 +103,8 @@ class AcknowledgedMetadata(Invariant):
             told = (altered.leader, altered.leader_epoch, tuple(altered.isr), altered.leader_recovery_state)
             if state is None or (state.leader, state.leader_epoch, state.isr, state.recovery_state) != told:
                 self.violated(
-                    f"broker {call.caller_id} was told that partition {key[1]} of topic {key[0].hex()} is {told} at the"
-                    f" partition epoch {altered.partition_epoch}, where the log says {state}"
+                    f"broker {call.caller_id} was sent that partition {key[1]} of topic {key[0].hex()} is {told} at the"
+                    f" partition epoch {altered.partition_epoch}, where the log has {state}"
                 )
 
 

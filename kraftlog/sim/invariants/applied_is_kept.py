@@ -11,7 +11,7 @@ from raft.core.types import OffsetAndEpoch
 class AppliedIsKept(Invariant):
     """What is applied was committed: a process does not cut below it, and starts without it only to recover.
 
-    A replica that recovers has lost some of it, and may cut what an older copy of its log has in its place.
+    A recovering replica has lost some of it, and may cut what an older copy of its log has instead.
     """
 
     number = 65

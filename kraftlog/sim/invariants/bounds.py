@@ -13,8 +13,8 @@ from raft.core.states import Leader
 class Bounds(Invariant):
     """Parked fetches, pending appends, tracked observers and connections stay within their limits.
 
-    One append that alone is larger than what may be pending is let through by nobody, so pending bytes are bounded by
-    the limit itself. No false positives.
+    No node accepts a single append that is larger than the limit of pending bytes, so the limit itself bounds pending
+    bytes. No false positives.
     """
 
     number = 24

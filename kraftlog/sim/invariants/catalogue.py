@@ -107,16 +107,16 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     TieredData,
     TopicsTakeTheirRemoteData,
 )
-"""In the order in which they run. The first one keeps the committed log that others look at."""
+"""In the order in which they run. The first one keeps the committed log that the others use."""
 
 STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "events", "actions", "replies", "deliveries")
-"""What steps are told apart by, of which an invariant may name some in `looks_at`."""
+"""The fields that distinguish steps; an invariant may name some of them in `looks_at`."""
 
 _Kind: TypeAlias = tuple[bool, ...]
 
 
 class Checker:
-    """Runs every invariant after every step that it has something to look at in."""
+    """Runs every invariant after every step that concerns it."""
 
     def __init__(self, world: Observed, kinds: Sequence[type[Invariant]] = ALL) -> None:
         self._world = world
@@ -126,7 +126,7 @@ class Checker:
         """How often an invariant was checked."""
 
     def after_step(self, step: Step) -> None:
-        """Check all that look at such a step. Raises Violation."""
+        """Check all invariants that such a step concerns. Raises Violation."""
         kind = (
             bool(self._world.brokers),
             step.is_news,

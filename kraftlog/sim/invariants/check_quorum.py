@@ -11,13 +11,13 @@ from raft.core.events import RequestReceived
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
 
 PATIENCE: Final = 2
-"""How many check-quorum timeouts a leader may go on: one runs from the last contact of a majority, one may follow."""
+"""How many check-quorum timeouts a leader may stay: one runs from the last contact of a majority, one may follow."""
 
 
 class CheckQuorum(Invariant):
-    """A node that got fetches of less than a majority for two check-quorum timeouts of its own clock leads no more.
+    """A node that got fetches of less than a majority for two check-quorum timeouts of its own clock no longer leads.
 
-    It is judged when it acts: a paused leader believes what it believed, and may find out in its first step.
+    It is judged when it acts: a paused leader still believes that it leads, and may find out in its first step.
     """
 
     number = 48

@@ -10,9 +10,9 @@ from raft.core.types import Offset
 
 
 class CommittedImmutable(Invariant):
-    """Once any node knew an offset as committed, with an epoch and bytes, no node ever knows others there.
+    """Once any node knew an offset as committed, with an epoch and bytes, no node ever has others there.
 
-    It keeps the world's committed log: what the first node to know more says. No false positives.
+    It keeps the world's committed log, as the first node that knows more reports it. No false positives.
     """
 
     number = 5
@@ -43,7 +43,7 @@ class CommittedImmutable(Invariant):
             self._take_delivered(step, high_watermark)
 
     def _take_delivered(self, step: Step, high_watermark: Offset) -> None:
-        """Damage hides older offsets: what the node's listener was given is known all the same."""
+        """Damage hides older offsets: what the node's listener received is still known."""
         for delivery in step.deliveries:
             for batch in delivery.batches:
                 if batch.base_offset == self.world.committed_end_offset and batch.end_offset <= high_watermark:

@@ -13,7 +13,7 @@ class CommittedOnQuorum(Invariant):
     """When a leader moves the high watermark, a majority of the voters has everything below it synced.
 
     A voter whose disk has lost data since it acknowledged is given the benefit of the doubt: it had it. Only leaders
-    are judged, whose own epoch's records count; a follower repeats what it was told.
+    are judged, whose own epoch's records count; a follower repeats what its leader sent.
     """
 
     number = 6
@@ -38,7 +38,7 @@ class CommittedOnQuorum(Invariant):
         if high_watermark <= 0 or (life != node.life and high_watermark <= judged):
             return
         if node.has_lost_data and self.world.committed_at(high_watermark - 1) is None:
-            return  # the leader cannot read what it commits: its disk rots, and nobody has said what is there
+            return  # the leader cannot read what it commits: its disk rots, and no node has reported what is there
         having = [
             voter_id for voter_id in self.world.voter_ids if self._has(self.world.nodes[voter_id], high_watermark)
         ]

@@ -1,4 +1,4 @@
-"""What a client was told is done is on a disk."""
+"""Every acknowledged operation is on a disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Durability(Invariant):
             return
         last = self.world.committed_at(highest - 1)
         if last is None:
-            self.violated(f"offset {highest - 1} was acknowledged, and nobody ever knew it as committed")
+            self.violated(f"offset {highest - 1} was acknowledged, and no node ever knew it as committed")
         voters = [self.world.nodes[voter_id] for voter_id in self.world.voter_ids]
         lost = sum(voter.has_lost_data for voter in voters)
         having = [voter.node_id for voter in voters if voter.durable_log.holds(last.base_offset, last.epoch)]

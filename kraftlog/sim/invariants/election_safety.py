@@ -11,7 +11,7 @@ from raft.core.types import Epoch, NodeId
 class ElectionSafety(Invariant):
     """For each epoch there is at most one leader, over all nodes and all time, in memory and on disk.
 
-    What a node believes of another is included: a belief comes from a message. No false positives.
+    What a node believes about another is included: a belief comes from a message. No false positives.
     """
 
     number = 1
@@ -29,7 +29,9 @@ class ElectionSafety(Invariant):
         if node.replica is not None:
             leader_id, epoch = node.replica.leader_and_epoch
             if leader_id is not None and self._leaders.setdefault(epoch, leader_id) != leader_id:
-                self.violated(f"epoch {epoch} is led by {self._leaders[epoch]}, node {node.node_id} says {leader_id}")
+                self.violated(
+                    f"epoch {epoch} is led by {self._leaders[epoch]}, node {node.node_id} reports {leader_id}"
+                )
         if step.disk_changed and node.durable_election is not None:
             found = node.durable_election
             if (

@@ -1,4 +1,4 @@
-"""The epoch cache is what the log says."""
+"""The epoch cache agrees with the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlog.sim.observation.step import Step
 from raft.core.types import Epoch, Offset
 
 EVERY_STEPS: Final = 64
-"""How often a running node's whole log is read for it, besides at every start and every cut."""
+"""How often a running node's whole log is read for it, in addition to every start and every cut."""
 
 
 class EpochCache(Invariant):
@@ -45,7 +45,7 @@ class EpochCache(Invariant):
     def _judge(self, node: NodeView) -> None:
         if node.log is None:
             return
-        # What is flushed is on the disk, where it is decoded already; a disk that lost data is not asked.
+        # What is flushed is on the disk, where it is decoded already; a disk that lost data is not read.
         flushed = Offset(0) if node.has_lost_data else min(node.log.flushed_end_offset, node.durable_log.end_offset)
         start = node.log.start
         held = node.durable_log.batches if node.durable_log.start == start else []
@@ -65,6 +65,6 @@ class EpochCache(Invariant):
             if known != entries or node.replica._context.log.start != start:
                 self.violated(f"node {node.node_id} has the epoch cache {entries}, its core has {known}")
         if entries != found:
-            self.violated(f"node {node.node_id} has the epoch cache {entries}, its log says {found}")
+            self.violated(f"node {node.node_id} has the epoch cache {entries}, its log yields {found}")
         if any(now >= later for now, later in pairwise(entries)):
             self.violated(f"the epoch cache of node {node.node_id} does not increase: {entries}")

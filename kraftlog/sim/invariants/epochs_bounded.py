@@ -15,7 +15,7 @@ from raft.core.states import Role
 class _Cut:
     life: int
     since_us: int
-    """When it was first seen that it is cut off."""
+    """When it was first seen to be cut off."""
     patience_ends_ms: int
     """When, by its own clock, it gives up the last request from before."""
     is_quiet: bool = False
@@ -25,10 +25,10 @@ class _Cut:
 class EpochsBounded(Invariant):
     """A voter that is cut off from every majority does not become the candidate of a new epoch.
 
-    Cut off: no message from it arrives at so many others, or none of theirs at it, that it cannot win a pre-vote. A
-    clogged link is not a cut one. Answers may still be on their way, or waiting for a process that is paused: it is
-    judged once it has given up every request from before the cut. No other false positives: a process that was a
-    candidate when it ended is one again in its next life, in the same epoch.
+    Cut off: links from it or to it are cut to so many voters that it cannot win a pre-vote. A clogged link is not a
+    cut one. Answers may still be in flight, or waiting for a paused process: it is judged once it has given up every
+    request from before the cut. No other false positives: a process that was a candidate when it ended is one again in
+    its next life, in the same epoch.
     """
 
     number = 13

@@ -12,7 +12,7 @@ from kraftlog.sim.violation import Violation
 class Invariant:
     """Something that must hold after every step. A subclass overrides what it needs and keeps what it has to remember.
 
-    One instance lives as long as one run. Its docstring says what must hold and when it would cry wolf.
+    One instance lives as long as one run. Its docstring describes what must hold and its false positives.
     """
 
     number: ClassVar[int]
@@ -21,7 +21,7 @@ class Invariant:
     source: ClassVar[str]
     """Where the rule is from: a paper, another system's checker, a bug."""
     looks_at: ClassVar[frozenset[str]] = frozenset()
-    """Fields of a step. It is run after steps in which one of these is set, or after every step if none is named."""
+    """Fields of a step. It is run after steps that set one of these, or after every step if none is named."""
     is_about_brokers: ClassVar[bool] = False
     """It is run only if there are brokers."""
 
@@ -29,11 +29,11 @@ class Invariant:
         self.world = world
 
     def after_step(self, step: Step) -> None:
-        """Look at what a step did. Raises Violation."""
+        """Check what a step did. Raises Violation."""
 
     def at_end(self) -> None:
-        """Look at the whole run, after the healed cluster has converged. Raises Violation."""
+        """Check the whole run, after the healed cluster has converged. Raises Violation."""
 
     def violated(self, message: str) -> NoReturn:
-        """Say that it does not hold."""
+        """Raise the Violation."""
         raise Violation(f"{self.title} ({self.number}): {message}")

@@ -11,9 +11,9 @@ from raft.core.types import Offset
 
 
 class KeyOffsets(Invariant):
-    """For each key the offset of the last write that a state machine was given grows, within a process's life.
+    """For each key the offset of the last write that a state machine received grows, within a process's life.
 
-    A new process may be given older writes again. No other false positives.
+    A new process may receive older writes again. No other false positives.
     """
 
     number = 28

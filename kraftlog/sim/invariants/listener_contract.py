@@ -1,4 +1,4 @@
-"""Listeners are told what they were promised, in order."""
+"""Listeners receive what they were promised, in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ListenerContract(Invariant):
         self._told: dict[tuple[int, str], _Told] = {}
 
     def after_step(self, step: Step) -> None:
-        """Follow what the listener of the node is told."""
+        """Follow what the listener of the node receives."""
         node = step.node
         if step.started and node.applied is not None:
             self._told[node.node_id, STATE_MACHINE] = _Told(node.life, node.applied.end_offset)

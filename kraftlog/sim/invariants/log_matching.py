@@ -49,7 +49,7 @@ class LogMatching(Invariant):
                     )
 
     def _epoch_before_first(self, log: DurableLog) -> Epoch | None:
-        """None if the batch before the first one is gone, and nobody has written down its epoch."""
+        """None if the batch before the first one was removed, and its epoch was not recorded."""
         base_offset = log.batches[0].base_offset
         if base_offset == log.start.offset:
             return log.start.epoch

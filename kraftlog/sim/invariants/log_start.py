@@ -1,4 +1,4 @@
-"""A log begins where everything before it is in a snapshot, and no further on than its rule allows."""
+"""A log starts where everything before it is in a snapshot, and no later than its rule allows."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class LogStart(Invariant):
 
 
 WALL_CLOCKS_OFF_MS_MAX: Final = 24 * 3_600_000
-"""No fault sets wall clocks so far off."""
+"""No fault sets a wall clock this far off."""
 
 
 class LogStartWaits(Invariant):
     """A log start moves past no listener of its node and, on the leader, past no live replica (KAFKA-14932).
 
-    Unless the policy is eager, or the limit on the wait has passed. A follower's goes no further than some leader's. A
-    snapshot that takes the log's place asks nobody. What a leader knows of its replicas is what their fetches said: it
-    is judged by that. The limit is measured by the node's own clock; where that has leapt it may seem to be over early.
-    A process that is not its node's first counts from what is on disk, by wall clocks, which may be hours off.
-    A leader may move its log start and resign in one step: it is judged as a leader, whose replicas it no longer knows.
+    Unless the policy is eager, or the limit on the wait has passed. A follower's log start never passes some leader's.
+    A snapshot that replaces the log waits for no replica. A leader is judged by what the fetches of its replicas told
+    it. The limit is measured by the node's own clock; if that has leapt it may seem to expire early. A process that is
+    not its node's first counts from what is on disk, by wall clocks, which may be hours off. A leader may move its log
+    start and resign in one step: it is judged as a leader, whose replicas it no longer knows.
     """
 
     number = 52

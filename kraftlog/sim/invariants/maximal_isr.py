@@ -8,10 +8,10 @@ from kraftlog.sim.observation.step import Step
 
 
 class LeadersKnowTheirIsr(Invariant):
-    """Whom a leader waits for, its maximal ISR, has everybody in it whom the controller has in the ISR, and in the
-    eligible replicas while enough are in sync: else an election could find somebody who lacks what was acknowledged.
+    """A leader's maximal ISR, the replicas that it waits for, has every replica that the controller has in the ISR, and
+    in the ELR while enough are in sync: else an election could choose a replica that lacks acknowledged records.
 
-    Looked at for leaders that know that they are, in the leader epoch that the controller is at.
+    Checked for leaders that know that they lead, in the controller's leader epoch.
     """
 
     number = 40

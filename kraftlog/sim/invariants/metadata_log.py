@@ -1,4 +1,4 @@
-"""What is committed makes sense."""
+"""The committed records are consistent."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kraftlog.sim.observation.step import Step
 
 
 class MetadataMakesSense(Invariant):
-    """Every committed record can be true after those before it: nothing that is not there is changed, nothing that is
-    there is made again, and states of remote segments follow one another as they may.
+    """Every committed record is possible after those before it: nothing that does not exist is changed, nothing that
+    exists is created again, and states of remote segments follow one another as allowed.
 
-    It keeps what the others look at: the metadata of the committed log in plain dictionaries. Nothing to do in a run
+    It keeps what the others use: the metadata of the committed log in plain dictionaries. Nothing to do in a run
     without brokers.
     """
 

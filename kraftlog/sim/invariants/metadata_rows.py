@@ -1,4 +1,4 @@
-"""The tables say what the log does."""
+"""The tables agree with the log."""
 
 from __future__ import annotations
 

@@ -35,9 +35,7 @@ class MonotonicHighWatermark(Invariant):
             latest = node.replica._context.log.latest_snapshot
             known = max(node.log.log_start_offset, -1 if latest is None else latest.offset) or -1
             if step.started and high_watermark > known and len(self.world.voter_ids) > 1:
-                self.violated(
-                    f"node {node.node_id} was just started and says that it knows {high_watermark} as committed"
-                )
+                self.violated(f"node {node.node_id} was just started and reports {high_watermark} as committed")
             before = Offset(-1)
         if high_watermark < before:
             self.violated(f"the high watermark of node {node.node_id} went back from {before} to {high_watermark}")

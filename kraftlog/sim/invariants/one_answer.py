@@ -10,7 +10,7 @@ from raft.core.events import RequestReceived
 
 
 class OneAnswer(Invariant):
-    """A replica answers what it was asked, each request once. No false positives: request ids are a process's own."""
+    """A replica answers each request that it got once. No false positives: request ids are a process's own."""
 
     number = 49
     title = "each request has one answer"
@@ -34,5 +34,5 @@ class OneAnswer(Invariant):
         for action in step.actions:
             if isinstance(action, Reply):
                 if action.request_id not in waiting:
-                    self.violated(f"node {node.node_id} answers request {action.request_id}, which nobody waits for")
+                    self.violated(f"node {node.node_id} answers request {action.request_id}, which no client waits for")
                 waiting.discard(action.request_id)

@@ -11,7 +11,7 @@ from raft.core.types import Epoch, ReplicaKey
 
 
 class OneVote(Invariant):
-    """No voter ever gives, or remembers on disk, votes for two candidates in one epoch; it remembers before it tells.
+    """No voter ever gives, or remembers on disk, votes for two candidates in one epoch; it remembers before it answers.
 
     A candidate is a node id and a directory id. Between a wiped disk and its new directory id the voter is another one.
     A node that was killed in the middle of the step is judged as well: what left, left after it was on disk.

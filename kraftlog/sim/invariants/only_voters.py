@@ -12,10 +12,11 @@ from raft.core.states import Role
 
 
 class OnlyVotersCount(Invariant):
-    """Epochs are opened by voters, one after the other; votes and leaders are voters; nobody sends anywhere else.
+    """Epochs are opened by voters, one after the other; votes and leaders are voters; no node sends anywhere else.
 
-    A voter opens an epoch as a candidate, or when it has resigned from the one before. Who is a voter, and where, is
-    what the replica was configured with. No false positives: a process that starts is in an epoch that it was in.
+    A voter opens an epoch as a candidate, or when it has resigned from the one before. Which nodes are voters, and
+    where, is what the replica was configured with. No false positives: a process that starts is in an epoch that it was
+    in.
     """
 
     number = 64
@@ -30,7 +31,7 @@ class OnlyVotersCount(Invariant):
         self._roles: dict[int, Role] = {}
 
     def after_step(self, step: Step) -> None:
-        """Look at the epoch, at what is to be remembered, and at where requests go."""
+        """Check the epoch, the state to persist, and the destinations of requests."""
         node = step.node
         if node.replica is None:
             return

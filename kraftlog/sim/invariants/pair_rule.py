@@ -1,4 +1,4 @@
-"""What is on a disk decodes to what was written."""
+"""The bytes on a disk decode to what was written."""
 
 from __future__ import annotations
 

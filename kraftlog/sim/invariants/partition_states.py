@@ -10,12 +10,13 @@ from kraftlog.sim.observation.step import Step
 
 
 class PartitionStates(Invariant):
-    """ISR and eligible replicas are replicas, and no broker is in both; nobody is eligible while enough are in sync;
-    who leads is in sync; somebody is in sync or eligible, or the last leader is remembered.
+    """ISR and eligible replicas are replicas, and no broker is in both; no replica is eligible while enough are in
+    sync; the leader is in sync; some replica is in sync or eligible, or the last leader is remembered.
 
-    Who comes into an ISR, or is elected, is neither fenced nor shutting down. A broker that is fenced may still be in
-    ISRs until the records that take it out have followed, a page at a time: at the end of a run nobody's is left, and
-    what can have a leader has one. Without eligible replicas the last one in sync stays, and does not lead (CT-52).
+    A broker that enters an ISR, or is elected, is neither fenced nor shutting down. A fenced broker may still be in
+    ISRs until the records that remove it have followed, a page at a time: at the end of a run no fenced broker is left
+    in one, and every partition that can have a leader has one. Without eligible replicas the last one in sync stays,
+    and does not lead (CT-52).
     """
 
     number = 39
@@ -48,7 +49,7 @@ class PartitionStates(Invariant):
         if elr and len(isr) >= change.min_isr:
             self.violated(f"{what}: replicas are eligible though {change.min_isr} are enough, and in sync")
         if not isr and not elr and not partition.last_known_elr:
-            self.violated(f"{what}: nobody is known who has its data")
+            self.violated(f"{what}: no replica is known to have its data")
 
     def _check_arrivals(self, change: Change) -> None:
         before: Partition | None = change.before

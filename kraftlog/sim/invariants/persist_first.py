@@ -24,10 +24,10 @@ NOTHING: Final = ElectionState(epoch=Epoch(0))
 
 
 class PersistFirst(Invariant):
-    """Nothing of an epoch is ordered before it was ordered to be durable, and no vote is asked for before the own one.
+    """Nothing of an epoch is ordered before the order to make it durable, and no vote is requested before the own one.
 
     PersistElectionState is a barrier, so what counts is the order of the orders, and crashes do not matter. A new
-    process begins with what is on its disk after its first step: what that step itself persists is taken on trust.
+    process begins with what is on its disk after its first step: what that step itself persists is not checked.
     """
 
     number = 50

@@ -23,7 +23,7 @@ class _Before(NamedTuple):
 class PreVoteLeavesNoTrace(Invariant):
     """A step in which all that a node heard was a pre-vote leaves its epoch and its durable vote as they were.
 
-    A sender in a higher epoch tells the node of that epoch: the node may enter it, and no higher one. A timer that was
+    A sender in a higher epoch makes that epoch known: the node may enter it, and no higher one. A timer that was
     due in the same step opens the next epoch of a replica that has resigned, and of a sole voter: those are left out.
     """
 

@@ -1,4 +1,4 @@
-"""Replicas move without loss, whatever is asked for meanwhile."""
+"""Replicas move without loss, whatever operations are sent meanwhile."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _changed(world: Observed) -> Iterator[tuple[Change, Partition, Partition]]:
 
 
 class InSyncLead(Invariant):
-    """Whoever is elected was in sync if anybody who was is active, and eligible if anybody who was is: whatever asked
-    for the election, and whatever else the record changes.
+    """An elected replica was in sync if any active replica was, and else eligible if any active replica was: whatever
+    caused the election, and whatever else the record changes.
 
     Two may lead that were neither. With the record that ends a reassignment its last replica comes into the ISR. And a
     cancellation, where the topic allows it, may drop all who have the data with those that were being added (CT-54).
@@ -142,7 +142,7 @@ class ReassignmentsAreTaken(Invariant):
                 self.violated(f"a reassignment was acknowledged, and the log has none: {asked}")
 
     def _are_registered(self, call: Call, asked: PartitionReassignment) -> bool:
-        """Whether all that it names certainly were, when it was decided."""
+        """Whether all brokers that it names were certainly registered, when it was decided."""
         known_from = min(call.committed_before, call.result.state_end_offset if call.result is not None else 0)
         return all(
             self._registered.get(broker_id, known_from) < known_from and broker_id not in self._unregistered
@@ -155,7 +155,7 @@ class ReassignmentsAreTaken(Invariant):
             states = self._states.get((topic_id, asked.partition_id), [])
             ends = [begins for begins, _ in states[1:]] + [self.world.metadata.end_offset + 1]
             for (_, state), end in zip(states, ends, strict=False):
-                # What the record at `end` replaced was so still for who had seen everything below `end`.
+                # What the record at `end` replaced was still current for a caller that had seen everything below `end`.
                 if end >= call.committed_before and is_on_the_way(state, asked.replicas.ids):
                     return True
         return False

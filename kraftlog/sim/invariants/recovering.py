@@ -12,7 +12,7 @@ from raft.core.types import Offset, ReplicaKey
 
 
 class RecoveringStaysOut(Invariant):
-    """A recovering replica grants no vote and no pre-vote, asks for none, and says in its fetches that it recovers.
+    """A recovering replica grants no vote and no pre-vote, requests none, and its fetches say that it recovers.
 
     In a new directory it may do so for, and as, a candidate with an empty log, with an empty one itself.
     The step in which it has everything back may already do all of that: it is judged by what it is after the step.
@@ -24,7 +24,7 @@ class RecoveringStaysOut(Invariant):
     looks_at = frozenset({"is_news", "actions", "replies"})
 
     def after_step(self, step: Step) -> None:
-        """Look at what a recovering replica is and says."""
+        """Check the role and the messages of a recovering replica."""
         replica = step.node.replica
         if replica is None or not replica.is_recovering:
             return

@@ -21,4 +21,4 @@ class Roles(Invariant):
         if node.is_voter or node.replica is None:
             return
         if node.replica.role not in (Role.UNATTACHED, Role.FOLLOWER):
-            self.violated(f"node {node.node_id} is no voter, and {node.replica.role.value}")
+            self.violated(f"node {node.node_id} is not a voter, and {node.replica.role.value}")

@@ -27,7 +27,7 @@ class SnapshotsAreEqual(Invariant):
         self._digests: dict[OffsetAndEpoch, bytes] = {}
 
     def after_step(self, step: Step) -> None:
-        """Compare those that came."""
+        """Compare those that are new."""
         node = step.node
         if node.has_diverged or node.has_damaged_snapshots:
             return
@@ -38,9 +38,9 @@ class SnapshotsAreEqual(Invariant):
 
 
 class SnapshotsAreWhole(Invariant):
-    """What has a snapshot's name on a disk is whole, and nothing in it is beyond what is committed.
+    """A file with a snapshot's name on a disk is whole, and nothing in it is beyond what is committed.
 
-    A fault may damage it later: such a node is left out until it has no damaged one any more.
+    A fault may damage it later: such a node is left out until it has no damaged one left.
     """
 
     number = 30
@@ -49,7 +49,7 @@ class SnapshotsAreWhole(Invariant):
     looks_at = frozenset({"disk_changed"})
 
     def after_step(self, step: Step) -> None:
-        """Read those that came."""
+        """Read those that are new."""
         node = step.node
         if node.has_damaged_snapshots:
             return

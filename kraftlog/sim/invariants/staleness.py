@@ -19,13 +19,13 @@ FETCH_SAYS_HIGH_WATERMARK: Final = 18
 
 
 class StalenessBounded(Invariant):
-    """A replica knows the high watermark of the leader that holds its fetch, as far as its log goes, if its fetches say
-    how much it knows (Fetch 18); and no leader holds a fetch for longer than the fetch asks it to wait.
+    """A replica knows the high watermark of the leader that holds its fetch, as far as its log goes, if its fetches
+    name its own (Fetch 18); and no leader holds a fetch for longer than the fetch asks it to wait.
 
-    So an idle leader leaves a replica that it can reach behind by the way of one answer and one fetch; by the fetch's
-    wait besides if the replica's version is older. What a replica knows is looked at in the replica, not in the fetch,
-    and only of the fetch that it sent last: one that it gave up may be held for some time more. The wait is judged when
-    the leader was told that time has passed: a paused one finds out then.
+    So a replica that an idle leader can reach lags by at most the delay of one answer and one fetch; with an older
+    version, by the fetch's wait in addition. What a replica knows is read from the replica, not from the fetch, and
+    only for the fetch that it sent last: one that it gave up may be held for longer. The wait is judged when the
+    leader notices that time has passed: a paused one finds out then.
     """
 
     number = 63

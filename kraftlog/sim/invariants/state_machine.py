@@ -32,15 +32,14 @@ class StateMachineSafety(Invariant):
         first = self._digests.setdefault(applied.end_offset, applied.digest)
         if first != applied.digest:
             self.violated(
-                f"node {step.node.node_id} has applied {applied.end_offset} and came to {applied.digest}, another to"
-                f" {first}"
+                f"node {step.node.node_id} has applied {applied.end_offset} with {applied.digest}, another node {first}"
             )
 
 
 class AppliedOnce(Invariant):
-    """What a state machine applies goes on exactly where it stood, over restarts, too.
+    """What a state machine applies continues exactly where it stopped, also over restarts.
 
-    A new process may begin where an earlier commit stood: SQLite does not wait for the disk. It is then at an offset
+    A new process may start from an earlier commit: SQLite does not wait for the disk. It is then at an offset
     that was applied before, never further than the process before it was.
     """
 
@@ -92,9 +91,9 @@ class AppliedOnce(Invariant):
 
 
 class RotIsFound(Invariant):
-    """A node whose tables changed by themselves applies nothing more before they are rebuilt.
+    """A node whose tables have rotted applies nothing more before they are rebuilt.
 
-    It finds out by itself, at the next start at the latest. What rotted is taken from the fault that did it.
+    It finds out by itself, at the next start at the latest. The fault reports what rotted.
     """
 
     number = 66

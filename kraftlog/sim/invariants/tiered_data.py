@@ -1,4 +1,4 @@
-"""What is only in remote storage is there, and the metadata says so."""
+"""Data that is only in remote storage exists there, and the metadata agrees."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class TieredData(Invariant):
     """A log on a broker's own disk begins no further on than the copy is finished, by a committed record; a segment
     whose copy is finished has its object; an object goes only after the record that says so is committed.
 
-    From where the deletion of finished segments has come to, finished segments of a partition follow one another
-    without a gap and without overlapping, but for those that lie within another: the same copied twice, and the short
-    ones of a leader before one with long ones. While a partition's topic is being deleted its objects may go at once.
+    Above the last deleted segment, finished segments of a partition follow one another without a gap and without
+    overlapping, except those that lie within another: the same copied twice, and the short ones of a leader before one
+    with long ones. While a partition's topic is being deleted its objects may be deleted at once.
     """
 
     number = 42
@@ -25,7 +25,7 @@ class TieredData(Invariant):
     is_about_brokers = True
 
     def after_step(self, step: Step) -> None:
-        """Look at what came and went."""
+        """Check the objects that were added and deleted."""
         world = self.world
         for place in world.remote_storage.removed:
             segment = world.metadata.tiering.segments.get(place)

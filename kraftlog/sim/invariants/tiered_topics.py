@@ -16,8 +16,8 @@ class TopicsTakeTheirRemoteData(Invariant):
     """When a topic is deleted that has something in remote storage, or may have it soon because it is tiered, each of
     its partitions is marked for the deletion of that, in the same batch or transaction; of another topic none is.
 
-    All partitions are marked, with segments or without: a copy that is about to begin has to be found later, too. Only
-    one whose deletion goes on already is not marked again. A partition that is there is marked only with its topic.
+    All partitions are marked, with segments or without: a copy that is about to start must be found later, too. Only
+    one that is being deleted already is not marked again. A partition that exists is marked only with its topic.
     """
 
     number = 59
@@ -50,7 +50,9 @@ class TopicsTakeTheirRemoteData(Invariant):
                 )
         early = {key for key in marked if key[0] not in deleted and key in self.world.metadata.partitions}
         if early:
-            self.violated(f"partitions {sorted(early)} are marked for the deletion of their remote data, and are there")
+            self.violated(
+                f"partitions {sorted(early)} are marked for the deletion of their remote data, and still exist"
+            )
 
 
 def _due(topic: DeletedTopic, marked: set[Key]) -> set[Key]:

@@ -18,13 +18,13 @@ FOLLOWS: Final[dict[Role, frozenset[Role]]] = {
     Role.FOLLOWER: frozenset({Role.FOLLOWER, Role.PROSPECTIVE}),
     Role.RESIGNED: frozenset({Role.RESIGNED, Role.UNATTACHED}),
 }
-"""Where its own state's timers may take a replica that is not the sole voter: nobody opens an epoch without asking."""
+"""Where its own state's timers may take a replica that is not the sole voter: no epoch without a pre-vote."""
 
 
 class Timers(Invariant):
     """When nothing happened to a replica but time, it goes where its own state's timers lead, or stays.
 
-    So no timer of a state that was left fires. A sole voter goes on to leading in the same step. A shell without room
+    So no timer of a state that was left fires. A sole voter becomes leader in the same step. A shell without room
     for an answer's batches hands the answer over later, by a timer of its own: such a step is left out. No other false
     positives.
     """

@@ -1,4 +1,4 @@
-"""A snapshot that is being fetched is put together of its bytes in order."""
+"""A snapshot that is being fetched is assembled from its bytes in order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _Transfer:
 
 
 class TransfersGoOn(Invariant):
-    """A replica asks for the byte behind those that it has written of that snapshot, whomever it asks (SN-12).
+    """A replica requests the byte after those that it has written of that snapshot, from any leader (SN-12).
 
-    It may begin again at any time, with byte 0. What it was ordered to write counts as written: it asks for nothing
+    It may start over at any time, with byte 0. What it was ordered to write counts as written: it requests nothing
     before it is. No false positives.
     """
 

@@ -27,7 +27,7 @@ class CommittedIsKept(Invariant):
         self._kept: dict[ReplicaKey, Offset] = {}
 
     def after_step(self, step: Step) -> None:
-        """See that the part that was kept is there, and how far it goes now."""
+        """Check that the part that was kept is still there, and how far it reaches now."""
         node = step.node
         log, kept = node.durable_log, self._kept.get(node.key, Offset(0))
         if node.has_lost_data:

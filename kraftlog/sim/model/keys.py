@@ -10,4 +10,4 @@ SegmentKey = tuple[bytes, int, bytes]
 
 
 class Contradiction(Exception):
-    """A committed record that cannot be, after those before it."""
+    """A committed record that is impossible after those before it."""

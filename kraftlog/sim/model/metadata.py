@@ -1,7 +1,7 @@
-"""What the committed log says, in plain dictionaries: what nodes have in SQLite is compared with this.
+"""The metadata of the committed log in plain dictionaries, to be compared with SQLite on the nodes.
 
 It is written from the rules (CT-01 to CT-04, CT-16, TS-60) and uses nothing of `statemachine.replay` and the
-tables. A record that cannot be true raises Contradiction.
+tables. An impossible record raises Contradiction.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class MetadataModel:
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def apply(self, batch: TakenBatch) -> list[Change]:
-        """Take in a committed batch and tell what it changed. Raises Contradiction."""
+        """Apply a committed batch; returns what it changed. Raises Contradiction."""
         self._changes, self._unit = [], batch.end_offset
         for offset, record in enumerate(batch.records, batch.base_offset):
             kind = record.WhichOneof("record") or ""

@@ -56,7 +56,7 @@ class Controller:
 
 
 def registered_broker(record: RegisterBrokerRecord) -> Broker:
-    """What a broker has said of itself."""
+    """What a broker has registered about itself."""
     return Broker(
         epoch=record.broker_epoch,
         incarnation_id=record.incarnation_id,
@@ -71,7 +71,7 @@ def registered_broker(record: RegisterBrokerRecord) -> Broker:
 
 
 def registered_controller(record: RegisterControllerRecord) -> Controller:
-    """What a controller has said of itself."""
+    """What a controller has registered about itself."""
     return Controller(record.incarnation_id, _listeners(record), _features(record))
 
 

@@ -1,4 +1,4 @@
-"""What the committed log says of tiered storage (KIP-405), in plain dictionaries: a part of
+"""The committed log's metadata of tiered storage (KIP-405), in plain dictionaries: a part of
 `kraftlog.sim.model.metadata`.
 
 Each leader epoch has an index of its own, as in Kafka (TS-60): which segment is found from which offset on, and the
@@ -36,7 +36,7 @@ class Segment:
     """The broker that last set its state."""
     max_timestamp_ms: int
     event_timestamp_ms: int
-    """When that was said."""
+    """The timestamp of that."""
     size_bytes: int
     custom_metadata: bytes | None
     txn_index_empty: bool
@@ -68,7 +68,7 @@ class Removal(NamedTuple):
 
 @dataclass(slots=True)
 class EpochIndex:
-    """What lookups in one leader epoch of a partition go by."""
+    """The index for lookups in one leader epoch of a partition."""
 
     found: dict[int, tuple[SegmentKey, int]] = field(default_factory=dict)
     """By first offset in the epoch: the segment that is found from there on, and its last offset in the epoch."""
@@ -76,7 +76,7 @@ class EpochIndex:
     """Of all that were ever copied; None: none, or the topic was deleted since."""
 
     def finish(self, place: SegmentKey, part: Part) -> list[SegmentKey]:
-        """A copy is finished. Those that are not found any more, because it is in their place."""
+        """A copy is finished. Returns those that are not found any more, because it replaces them."""
         covered = [
             start_offset
             for start_offset, (_, end_offset) in self.found.items()
@@ -88,7 +88,7 @@ class EpochIndex:
         return gone
 
     def forget(self, place: SegmentKey) -> None:
-        """It is found no more; what was in its place before does not come back."""
+        """It is no longer found; what it replaced does not come back."""
         self.found = {start_offset: entry for start_offset, entry in self.found.items() if entry[0] != place}
 
 
@@ -100,7 +100,7 @@ class TieringModel:
         self.indexes: defaultdict[tuple[bytes, int, int], EpochIndex] = defaultdict(EpochIndex)
         """By partition and leader epoch."""
         self.replaced: set[tuple[SegmentKey, int]] = set()
-        """Segments that are there, each with an epoch in which another one took its place."""
+        """Segments that exist, each with an epoch in which another one replaced it."""
         self.removals: dict[Key, Removal] = {}
         self.copied_ends: dict[Key, int] = {}
         """Up to where partitions were ever copied: exclusive. Stays when the remote data is deleted."""
@@ -172,7 +172,7 @@ class TieringModel:
         return part.start_offset in index.found and index.found[part.start_offset][0] == place
 
     def remove_partition(self, offset: int, record: Any) -> tuple[Key, Removal | None, Removal]:
-        """The deletion of a partition's remote data goes on: of which, and how far it was before and is now."""
+        """The deletion of a partition's remote data proceeds: of which, and its state before and now."""
         key = (record.topic_id, record.partition_id)
         before = self.removals.get(key)
         after = Removal(record.state, record.broker_id, record.event_timestamp_ms)

@@ -58,12 +58,12 @@ class ApplyLoop:
         return self._cursor.next_offset
 
     def take_snapshot_soon(self) -> None:
-        """Take one as soon as nothing else is to be done."""
+        """Take one as soon as there is nothing else to do."""
         self._applied_since_snapshot = self.process.environment.parameters.snapshot_interval
         self.schedule()
 
     def schedule(self) -> None:
-        """Look, in a step of its own, whether there is anything to apply."""
+        """Check, in a step of its own, whether there is anything to apply."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self.process.runtime.call_soon(self._deliver)
@@ -126,7 +126,7 @@ class ApplyLoop:
         self._announce_leader()
 
     def _load(self, reader: SnapshotReader | None) -> None:
-        """A snapshot takes the place of what the tables hold; a kill leaves the old ones or the new ones."""
+        """A snapshot replaces what the tables hold; a kill leaves the old tables or the new ones."""
         process = self.process
         self._is_loading = False
         if reader is None or process.is_fenced:
@@ -148,7 +148,7 @@ class ApplyLoop:
         self.schedule()
 
     def _snapshot_if_due(self) -> None:
-        """Take a snapshot of what the tables hold now, while commits go on (SN-30)."""
+        """Take a snapshot of what the tables hold now, while commits continue (SN-30)."""
         interval = self.process.environment.parameters.snapshot_interval
         if self._is_snapshotting or not 0 < interval <= self._applied_since_snapshot:
             return

@@ -1,6 +1,6 @@
 """The production controller on a simulated node: its ports to the simulated replica and to the tables.
 
-Runs with brokers have one on every node, beside the small service that the clients of registers use
+Runs with brokers have one on every node, in addition to the small service that the clients of registers use
 (`kraftlog.sim.node.register_service`); both append to the same log. What the controller logs as a bug of its own ends
 the run.
 """
@@ -141,7 +141,7 @@ class SimulatedLog:
         """Nothing: what is raised in a step ends the process."""
 
     def resign(self, epoch: Epoch) -> None:
-        """By way of the shell; an epoch that is over is ignored (RF-102)."""
+        """Through the shell; an epoch that has ended is ignored (RF-102)."""
         replica = self._process.shell.replica
         if replica.is_leader and replica.epoch == epoch:
             self._process.shell.step(ResignRequested(epoch))
@@ -193,11 +193,11 @@ class SimulatedStateMachine:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unavailable_reason)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell it from now on."""
+        """Notify it from now on."""
         self.subscribers.append(subscriber)
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Tell it from now on."""
+        """Notify it from now on."""
         self.on_committed = on_committed
 
 
@@ -248,7 +248,7 @@ class ControllerHost:
         return self._log is not None and self._log.complete(append_id, error)
 
     def committed(self, end_offset: Offset) -> bool:
-        """Everything below is committed and applied next. Returns whether an operation was answered."""
+        """Everything below is committed and will be applied next. Returns whether an operation was answered."""
         return self._machine.on_committed(end_offset)
 
     def applied(self, end_offset: Offset) -> None:
@@ -262,13 +262,13 @@ class ControllerHost:
             subscriber.leader_changed(leader)
 
     def shut_down(self) -> None:
-        """The process ends in good order."""
+        """The process shuts down cleanly."""
         for subscriber in self._machine.subscribers:
             subscriber.shut_down()
 
 
 class _BugReports:
-    """Stands where the controller's logger is: what it logs as a bug of its own is a violation."""
+    """Replaces the controller's logger: what it logs as a bug of its own is a violation."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

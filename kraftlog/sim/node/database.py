@@ -1,7 +1,7 @@
-"""A machine's metadata database: production tables on an in-memory SQLite connection, with images that outlive it.
+"""A machine's metadata database: production tables on an in-memory SQLite connection, with images that survive it.
 
 SQLite is derived data and is written without waiting for the disk, so a power cut may bring back any earlier commit,
-and the file may be gone or damaged. The log fills it again.
+and the file may be lost or damaged. The log fills it again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Database:
         """Whether the snapshots were taken of a database that diverged."""
 
     def open(self) -> MetadataTables:
-        """The tables as the last process left them, new ones if the image is gone or cannot be used."""
+        """The tables as the last process left them, new ones if the image is lost or cannot be used."""
         if self.is_set_aside:
             self._marks.hit(f"recovery: a {'rotten' if self.is_rotten else 'diverged'} database was rebuilt")
             self.must_forget_snapshots = not self.is_rotten
@@ -82,7 +82,7 @@ class Database:
             self._images.append(self._open.serialize())
 
     def crash(self, crash: Crash) -> None:
-        """The process is gone. After a power cut one of the last commits is what the file holds."""
+        """The process has ended. After a power cut the file holds one of the last commits."""
         if self._open is None:
             return
         self._images.append(self._open.serialize())
@@ -101,7 +101,7 @@ class Database:
         return None if row is None else str(row[0])
 
     def lose(self) -> None:
-        """The file is gone."""
+        """The file is lost."""
         self._images.clear()
         self.is_set_aside = self.is_rotten = False
 
@@ -149,7 +149,7 @@ class Database:
         return None
 
     def damage(self) -> None:
-        """Bits in the file rot, so many that it shows; one in the middle of a value would not (docs/faults.md)."""
+        """Enough bits in the file rot to be detected; one in the middle of a value would not be (docs/faults.md)."""
         if not self._images:
             return
         image = bytearray(self._images.pop())

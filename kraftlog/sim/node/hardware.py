@@ -1,4 +1,4 @@
-"""What a machine consists of, and keeps over all its processes: a disk, clocks, a database file, an address."""
+"""The parts of a machine that survive its processes: a disk, clocks, a database file, an address."""
 
 from __future__ import annotations
 

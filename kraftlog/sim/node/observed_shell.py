@@ -1,4 +1,4 @@
-"""The production shell, with an observer of what the core is told and orders."""
+"""The production shell, with an observer of the core's events and orders."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Process(SteppedProcess):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open what is on the disk and take up the role that it gives."""
+        """Open what is on the disk and take the role that follows from it."""
         self.step.started = True
         machine, environment = self.machine, self.environment
         files = machine.disk.files
@@ -132,12 +132,12 @@ class Process(SteppedProcess):
         self.scrub()
 
     def shut_down(self) -> None:
-        """Ask it to hand over and end."""
+        """Ask it to resign and end."""
         self._is_leaving = True
         self.shell.step(ShutdownRequested())
 
     def end(self, reason: str, crash: Crash) -> None:
-        """The process is gone, and the disk keeps what such an end leaves it."""
+        """The process has ended, and the disk keeps what such an end leaves on it."""
         if self.ended:
             return
         self.ended = True
@@ -161,7 +161,7 @@ class Process(SteppedProcess):
         self.environment.process_ended(self, reason)
 
     def _break_connection(self, waiting: _Waiting) -> None:
-        """Tell a process that waits for an answer that the connection broke; the network may lose that, too."""
+        """Notify a process that waits for an answer that the connection broke; the network may lose that, too."""
         source = waiting.source
         self.environment.network.send(
             self.machine.node_id,
@@ -170,7 +170,7 @@ class Process(SteppedProcess):
         )
 
     def forget_requests_of(self, source: SteppedProcess) -> None:
-        """A peer is gone: its requests are cancelled."""
+        """A peer has ended: its requests are canceled."""
         gone = [request_id for request_id, waiting in self._waiting.items() if waiting.source is source]
         for request_id in gone:
             del self._waiting[request_id]
@@ -244,7 +244,7 @@ class Process(SteppedProcess):
         )
 
     def shutdown_complete(self) -> None:
-        """It has handed over and ends, not from within its own shell."""
+        """It has resigned and ends, not from within its own shell."""
         if self._is_leaving:
             self._is_leaving = False
             self.after(0, "end", self._end_in_good_order)
@@ -302,11 +302,11 @@ class Process(SteppedProcess):
             self.end(f"stopped itself: {error}", Crash.KILLED)
 
     def note_event(self, event: Event) -> None:
-        """Read along what the core is told."""
+        """Record the core's events."""
         self.step.events.append(event)
 
     def note_actions(self, actions: Sequence[Action]) -> None:
-        """Read along what the core orders."""
+        """Record the core's orders."""
         self.step.actions.extend(actions)
         for action in actions:
             self.environment.marks.hit(type(action).__name__)

@@ -1,6 +1,6 @@
 """What answers clients on a simulated node: a register per key, decided on committed state plus an overlay.
 
-It stands where the controller stands in production and keeps the same rules: it is active once its listener was told
+It takes the place of the production controller and keeps the same rules: it is active once its listener was notified
 that the node leads (LI-05), decides on the store and on its own records that are not committed yet, answers when a
 record is committed and applied, and drops everything when leadership is lost. A read, and a compare-and-set that fails,
 appends a record without effect and answers when that is committed, so it saw everything before it.
@@ -47,11 +47,11 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientReply:
-    """What a client is told."""
+    """The answer to a client."""
 
     answer: Answer
     found: str | None = None
-    """The value that was there just before."""
+    """The value just before."""
     swapped: bool = False
     """Whether a compare-and-set took place."""
     end_offset: Offset = UNKNOWN_OFFSET
@@ -134,7 +134,7 @@ class RegisterService:
         self._answer_applied()
 
     def leader_changed(self, leader: LeaderAndEpoch) -> None:
-        """Become active if this node leads; else let go of everything."""
+        """Become active if this node leads; else drop everything."""
         self._overlay.clear()
         is_leader = leader.leader_id == self._process.machine.key.node_id
         self._epoch = leader.epoch if is_leader else None

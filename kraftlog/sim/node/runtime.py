@@ -16,7 +16,7 @@ class SimulatedRuntime:
         self._disk_free_at_us = 0
 
     def now_ms(self) -> float:
-        """Monotonic time, with what the present step has taken so far, without what a sync of it has yet to take."""
+        """Monotonic time, with the time of the present step up to now, without the rest of a sync in it."""
         process = self._process
         return process.machine.clock.now_ms(
             process.environment.event_queue.now_us + process.stalled_us - process.sync_ahead_us

@@ -1,4 +1,4 @@
-"""A second listener on every node, that reads now and then and keeps its readers open for long (LI-07, SN-51)."""
+"""A second listener on every node, that reads rarely and keeps its readers open for long (LI-07, SN-51)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE_MS_MAX: Final = 20_000
 
 
 class SlowListener:
-    """One process's. It holds the log's start back, or finds it gone and loads a snapshot."""
+    """The listener of one process. It holds the log's start back, or is behind it and loads a snapshot."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process

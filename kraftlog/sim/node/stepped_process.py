@@ -1,4 +1,4 @@
-"""A process that runs in steps, and what it may ask of the world around it.
+"""A process that runs in steps, and its interface to the world around it.
 
 Everything that happens to a process is a step: one callback, from beginning to end. It may be killed at any point of a
 step: before each operation on its files, each message that it sends, each apply.
@@ -59,13 +59,13 @@ class Environment(Protocol):
         """Something happened to a node: check everything."""
 
     def report_violation(self, message: str, cause: BaseException | None = None) -> None:
-        """Something that must not be was seen: the run ends with that violation."""
+        """A violation was seen: the run ends with it."""
 
     def log_opened(self, hardware: Hardware, *, is_recovering: bool) -> None:
-        """A process has opened the log on its disk; maybe it has given up what was there, and fetches it again."""
+        """A process has opened the log on its disk; maybe it has discarded what was there, and fetches it again."""
 
     def process_ended(self, process: SteppedProcess, reason: str) -> None:
-        """A process is gone."""
+        """A process has ended."""
 
     def process_failed(self, process: SteppedProcess, error: BaseException) -> None:
         """A process stops itself."""
@@ -77,12 +77,12 @@ class Environment(Protocol):
         """A process wants to end and to be started again."""
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
-        """A replica's request goes on its way."""
+        """Send a replica's request."""
 
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """The answer to `source`'s request goes on its way."""
+        """Send the answer to `source`'s request."""
 
 
 class SteppedProcess(ABC):
@@ -154,7 +154,7 @@ class SteppedProcess(ABC):
         self.environment.finish_step(self.step)
 
     def resume(self) -> None:
-        """It was paused and goes on: what arrived meanwhile is handled now, messages before timers as on asyncio."""
+        """It was paused and continues: what arrived meanwhile is handled now, messages before timers as on asyncio."""
         backlog, self._backlog = self._backlog, []
         for label, callback, timer in sorted(backlog, key=lambda entry: entry[0] == "timer"):
             self.run(label, callback, timer)

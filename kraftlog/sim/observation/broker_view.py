@@ -1,4 +1,4 @@
-"""What the checkers may look at of one broker."""
+"""The view of one broker for the checkers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Led:
     partition_epoch: int
     isr: frozenset[int]
     asked: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    """ISRs that it has asked for and that may still come, each with the partition epoch that it named."""
+    """ISRs that it has proposed and that may still take effect, each with the partition epoch that it named."""
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Whom it must wait for before it calls a record committed (KIP-497)."""
+        """The replicas it must wait for before it counts a record as committed (KIP-497)."""
         return self.isr.union(*(isr for _, isr in self.asked))
 
     def learn(self, partition_epoch: int, isr: frozenset[int]) -> None:
-        """The partition has that ISR since that epoch; what was asked for in earlier ones has come or will not."""
+        """The partition has that ISR since that epoch; proposals in earlier ones have taken effect or will not."""
         if partition_epoch > self.partition_epoch:
             self.partition_epoch, self.isr = partition_epoch, isr
             self.asked = [asked for asked in self.asked if asked[0] >= partition_epoch]
@@ -40,7 +40,7 @@ class BrokerView(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether it will be heard of."""
+        """Whether it will be heard from again."""
 
     @property
     def epoch(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What brokers and the administrator asked the controller for, and what they were told."""
+"""The operations of brokers and the administrator, and the controller's answers."""
 
 from __future__ import annotations
 

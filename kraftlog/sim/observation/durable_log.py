@@ -1,7 +1,7 @@
 """The log on a disk, as far as it would survive a crash.
 
-It is read from the bytes that would be there if everything that is not synced were lost, and not from what the node
-says of itself. Only what changed since the last look is decoded again.
+It is read from the bytes that would remain if everything unsynced were lost, not from what the node reports about
+itself. Only what changed since the last refresh is decoded again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the checkers may look at of one node: its memory and its disk."""
+"""The view of one node for the checkers: its memory and its disk."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Observed:
         self.acknowledged_end_offsets: list[Offset] = []
         """For every acknowledged operation of a client: where its record ends."""
         self.metadata = MetadataModel()
-        """What the committed log says, if this run has brokers. Kept by the invariant MetadataMakesSense."""
+        """The metadata of the committed log, if this run has brokers. Kept by the invariant MetadataMakesSense."""
         self.metadata_log: list[TakenBatch] = []
         """The batches that it has taken in."""
         self.metadata_changes: list[Change] = []
@@ -44,7 +44,7 @@ class Observed:
         self.cut_since_us: Mapping[tuple[int, int], int] = {}
         """For each link that is cut, one way: since when no message passes."""
         self.log_start = LogStartConfig()
-        """What the nodes are told about their log start."""
+        """The nodes' policy for their log start."""
         self.faults_may_lose_quorum = False
         """The run destroys more than a minority can: then the cluster must halt, and what it holds may be lost."""
 

@@ -34,18 +34,18 @@ class Step:
     now_us: int
     node: NodeView
     label: str
-    """What it was, for people: `timer`, `Fetch from 2`, `start`, `crash` and so on."""
+    """What it was, for users: `timer`, `Fetch from 2`, `start`, `crash` and so on."""
     events: list[Event] = field(default_factory=list)
-    """What the replica was told, in order; mostly one."""
+    """The replica's events, in order; mostly one."""
     actions: list[Action] = field(default_factory=list)
     """What it ordered, in order. A crash may have come before all of it was carried out."""
     replies: list[tuple[Request, Response]] = field(default_factory=list)
     """What left as answers, with the requests."""
     deliveries: list[Delivery] = field(default_factory=list)
     ends: Ends | Offset = NOTHING
-    """What `NodeView.ends` says after it."""
+    """`NodeView.ends` after it."""
     is_news: bool = False
-    """Whether `NodeView.news` says something else than after the node's last step."""
+    """Whether `NodeView.news` has changed since the node's last step."""
     disk_changed: bool = False
     """Whether what is durable may have changed; the node's view of it is fresh."""
     started: bool = False

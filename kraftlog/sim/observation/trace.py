@@ -1,4 +1,4 @@
-"""What happened, step by step: the last lines for people, and a hash over all of it to tell runs apart."""
+"""What happened, step by step: the last lines for users, and a hash over all of it to distinguish runs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What clients of registers were told, and whether one order of their operations explains it."""
+"""The answers to clients of registers, and whether one order of their operations explains them."""

@@ -1,4 +1,4 @@
-"""What clients remember: every operation that they began on a register, and what they were told of it.
+"""The clients' history: every operation that they started on a register, and its answer.
 
 A register is a key that holds a value or nothing. Values are unique per key, so that a value names the operation that
 wrote it. Times are integers of any unit; only their order matters.
@@ -56,7 +56,7 @@ class Operation:
     found: str | None = None
     """Acknowledged: the value that the operation read, replaced or did not replace; None: there was none."""
     is_found_known: bool = False
-    """Whether the answer said what was found."""
+    """Whether the answer has the value found."""
     swapped: bool = False
     """Acknowledged: whether a compare-and-set took place."""
 
@@ -67,7 +67,7 @@ class Operation:
 
     @property
     def may_have_written(self) -> bool:
-        """Whether it may take effect, or may have done so, although no client was told."""
+        """Whether it may take effect, or may have done so, without an acknowledgement."""
         return self.kind is not Kind.READ and self.outcome in (Outcome.PENDING, Outcome.UNKNOWN)
 
     @property
@@ -96,7 +96,7 @@ class Operation:
 class History:
     """Every operation of one run. Not bounded: it is made for runs that end.
 
-    `writes_tell_found` says whether answers to writes and compare-and-sets name the value that was there before.
+    `writes_tell_found` is whether answers to writes and compare-and-sets name the value that was there before.
     """
 
     def __init__(self, *, writes_tell_found: bool = True) -> None:
@@ -105,7 +105,7 @@ class History:
         self.operations: list[Operation] = []
         """In the order in which they began; the first one's id is 1."""
         self.completed: list[Operation] = []
-        """In the order in which their clients heard of them or gave up."""
+        """In the order in which their clients got the answers or gave up."""
         self.acknowledged_count = 0
         self._now: int = -(2**63)
 
@@ -188,7 +188,7 @@ def _operation(number: int, line: str) -> Operation:
         fields = json.loads(line)
         return Operation(**{**fields, "kind": Kind(fields["kind"]), "outcome": Outcome(fields["outcome"])})
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"line {number} is no operation of a saved history: {error!r}") from error
+        raise ValueError(f"line {number} is not an operation of a saved history: {error!r}") from error
 
 
 def in_words(operations: Iterable[Operation]) -> str:

@@ -3,7 +3,7 @@
 The search is Wing and Gong's with Lowe's memory of the states that were tried (Testing for Linearizability, 2017):
 entries for the call and the return of each operation are in a list in the order of time. Operations whose call comes
 before the first return are tried one after the other; one that fits is lifted out of the list; when nothing fits, the
-last one is put back. It is the second opinion on what the offset oracle says.
+last one is put back. It is a second opinion on the offset oracle.
 
 An operation whose outcome is unknown has no return: it may take effect at any time after its call, or never.
 """
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """A verdict and, unless it is LINEARIZABLE, how far the search came, in words."""
+    """A verdict and, unless it is LINEARIZABLE, how far the search got, in words."""
 
     verdict: Verdict
     story: str

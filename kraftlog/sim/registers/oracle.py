@@ -1,9 +1,10 @@
-"""The offset oracle: what clients were told against what the committed log holds, in linear time.
+"""The offset oracle: compares the answers to clients with the committed log, in linear time.
 
-Every answer names an offset of the log, so there is nothing to search: the log says what each operation must have seen.
-The rules, by their numbers in docs/faults.md:
+Every answer names an offset of the log, so there is nothing to search: the log shows what each operation must have
+seen. The rules, by their numbers in docs/faults.md:
 
-33. No value that nobody wrote; each operation at one offset at most, one operation at each offset; what was refused is
+33. No value that no client wrote; each operation at one offset at most, one operation at each offset; what was refused
+is
     not in the log.
 34. What was acknowledged is where the answer said; a read returns the newest write below its offset; what begins after
     an acknowledgement is above it; no client goes back.
@@ -23,7 +24,7 @@ from kraftlog.sim.violation import Violation
 
 
 class HistoryViolation(Violation):
-    """The log and what clients were told contradict each other. The message tells both sides."""
+    """The log and the answers to clients contradict each other. The message has both sides."""
 
 
 class CommittedWrite(NamedTuple):
@@ -80,9 +81,9 @@ class OffsetOracle:
         """By client: of its acknowledged operations, the last one."""
 
     def committed(self, writes: Iterable[CommittedWrite], end_offset: int) -> None:
-        """The committed log goes on up to `end_offset`; these of its records set registers.
+        """The committed log continues up to `end_offset`; these of its records set registers.
 
-        Raises HistoryViolation, and ValueError if the offsets do not follow on what was told before.
+        Raises HistoryViolation, and ValueError if the offsets do not continue those of the last call.
         """
         self._hear()
         for write in writes:
@@ -90,7 +91,7 @@ class OffsetOracle:
                 _violated(f"one offset holds two operations: {self._writes[write.offset]}, and {write}")
             if not self._end_offset <= write.offset < end_offset:
                 raise ValueError(
-                    f"{write} is not from offset {self._end_offset} to below {end_offset}: tell it in order"
+                    f"{write} is not from offset {self._end_offset} to below {end_offset}: pass the log in order"
                 )
             self._take(write)
             self._end_offset = write.offset + 1
@@ -103,7 +104,7 @@ class OffsetOracle:
             self._judge(heapq.heappop(self._waiting)[2])
 
     def at_end(self) -> None:
-        """The log told so far is all there is. Raises HistoryViolation."""
+        """The log given until now is complete. Raises HistoryViolation."""
         self.committed((), self._end_offset)
         if self._waiting:
             _violated(
@@ -134,7 +135,7 @@ class OffsetOracle:
         if operation.outcome is Outcome.ACKNOWLEDGED and (
             not operation.has_written or operation.offset != write.offset
         ):
-            _violated(f"its record is at offset {write.offset}, and its client was told otherwise", operation)
+            _violated(f"its record is at offset {write.offset}, and its client got another answer", operation)
         self._writes[write.offset] = write
         self._offset_of[operation.operation_id] = write.offset
         register.append(write)
@@ -142,7 +143,7 @@ class OffsetOracle:
     # --- the answers --------------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
-        """Take in what clients were told since the last look."""
+        """Process the answers since the last call."""
         news = self._history.completed[self._completed_count :]
         self._completed_count += len(news)
         for operation in news:
@@ -184,14 +185,14 @@ class OffsetOracle:
         self._sessions[operation.client_id] = operation
 
     def _judge(self, operation: Operation) -> None:
-        """The log reaches so far that everything about this operation is known."""
+        """The log reaches far enough to know everything about this operation."""
         offset, _ = _told(operation)
         register = self._registers.get(operation.key)
         before, before_offset = register.below(offset) if register is not None else (None, None)
         if operation.has_written:
             write = self._writes.get(offset)
             if write is None or (write.key, write.value) != (operation.key, operation.value):
-                _violated(f"an acknowledged operation is not where it was said to be: there is {write}", operation)
+                _violated(f"an acknowledged operation is not at the offset of its answer: there is {write}", operation)
         elif operation.operation_id in self._offset_of:
             _violated(f"its record is at offset {self._offset_of[operation.operation_id]}", operation)
         if operation.is_found_known and operation.found != before:

@@ -1,1 +1,1 @@
-"""Runs: one seed from beginning to end, many seeds, and less and less of one that fails."""
+"""Runs: one seed from start to end, many seeds, and shrinking one that fails."""

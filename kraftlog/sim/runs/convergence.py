@@ -39,7 +39,7 @@ def converge(world: World) -> None:
                 f" {[machine.node_id for machine in core]} do not agree: {reason}"
             )
         world.run_for(100 * MICROSECONDS_PER_MS)
-    world.faults_may_lose_quorum = False  # it goes on: then it must have everything that it promised
+    world.faults_may_lose_quorum = False  # it continues: then it must have everything that it promised
 
 
 def _stands_still(world: World) -> bool:
@@ -51,7 +51,7 @@ def _stands_still(world: World) -> bool:
 
 
 def _choose_core(world: World) -> list[Machine]:
-    """A majority of the voters at least, of those that can be healed, and any observers."""
+    """At least a majority of the voters, from those that can be healed, and any observers."""
     random = Random(f"core {world.parameters.seed}")
     if world.parameters.may_lose_quorum:
         return list(world.machines.values())
@@ -110,7 +110,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
 
 
 def _why_not_agreed(world: World, core: Sequence[Machine], has_probed: bool) -> str | None:
-    """What a person must know if the core never converges; None if it has."""
+    """What the user must know if the core never converges; None if it has."""
     return _why_nodes_differ(core, has_probed) or why_not_settled(world.metadata, world.brokers)
 
 

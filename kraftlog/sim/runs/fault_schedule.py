@@ -10,7 +10,7 @@ from kraftlog.sim.world import World
 
 
 class FaultSchedule:
-    """Lets faults happen, one after the other, until it is told to stop."""
+    """Starts faults, one after the other, until it is stopped."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.sim.parameters import Parameters
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     parameters: Parameters
     violation: str | None

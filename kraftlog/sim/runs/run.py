@@ -1,4 +1,4 @@
-"""One run: faults for a while, then a healed core that must converge, then a look at everything that was promised."""
+"""One run: faults for a while, then a healed core that must converge, then a check of everything that was promised."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _safety_phase(world: World) -> None:
 
 
 def _judge_history(world: World) -> int:
-    """What clients were told against what is in the log, two ways. Returns how many keys were undecided."""
+    """Compare the answers to clients with the log, in two ways. Returns how many keys were undecided."""
     world.oracle.at_end()
     undecided = 0
     for key, (verdict, story) in check_history(world.history, LINEARIZABILITY_STEPS_MAX).items():

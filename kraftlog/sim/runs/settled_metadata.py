@@ -1,4 +1,4 @@
-"""Whether the controller has settled the metadata: what must be so soon after the last fault."""
+"""Whether the controller has settled the metadata: what must hold soon after the last fault."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kraftlog.sim.observation.broker_view import BrokerView
 def why_not_settled(metadata: MetadataModel, brokers: Sequence[BrokerView]) -> str | None:
     """What the controller has yet to do; None if nothing.
 
-    Brokers that are up are unfenced, others fenced; each partition has a leader if a replica is active that may lead;
-    the ISR of a partition with a leader holds active brokers only.
+    Brokers that are up are unfenced, all others fenced; each partition has a leader if a replica is active that may
+    lead; the ISR of a partition with a leader holds active brokers only.
     """
     return next(_brokers(metadata, brokers), None) or next(_partitions(metadata), None)
 
@@ -22,9 +22,9 @@ def _brokers(metadata: MetadataModel, brokers: Iterable[BrokerView]) -> Iterator
     for broker in brokers:
         known = metadata.brokers.get(broker.broker_id)
         if broker.is_up and (known is None or not known.is_active or known.epoch != broker.epoch):
-            yield f"broker {broker.broker_id} is there with epoch {broker.epoch}, and registered as {known}"
+            yield f"broker {broker.broker_id} is up with epoch {broker.epoch}, and registered as {known}"
         if not broker.is_up and known is not None and not known.fenced:
-            yield f"broker {broker.broker_id} is gone, and registered as {known}"
+            yield f"broker {broker.broker_id} is down, and registered as {known}"
 
 
 def _partitions(metadata: MetadataModel) -> Iterator[str]:
@@ -34,9 +34,9 @@ def _partitions(metadata: MetadataModel) -> Iterator[str]:
         if partition.leader == NO_LEADER:
             candidates = active.intersection(_may_lead(metadata, key, partition))
             if candidates:
-                yield f"{what}; nobody leads it, and {sorted(candidates)} could"
+                yield f"{what}; it has no leader, and {sorted(candidates)} could lead"
         elif not active.issuperset(partition.isr):
-            yield f"{what}; somebody else is in its ISR"
+            yield f"{what}; another broker is in its ISR"
 
 
 def _may_lead(metadata: MetadataModel, key: Key, partition: Partition) -> Sequence[int]:

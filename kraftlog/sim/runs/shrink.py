@@ -1,4 +1,4 @@
-"""What it takes to fail: the same seed with less and less, as long as it still fails."""
+"""Shrinking: the same seed with less and less, as long as it still fails."""
 
 from __future__ import annotations
 

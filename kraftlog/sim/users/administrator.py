@@ -1,6 +1,6 @@
 """An administrator: creates and deletes topics, moves replicas, holds elections, fences brokers, one thing at a time.
 
-Each topic it creates carries the number of the operation as a config, so that the log tells which operation made it.
+Each topic it creates carries the number of the operation as a config, so that the log shows which operation created it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Administrator:
             self._cluster.marks.hit(f"{kind}: {ErrorCode(result.error_code).name}")
 
     def _topics(self) -> list[str]:
-        """Those that there are, committed."""
+        """Those that exist, committed."""
         return sorted(self._cluster.metadata.topics.values())
 
     def _broker_ids(self) -> list[int]:

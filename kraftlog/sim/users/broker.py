@@ -1,9 +1,9 @@
 """Brokers that register, send heartbeats, lead partitions, vanish and return.
 
-A broker knows the metadata up to where the answers that it got had applied the log, and has it from there: it is never
-further than the controller, and mostly behind. What it leads it gives new ISRs, with the epochs that it knows. It keeps
-what it asked for until it learns of a later partition epoch, because a request of its own may still be on the way: with
-that its view of the ISR must never lack a replica that the controller counts in (invariant 40).
+A broker learns the metadata from the answers that it gets, up to where the answering node had applied the log: it is
+never ahead of the controller, and mostly behind. It proposes new ISRs for the partitions that it leads, with the epochs
+that it knows. It keeps each proposal until it learns of a later partition epoch, because its request may still be in
+flight: with the proposals its view of the ISR must never lack a replica that the controller counts in (invariant 40).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIRST_BROKER_ID: Final = 201
 """Brokers' places in the network, and their ids."""
 
 RETRY_MS: Final = 300
-"""How long a broker waits that is not yet what it wants to be."""
+"""How long a broker waits that is not yet in the state that it wants."""
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -48,7 +48,7 @@ class BrokerState(Enum):
     DOWN = auto()
     UP = auto()
     HANGING = auto()
-    """It does nothing, and goes on later as if nothing had happened."""
+    """It does nothing, and continues later without noticing."""
     LEAVING = auto()
     """It shuts down, controlled."""
 
@@ -101,7 +101,7 @@ class Broker:
         self.led.clear()
 
     def quiesce(self) -> None:
-        """Faults are over: it stays up, comes back, or is gone for good, and begins nothing new."""
+        """Faults have ended: it stays up, restarts, or stays down for good, and starts nothing new."""
         self._is_quiescing = True
         if self.state is BrokerState.HANGING:
             self.state = BrokerState.UP
@@ -113,7 +113,7 @@ class Broker:
 
     @property
     def is_up(self) -> bool:
-        """Whether it will be heard of."""
+        """Whether it will be heard from again."""
         return self.state is BrokerState.UP
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
@@ -155,7 +155,7 @@ class Broker:
                 self._after(20 * session_ms, lambda: self._end(0))
 
     def _end(self, downtime_ms: float) -> None:
-        """The process is gone; another one comes."""
+        """The process has ended; another one will start."""
         self.state = BrokerState.DOWN
         self._number += 1
         self.epoch = None

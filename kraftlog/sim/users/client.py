@@ -1,4 +1,4 @@
-"""A client that remembers what it asked for and every answer that it got: done, refused, or not known."""
+"""A client that records its operations and every answer: done, refused, or unknown."""
 
 from __future__ import annotations
 

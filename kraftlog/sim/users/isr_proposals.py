@@ -1,4 +1,4 @@
-"""What a leader proposes as the ISR of a partition: mostly the replicas that are active, now and then any others."""
+"""What a leader proposes as the ISR of a partition: mostly the active replicas, sometimes any others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftpb.v1.admin_pb2 import AlteredPartition, IsrMember
 def propose_isr(
     broker_id: int, broker_epoch: int, metadata: MetadataModel, key: Key, led: Led, random: Random
 ) -> AlteredPartition:
-    """A new ISR of the partition `key`, of which the leader `broker_id` knows what `led` says.
+    """A new ISR of the partition `key`; `led` is what the leader `broker_id` knows of it.
 
     Some proposals name an old partition epoch, and must be refused; the others are noted in `led`.
     """

@@ -1,9 +1,9 @@
-"""Remote storage, and what leaders do with it: copy segments, forget them here, delete the oldest (KIP-405).
+"""Remote storage, and what leaders do with it: copy segments, delete them locally, delete the oldest (KIP-405).
 
-A partition's log consists of segments of ten offsets or twenty, here so and there so. Its leader copies the next one
-that is not copied as far as it knows: the metadata first, then the object, then the metadata again; only when that is
-acknowledged does the log here begin behind it. What is deleted goes the other way around. Leaders that know little copy
-what is copied already, in one segment what others have copied in two, or the other way around.
+A partition's log consists of segments of ten or twenty offsets, which differ between brokers. Its leader copies the
+next segment that is not copied as far as it knows: the metadata first, then the object, then the metadata again; only
+when that is acknowledged does the local log start after it. Deletion is in the reverse order. Leaders that lag copy
+what is copied already, in one segment what other leaders have copied in two, or the other way around.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COPY_FAILS_RATE: Final = 0.15
 """The share of copies whose object cannot be written; what there is of it is deleted (TS-43)."""
 
 TIMESTAMP_MS_MAX: Final = 1 << 41
-"""Brokers' clocks say anything up to this: nothing rests on what they say."""
+"""Brokers' clocks show anything up to this: nothing depends on them."""
 
 
 class TieringBroker(Protocol):
@@ -100,7 +100,7 @@ class Tiering:
         return sorted(found, key=lambda place: (segments[place].end_offset, place))
 
     def _ask(self, operation: Operation, then: Callable[[], None]) -> None:
-        """Ask the controller, and go on when it has acknowledged."""
+        """Send it to the controller, and continue when it has acknowledged."""
 
         def answered(call: Call) -> None:
             if call.is_acknowledged:
@@ -151,7 +151,7 @@ class Tiering:
         self._ask(Operation(add_remote_log_segment=begun), copy)
 
     def _custom_metadata(self) -> bytes | None:
-        """What the storage wants to be told again: None is not the same as nothing."""
+        """Custom metadata that the storage wants to get back: None is not the same as empty."""
         return self._random.choice([None, None, b"", self._random.randbytes(8)])
 
     def _update_custom_metadata(self, place: SegmentKey) -> None:
@@ -180,7 +180,7 @@ class Tiering:
         return operation
 
     def _remove_partition(self, key: Key) -> None:
-        """Its topic is gone: everything that is left of it goes."""
+        """Its topic was deleted: everything that is left of it is deleted."""
 
         def delete() -> None:
             for place in sorted(place for place in self._storage.objects if place[:2] == key):

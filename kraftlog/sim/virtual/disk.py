@@ -42,7 +42,7 @@ class Disk:
                 self.files.crash(random=self._random, sector_bytes=4096)
 
     def wipe(self) -> None:
-        """Everything on it is gone, faults and all."""
+        """Everything on it is lost, with its faults."""
         self.files = MemoryFileSystem()
         self.sync_us = QUICK_SYNC_US
 

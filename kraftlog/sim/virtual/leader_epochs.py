@@ -27,7 +27,7 @@ class LeaderEpochs:
     ) -> list[SegmentLeaderEpoch]:
         """Those of the offsets up to `end_offset`, which is one of them, as the leader in `leader_epoch` has them.
 
-        A leader that has been deposed and does not know it takes what comes after for its own.
+        A leader that was deposed and does not know it takes later offsets for its own.
         """
         starts = self._starts.setdefault(key, [(leader_epoch, 0)])
         if leader_epoch > starts[-1][0]:

@@ -26,7 +26,7 @@ from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoc
 
 
 def foreign_answer(request: Request, random: Random) -> Response:
-    """What a node of another cluster answers: that the request is not of its own, and who leads there."""
+    """The answer of a node of another cluster: that the request is not from its cluster, and who leads there."""
     said: dict[str, Any] = {
         "error": ErrorCode.INCONSISTENT_CLUSTER_ID,
         "leader": LeaderAndEpoch(random.choice([None, NodeId(1), NodeId(2)]), Epoch(random.choice([0, 1, 9, 1_000]))),

@@ -34,7 +34,7 @@ class Messages:
         through_codec: bool,
         report_violation: Callable[[str], None],
     ) -> None:
-        """`report_violation` is told what must not be; with `through_codec` messages go through the wire format."""
+        """`report_violation` is called with violations; with `through_codec` messages go through the wire format."""
         self.pieces_to_corrupt = 0
         """The number of next pieces of snapshots that arrive with a bit flipped."""
         self.transfer_ambush: Callable[[SteppedProcess, Machine], None] | None = None
@@ -52,7 +52,7 @@ class Messages:
         self._complain = report_violation
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
-        """A replica's request goes on its way."""
+        """Send a replica's request."""
         target = self._by_endpoint.get(send.destination)
         if target is None:
             self._complain(f"node {source.machine.node_id} sends to {send.destination}, which is in no configuration")
@@ -116,7 +116,7 @@ class Messages:
     def send_response(
         self, replier: SteppedProcess, source: SteppedProcess, correlation_id: int, response: Response, records: bytes
     ) -> None:
-        """The answer to `source`'s request goes on its way."""
+        """Send the answer to `source`'s request."""
         if isinstance(response, FetchResponse) and records and self._random.random() < self.corrupt_rate:
             self._marks.hit("network: a batch was corrupted")
             records = flip_a_bit(records, self._random)

@@ -1,5 +1,5 @@
 """The bug zoo: bugs that other systems really had, put into the core, the log or the state machine of a simulated run.
 
-They exist in here only. Each must be caught by some invariant; how many seeds that takes says what the simulator is
-worth.
+They exist in here only. Each must be caught by some invariant; the number of seeds that takes shows what the
+simulator is worth.
 """

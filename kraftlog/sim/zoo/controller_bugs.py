@@ -1,4 +1,4 @@
-"""Bugs of the controller: epochs that are not checked or raised, answers too early, work that nobody finishes."""
+"""Bugs of the controller: epochs that are not checked or raised, answers too early, work that is never finished."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 BROKERS = 3
 
 MOVING_BROKERS = 5
-"""So many that replicas can move to others."""
+"""Enough brokers that replicas can move to others."""
 
 
 @mutation("the leader epoch is not raised", "CT-01", brokers=BROKERS)
 def leader_epoch_not_raised() -> list[Any]:
-    """Another leader leads on in the epoch of the one before."""
+    """A new leader leads in the epoch of the one before."""
     changed_partition = statemachine.replay.replay.changed_partition
 
     def forgetful(before: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
@@ -63,7 +63,7 @@ def partition_epoch_not_checked() -> list[Any]:
 
 @mutation("a fenced broker may come into an ISR", "KIP-841", brokers=BROKERS)
 def fenced_in_isr() -> list[Any]:
-    """Its leader has not heard yet that it is fenced, and nobody looks."""
+    """Its leader does not know yet that it is fenced, and the controller does not check."""
     return [instead(alter_partition, "_ineligible", lambda member, changes: None)]
 
 
@@ -80,7 +80,7 @@ def absent_leader() -> list[Any]:
 
 @mutation("an unclean election does not look for who is in sync", "CT-51", brokers=MOVING_BROKERS)
 def in_sync_passed_over() -> list[Any]:
-    """Where the topic allows one, the first replica that is there leads."""
+    """Where the topic allows one, the first live replica leads."""
     elect = partition_change._elect
 
     def careless(plan: Any, election: Election, conditions: Conditions) -> None:
@@ -130,7 +130,7 @@ def answered_early() -> list[Any]:
 
 @mutation("who waits is told yes when leadership is lost", "CT-15", brokers=BROKERS)
 def told_yes() -> list[Any]:
-    """Nobody knows what becomes of the records."""
+    """It is unknown what becomes of the records."""
 
     def fail_uncommitted(self: PendingOperations, reason: str) -> None:
         for waiting in self._queue:
@@ -153,13 +153,13 @@ def drained_early() -> list[Any]:
 
 @mutation("a broker that is fenced stays in its ISRs", "CT-31", brokers=BROKERS)
 def fenced_stays() -> list[Any]:
-    """Who leads waits for it."""
+    """The leader waits for it."""
     return [instead(broker_control, "partitions_without", lambda *arguments, **settings: [])]
 
 
 @mutation("pages are given up when the log takes nothing for now", "CT-12", brokers=BROKERS)
 def pages_given_up() -> list[Any]:
-    """A departure ends in the middle, and no controller goes on with it."""
+    """A departure stops in the middle, and no controller continues it."""
     next_page = PagedWrites.next_page
 
     def hasty(self: PagedWrites) -> float:
@@ -172,7 +172,7 @@ def pages_given_up() -> list[Any]:
 
 @mutation("a broker's epoch stays when it comes back", "KIP-631", brokers=BROKERS)
 def broker_epoch_kept() -> list[Any]:
-    """Late messages of its life before are taken for its own."""
+    """Late messages of its earlier incarnation are taken for its own."""
     register = brokers.register_broker
 
     def careless(state: MetadataState, request: RegisterBrokerRequest, *arguments: Any) -> Any:
@@ -189,7 +189,7 @@ def broker_epoch_kept() -> list[Any]:
 
 @mutation("a silent broker is not fenced", "CT-30", brokers=BROKERS)
 def silent_not_fenced() -> list[Any]:
-    """Its partitions stand still."""
+    """Its partitions are unavailable."""
     return [
         instead(kraftlog.controller.periodic_tasks.PeriodicTasks, "watch_sessions", lambda self, least_ms=0.0: None)
     ]
@@ -197,7 +197,7 @@ def silent_not_fenced() -> list[Any]:
 
 @mutation("a remote segment comes back from its deletion", "KIP-405", brokers=BROKERS)
 def segment_comes_back() -> list[Any]:
-    """A late request says that its copy is finished, and it is read again, from an object that is gone."""
+    """A late request reports its copy as finished, and it is read again, from an object that was deleted."""
     return [
         instead(remote_log, "segment_may_become", lambda before, after: before is not None or after == 0),
         instead(statemachine.replay.replay_tiering, "segment_may_become", lambda before, after: before is not None),
@@ -206,7 +206,7 @@ def segment_comes_back() -> list[Any]:
 
 @mutation("a deleted topic's remote data is not marked", "TS-71", brokers=BROKERS)
 def remote_data_not_marked() -> list[Any]:
-    """It stays forever: nobody knows any more of whom to ask for it."""
+    """It stays forever: no broker knows that it must be deleted."""
     return [instead(topics, "_may_have_remote_data", lambda state, topic: False)]
 
 
@@ -231,7 +231,7 @@ def place_not_lost() -> list[Any]:
 
 @mutation("a change of a row is not written, and the offset is", "KAFKA-14275", brokers=BROKERS)
 def row_not_written() -> list[Any]:
-    """Something goes wrong with a row, and the node goes on; digests cover what records did, not what was written."""
+    """A row is not written, and the node continues; digests cover the effects of records, not what was written."""
     write = Changes._write
     count = itertools.count()
 

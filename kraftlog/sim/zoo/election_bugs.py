@@ -33,7 +33,7 @@ def vote_not_persisted() -> list[Any]:
 
 @mutation("the epoch and the vote are forgotten at a restart", "PySyncObj #201")
 def epoch_forgotten() -> list[Any]:
-    """The quorum state is there, and nobody looks at it."""
+    """The quorum state exists, and is not read."""
     load = QuorumStateStore.load
 
     def forgetful(self: QuorumStateStore) -> None:
@@ -61,7 +61,7 @@ def quorum_state_not_synced() -> list[Any]:
 
 @mutation("the directory id of a vote is forgotten", "KAFKA-16526")
 def voted_directory_forgotten() -> list[Any]:
-    """Only the node id of whom it voted for is kept."""
+    """Only the node id of the candidate is kept."""
     encode_copy = quorum_state.encode_copy
 
     def forgetful(sequence: int, state: Any) -> bytes:
@@ -76,7 +76,7 @@ def voted_directory_forgotten() -> list[Any]:
 
 @mutation("a wiped voter is taken for the old one", "KAFKA-14077")
 def directory_ids_ignored() -> list[Any]:
-    """Whoever has the node id is the voter."""
+    """Any process with the node id is the voter."""
 
     def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
         return self.get(key.node_id) is not None
@@ -90,7 +90,7 @@ def directory_ids_ignored() -> list[Any]:
     faults=("disk: wiped under the same id", "process: the leader is killed", "network: a node is isolated"),
 )
 def new_directory_votes() -> list[Any]:
-    """An empty voter votes for whoever has a log, though it may have acknowledged more."""
+    """An empty voter votes for any candidate with a log, though it may have acknowledged more."""
 
     def may_vote_for(context: Context, request: VoteRequest) -> bool:
         return context.recovering is None or context.recovering.has_forgotten
@@ -100,7 +100,7 @@ def new_directory_votes() -> list[Any]:
 
 @mutation("a vote of an unknown id is entered", "RF-15, RF-17", faults=("input: a stranger's claims",))
 def vote_of_anybody() -> list[Any]:
-    """Whoever asks for a vote opens an epoch, and may get the vote."""
+    """Any process that requests a vote opens an epoch, and may get the vote."""
 
     def may_be_voter(context: Context, key: ReplicaKey) -> bool:
         return True
@@ -110,7 +110,7 @@ def vote_of_anybody() -> list[Any]:
 
 @mutation("a leader is followed whoever it is", "RF-70", faults=("input: a stranger's claims",))
 def leader_of_any_id() -> list[Any]:
-    """Whoever says with a voter's id that it leads is followed, with whatever directory id."""
+    """Any process that claims to lead with a voter's id is followed, with any directory id."""
 
     def may_be_voter(context: Context, key: ReplicaKey) -> bool:
         return True
@@ -120,7 +120,7 @@ def leader_of_any_id() -> list[Any]:
 
 @mutation("a vote goes to a shorter log", "RF-14")
 def log_not_compared() -> list[Any]:
-    """Whoever asks first gets the vote."""
+    """The first candidate gets the vote."""
 
     def is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
         return True
@@ -130,7 +130,7 @@ def log_not_compared() -> list[Any]:
 
 @mutation("a vote is given twice in an epoch", "RF-08")
 def votes_twice() -> list[Any]:
-    """A vote that was given is no reason not to give another."""
+    """A vote that was granted does not prevent another."""
 
     def grants_vote(context: Context, request: VoteRequest) -> bool:
         return isinstance(context.state, Unattached) and elections._is_log_up_to_date(context, request)
@@ -143,7 +143,7 @@ def votes_twice() -> list[Any]:
 
 @mutation("a pre-vote opens an epoch", "KIP-996")
 def pre_vote_counts() -> list[Any]:
-    """Asking whether one would win raises the epoch of whoever is asked."""
+    """A pre-vote request raises the epoch of its receiver."""
     grants_pre_vote = elections._grants_pre_vote
 
     def eager(context: Context, request: VoteRequest) -> bool:
@@ -193,7 +193,7 @@ def cut_on_vote() -> list[Any]:
 
 @mutation("the log is cut when leadership is lost", "CCF #5674")
 def cut_on_step_down() -> list[Any]:
-    """What the leader does not know as committed is rolled back, though others may have it."""
+    """What the leader does not know as committed is rolled back, though other voters may have it."""
     release_waiting = transitions._release_waiting
 
     def rolling_back(context: Context, left: Leader) -> None:
@@ -233,7 +233,7 @@ def late_fetch_counts() -> list[Any]:
 
 @mutation("a leader without a quorum leads on", "KAFKA-15489")
 def no_check_quorum() -> list[Any]:
-    """Nobody fetches, and it goes on believing."""
+    """No replica fetches, and it still believes that it leads."""
     become_leader = leading.become_leader
 
     def believing(context: Context) -> None:

@@ -15,7 +15,7 @@ from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
 SEEDS_MAX: Final = 500
-"""A bug that so many seeds do not catch counts as not caught."""
+"""A bug that this many seeds do not catch counts as not caught."""
 
 SAFETY_SECONDS: Final = 60
 """Runs of the hunt are short: bugs show early or not at all, and there are many."""
@@ -23,13 +23,13 @@ SAFETY_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """What became of one bug."""
+    """The outcome for one bug."""
 
     name: str
     seeds: int
     """How many seeds were run, the one that caught it included."""
     caught_by: str | None
-    """What the invariant said; None if nothing caught it."""
+    """The invariant's message; None if nothing caught it."""
 
     @property
     def invariant(self) -> str:

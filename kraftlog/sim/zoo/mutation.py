@@ -27,7 +27,7 @@ class Mutation:
 
     @contextlib.contextmanager
     def put_in(self) -> Iterator[None]:
-        """The bug is there for as long as this lasts."""
+        """The bug is in place within the block."""
         with contextlib.ExitStack() as stack:
             for patch in self.patches():
                 stack.enter_context(patch)

@@ -1,4 +1,4 @@
-"""Bugs of parking: fetches that the leader holds though it has something to say (KIP-1166)."""
+"""Bugs of parking: fetches that the leader holds though it has something to answer (KIP-1166)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 
 @mutation("the high watermark releases no fetch", "KAFKA-14145")
 def nobody_released() -> list[Any]:
-    """A replica hears of it when its wait is over."""
+    """A replica learns of it when its wait has ended."""
     return [instead(serving, "release_behind", lambda context: None)]
 
 
@@ -34,7 +34,7 @@ def never_sent() -> list[Any]:
 
 @mutation("a parked fetch is compared with the high watermark of when it was parked", "PK-03")
 def compared_with_old() -> list[Any]:
-    """It was read once, and nobody looks again: the comparison comes out as it did then."""
+    """It was read once, and never again: the comparison has the same result as then."""
     response = serving._response
     read: dict[int, tuple[FetchRequest, Offset]] = {}
 
@@ -53,7 +53,7 @@ def compared_with_old() -> list[Any]:
 
 @mutation("a released fetch is parked once more", "PK-07")
 def parked_twice() -> list[Any]:
-    """Its wait is over, there is nothing new, and it waits again."""
+    """Its wait has ended, there is nothing new, and it waits again."""
 
     def answer(context: Context, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
         for fetch in fetches:

@@ -1,4 +1,4 @@
-"""Bugs of replication: committed too early, fetched twice, cut in the wrong place, never looking further."""
+"""Bugs of replication: committed too early, fetched twice, cut in the wrong place, never looking for another leader."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wrong_index() -> list[Any]:
     faults=("input: a stranger's claims", "network: the leader is isolated"),
 )
 def anybody_counts() -> list[Any]:
-    """Whoever has a voter's node id is the voter, for the high watermark and the check of the quorum."""
+    """Any process with a voter's node id is the voter, for the high watermark and the check of the quorum."""
 
     def may_be_voter(context: Context, key: ReplicaKey) -> bool:
         return context.voters.get(key.node_id) is not None
@@ -115,7 +115,7 @@ def high_watermark_goes_back() -> list[Any]:
 
 @mutation("two fetches are under way at a time", "Kafka's RequestManager")
 def two_fetches() -> list[Any]:
-    """Nobody looks whether one is unanswered."""
+    """It does not check whether one is unanswered."""
     never = property(lambda self: False)
     return [instead(Connections, "has_fetch_under_way", never), instead(Connections, "is_ready", _always_ready)]
 
@@ -126,7 +126,7 @@ def _always_ready(self: Connections, endpoint: Endpoint) -> bool:
 
 @mutation("the epoch cache keeps what was cut", "KAFKA-7415")
 def epoch_cache_not_cut() -> list[Any]:
-    """The epochs of records that are gone stay."""
+    """The epochs of records that were cut stay."""
 
     def truncate(self: EpochCache, end_offset: Offset) -> None:
         return None
@@ -136,7 +136,7 @@ def epoch_cache_not_cut() -> list[Any]:
 
 @mutation("a diverging log is not cut", "RF-51")
 def divergence_ignored() -> list[Any]:
-    """The follower goes on from its own end, whatever the leader has there."""
+    """The follower continues from its own end, whatever the leader has there."""
 
     def divergence(self: LogState, fetch_offset: Offset, last_fetched_epoch: int) -> None:
         return None
@@ -159,5 +159,5 @@ def no_fallback() -> list[Any]:
 
 @mutation("what is committed is cut if a leader says so", "Kafka: a follower truncates below its high watermark")
 def cuts_committed() -> list[Any]:
-    """A leader's answer that parts from the log below what is committed is believed."""
+    """A leader's answer that diverges from the log below what is committed is believed."""
     return [instead(committed, "find_gap", lambda context, response: None)]

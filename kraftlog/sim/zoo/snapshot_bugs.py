@@ -68,13 +68,13 @@ def _without(kind: ReaderKind) -> list[Any]:
 
 @mutation("the log start passes a slow listener", "KAFKA-14932")
 def listeners_ignored() -> list[Any]:
-    """Where listeners have read up to is not asked."""
+    """How far listeners have read is not checked."""
     return _without(ReaderKind.LISTENER)
 
 
 @mutation("the log start passes a live replica", "KAFKA-14932")
 def replicas_ignored() -> list[Any]:
-    """Where replicas have fetched up to is not asked."""
+    """How far replicas have fetched is not checked."""
     return _without(ReaderKind.REPLICA)
 
 
@@ -92,7 +92,7 @@ def follower_ahead() -> list[Any]:
 
 @mutation("only the newest snapshot stays", "SN-53")
 def oldest_deleted() -> list[Any]:
-    """The one where the log starts goes, too, and with it the epoch before."""
+    """The one where the log starts is deleted, too, and with it the epoch before."""
 
     def surplus(ids: Sequence[OffsetAndEpoch], start_offset: Offset) -> tuple[OffsetAndEpoch, ...]:
         return tuple(ids[:-1])
@@ -102,7 +102,7 @@ def oldest_deleted() -> list[Any]:
 
 @mutation("the epoch before the log start is forgotten", "SN-54")
 def start_epoch_forgotten() -> list[Any]:
-    """The epoch cache begins with the first record of the log."""
+    """The epoch cache starts with the first record of the log."""
     advance_start = EpochCache.advance_start
 
     def forgetful(self: EpochCache, start: OffsetAndEpoch) -> None:
@@ -150,7 +150,7 @@ def begins_anew_too_early() -> list[Any]:
 
 @mutation("a leader starts over at its own snapshot", "SN-15")
 def leader_loads() -> list[Any]:
-    """Its newest snapshot takes the place of its log."""
+    """Its newest snapshot replaces its log."""
     step = Replica.step
 
     def eager(self: Replica, event: Any, now_ms: int) -> Any:
@@ -217,7 +217,7 @@ def snapshots_not_checked() -> list[Any]:
 
 @mutation("what comes of a snapshot is not checked", "SN-12")
 def download_not_checked() -> list[Any]:
-    """It is taken for whole once it has as many bytes as was said."""
+    """It is taken for whole once it has the announced number of bytes."""
 
     def trusting(self: IncomingSnapshot) -> None:
         self._begin_change()
@@ -231,7 +231,7 @@ def download_not_checked() -> list[Any]:
 
 @mutation("a transfer goes on at the wrong byte", "SN-12")
 def wrong_position() -> list[Any]:
-    """With another leader it goes on a little further back, and the bytes are written twice."""
+    """With another leader it continues a little further back, and the bytes are written twice."""
     next_request = snapshot_fetch.next_request
 
     def confused(context: Context) -> FetchSnapshotRequest | None:
@@ -253,7 +253,7 @@ def digest_forgotten() -> list[Any]:
 
 @mutation("how far a loaded snapshot goes is forgotten", "etcd #13766")
 def applied_forgotten() -> list[Any]:
-    """The tables hold its content, and say that they hold nothing."""
+    """The tables hold its content, and report that they hold nothing."""
     return _restoring(lambda found: found._replace(applied=found.applied._replace(end_offset=Offset(0))))
 
 
@@ -278,7 +278,7 @@ def snapshot_without_need() -> list[Any]:
 
 @mutation("a new listener reads on from the log's start without a snapshot", "SN-60")
 def new_listener_without_snapshot() -> list[Any]:
-    """What is below the start, it is never told."""
+    """It never receives what is below the start."""
     next_batches = ListenerCursor.next_batches
 
     def hasty(self: ListenerCursor, committed_end_offset: Offset) -> tuple[Batch, ...]:

@@ -55,7 +55,7 @@ def directory_not_synced() -> list[Any]:
 
 @mutation("damage is taken for a torn tail", "NuRaft #185")
 def damage_cut_off() -> list[Any]:
-    """What is damaged, and everything behind it, is cut off, and the voter goes on with the rest.
+    """What is damaged, and everything behind it, is cut off, and the voter continues with the rest.
 
     It does not compare the rest with what it applied, either: by that it would find most of such damage, too.
     """
@@ -112,7 +112,7 @@ def _with_applied_of(older: bytes, newer: bytes) -> bytes:
 
 @mutation("a record is not applied on one node", "KAFKA-14275")
 def apply_failure_tolerated() -> list[Any]:
-    """Something goes wrong while a batch is applied, and the node goes on."""
+    """A batch fails to apply, and the node continues."""
     prepared = MetadataTables._prepared
 
     def tolerant(self: MetadataTables, batches: Iterable[CommittedBatch], rows_max: int | None) -> PreparedRun:
@@ -127,7 +127,7 @@ def _goes_wrong(tables: MetadataTables, batch: CommittedBatch) -> bool:
 
 
 class _Emptied:
-    """A committed batch whose records nobody saw."""
+    """A committed batch whose records were not read."""
 
     is_control = True
 
@@ -140,7 +140,7 @@ class _Emptied:
 
 @mutation("a batch is skipped when much is applied at once", "cockroach #28918")
 def batch_skipped() -> list[Any]:
-    """Reading on after a reader that was cut off by its size starts too far on."""
+    """After a reader that was limited by its size, reading continues too far ahead."""
     next_batches = ListenerCursor.next_batches
 
     def skipping(self: ListenerCursor, committed_end_offset: Any) -> Any:
@@ -163,7 +163,7 @@ def told_too_early() -> list[Any]:
 
 @mutation("reads are answered without asking the quorum", "etcd #20418")
 def stale_reads() -> list[Any]:
-    """Whoever believes that it leads answers from its own state."""
+    """A node that believes that it leads answers from its own state."""
     handle = RegisterService.handle
 
     def hasty(self: RegisterService, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
@@ -192,7 +192,7 @@ def rolled_back_unnoticed() -> list[Any]:
 
 @mutation("a scrub compares nothing", "TigerBeetle's grid scrubber", faults=("database: a stored row changes",))
 def scrub_compares_nothing() -> list[Any]:
-    """It reads all rows, and leaves it at that."""
+    """It reads all rows, and does nothing else."""
     return [instead(statemachine.store.scrub, "missing_of", lambda kept, found: 0)]
 
 

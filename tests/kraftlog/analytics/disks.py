@@ -107,7 +107,7 @@ class _File(io.FileIO):
 
 
 class FullDisk(PosixFiles):
-    """A real disk with room for so many bytes in each file."""
+    """A real disk with room for a number of bytes in each file."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

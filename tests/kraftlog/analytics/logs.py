@@ -68,7 +68,7 @@ class HandMadeLog:
         return HandMadeLog(self.cluster_id, offset, kept, self.epoch, self.now_ms)
 
     def up_to(self, batch_count: int) -> HandMadeLog:
-        """The same log when only so many batches were committed."""
+        """The same log when only this many batches were committed."""
         return HandMadeLog(self.cluster_id, self.log_start_offset, self.batches[:batch_count], self.epoch, self.now_ms)
 
     def _append(self, body: bytes, count: int, *, is_control: bool) -> None:

@@ -153,7 +153,7 @@ async def test_a_log_that_was_made_anew_under_the_same_id_is_refused(tmp_path):
     anew = HandMadeLog()
     anew.elect(1)
     anew.append(*[no_op()] * 40)
-    with pytest.raises(ApiError, match="this is not the log that the export began with"):
+    with pytest.raises(ApiError, match="this is not the log that the export started with"):
         await export(MemorySource(anew), tmp_path)
     assert exported_rows(tmp_path) == expected_rows(small_log())
 
@@ -161,7 +161,7 @@ async def test_a_log_that_was_made_anew_under_the_same_id_is_refused(tmp_path):
 async def test_a_gap_in_the_log_is_refused(tmp_path):
     log = small_log()
     del log.batches[3]
-    with pytest.raises(ApiError, match="CORRUPT_MESSAGE: offset 6 must come next, a batch from 8"):
+    with pytest.raises(ApiError, match="CORRUPT_MESSAGE: offset 6 must be next, a batch from 8"):
         await export(MemorySource(log), tmp_path)
     assert not (tmp_path / "_manifest" / f"{1:020}.json").exists()
     assert list((tmp_path / "log").iterdir()) == []
@@ -193,7 +193,7 @@ async def test_a_node_that_knows_no_high_watermark_yet_is_refused(tmp_path):
 async def test_a_directory_of_something_else_is_refused_and_left_alone(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    with pytest.raises(DirectoryError, match="no part of an export"):
+    with pytest.raises(DirectoryError, match="not part of an export"):
         await export(MemorySource(small_log()), tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.suffix == ".parquet"] == []
     assert (tmp_path / name).read_text() == "mine"

@@ -107,18 +107,18 @@ def with_second_file(**fields) -> bytes:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "is no JSON"),
-        (b"{}", "is no manifest"),
-        (b"[]", "is no manifest"),
+        (b"", "is not JSON"),
+        (b"{}", "is not a manifest"),
+        (b"[]", "is not a manifest"),
         (changed(format_version=2), "format version 2"),
         (changed(cluster_id=7), "lacks its files or its cluster id"),
         (changed(files=None), "lacks its files"),
-        (changed(files=[1]), "lists 1, which is no file"),
-        (changed(end_offset=26), "says that it ends at 26, its files end at 25"),
+        (changed(files=[1]), "lists 1, which is not a file"),
+        (changed(end_offset=26), "ends at 26, but its files end at 25"),
         (changed(start_offset=4), r"files before it end at offset 4"),
         (changed(high_watermark="30"), "'30' for high_watermark"),
         (changed(version=True), "True for version"),
-        (with_second_file(file="../../etc/passwd"), "calls '../../etc/passwd' what must be log/"),
+        (with_second_file(file="../../etc/passwd"), "has the file name '../../etc/passwd', which must be log/"),
         (with_second_file(rows=4), "files before it end at offset 20"),
         (with_second_file(epoch=0, file=f"log/{20:020}-{25:020}-0.parquet"), "epoch 1"),
         (with_second_file(crc32c="xyz"), "CRC-32C 'xyz'"),
@@ -134,5 +134,5 @@ def test_a_manifest_that_does_not_fit_together_is_refused(data, reason):
 
 def test_a_manifest_under_the_name_of_another_version_is_refused(directory):
     (directory / "_manifest" / f"{4:020}.json").write_bytes(encode(MANIFEST))
-    with pytest.raises(CorruptLog, match="says that it is version 3"):
+    with pytest.raises(CorruptLog, match="contains version 3"):
         latest_manifest(directory)

@@ -139,7 +139,7 @@ def test_a_range_that_makes_no_sense_is_refused(small_export, options, message):
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_an_offset_outside_the_export_is_refused(small_export, option):
-    with pytest.raises(ApiError, match=rf"OFFSET_OUT_OF_RANGE: {option} is 31, the export goes from 0 to 30"):
+    with pytest.raises(ApiError, match=rf"OFFSET_OUT_OF_RANGE: {option} is 31, the export is from 0 to 30"):
         reader(small_export, **{option: "31"}).partitions()
 
 

@@ -80,7 +80,7 @@ async def test_a_node_that_sends_nothing_is_left_for_another():
 async def test_when_no_node_gives_anything_that_is_an_error(trouble):
     async with serving(LogServicer(small_log(), **trouble)) as endpoint:
         source = GrpcSource([endpoint], timeout_ms=300)
-        with pytest.raises(ApiError, match=f"BROKER_NOT_AVAILABLE: nothing came from offset 2 .* from {endpoint}"):
+        with pytest.raises(ApiError, match=f"BROKER_NOT_AVAILABLE: nothing from offset 2 .* from {endpoint}"):
             await anext(source.batches(2, 5))
 
 

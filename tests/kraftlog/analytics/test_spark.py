@@ -166,5 +166,5 @@ async def test_a_log_whose_beginning_is_gone_is_not_counted(spark, tmp_path):
     with pytest.raises(DirectoryError, match="no export in"):
         report(spark, tmp_path)
     await export(MemorySource(small_log().from_offset(4)), tmp_path)
-    with pytest.raises(ApiError, match=r"OFFSET_OUT_OF_RANGE: the export in .* begins at offset 4"):
+    with pytest.raises(ApiError, match=r"OFFSET_OUT_OF_RANGE: the export in .* starts at offset 4"):
         counts(spark, tmp_path)

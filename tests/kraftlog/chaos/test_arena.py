@@ -161,7 +161,7 @@ async def test_a_paused_node_that_is_killed_is_no_longer_paused(parts: Parts) ->
 
 
 async def test_a_pause_strikes_another_node_where_the_chosen_one_was_killed(parts: Parts) -> None:
-    await parts.arena.kill(NodeId(2))  # who leads, as the pretended cluster still says
+    await parts.arena.kill(NodeId(2))  # the leader, as the pretended cluster still reports
     await nemesis.PauseLeader(Random(1)).start(parts.arena)
     assert parts.arena.counts["pauses"] == 1
     assert parts.arena.truth.paused < {NodeId(1), NodeId(3), OBSERVER}

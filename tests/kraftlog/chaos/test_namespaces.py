@@ -53,7 +53,7 @@ def in_namespace(network: Namespaces, node_id: NodeId, script: str, *arguments: 
 
 
 class Inbox:
-    """Counts the datagrams that come to a node."""
+    """Counts the datagrams that reach a node."""
 
     def __init__(self, network: Namespaces, node_id: NodeId) -> None:
         self._network = network

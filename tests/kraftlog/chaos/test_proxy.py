@@ -1,4 +1,4 @@
-"""The proxy: whose connections it cuts, in which direction, and what comes of the bytes."""
+"""The proxy: whose connections it cuts, in which direction, and what happens to the bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def directory_of(tmp_path: Path, network: ProxyNetwork) -> ClusterDirectory:
 async def connection_to_two(
     tmp_path: Path, *, known: bool = True
 ) -> AsyncIterator[tuple[ProxyNetwork, asyncio.StreamReader, asyncio.StreamWriter]]:
-    """An echo server stands for node 2; this process is node 1, or nobody if not `known`."""
+    """An echo server stands for node 2; this process is node 1, or no node if not `known`."""
     network = ProxyNetwork(2)
     directory = directory_of(tmp_path, network)
     await network.start(directory)

@@ -1,4 +1,4 @@
-"""What the seed decides, and that every fault comes to pass."""
+"""What the seed decides, and that every fault happens."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_operations_create_every_topic_once_and_some_at_a_time() -> None:
 
 
 class Leader:
-    """Answers an operation when it is told to; what it is asked stays in `asked`."""
+    """Answers an operation on request; the operations received are in `asked`."""
 
     def __init__(self) -> None:
         self.asked: list[admin_pb2.Operation] = []
@@ -129,4 +129,4 @@ def test_the_command_knows_every_part(run: Run) -> None:
     assert METADATA_PARTS == PARTS
     said = run("bench", "metadata", "--only", "create,everything")
     assert said.code == 2
-    assert "'everything' is no part" in said.errors
+    assert "'everything' is not a part" in said.errors

@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> Path:
         (["nonsense"], "No such command 'nonsense'"),
         (["quorum", "describe", "--status"], "Missing option '--bootstrap-server'"),
         (["topics", "create", "--bootstrap-server", NOWHERE], "Missing argument 'NAME'"),
-        (["topics", "list", "--bootstrap-server", "localhost"], "'localhost' is no address"),
+        (["topics", "list", "--bootstrap-server", "localhost"], "'localhost' is not an address"),
         (["topics", "list", "--bootstrap-server", NOWHERE, "--output", "yaml"], "'yaml'"),
         (["up", "--voters", "many"], "--voters"),
         (["brokers", "register", "--bootstrap-server", NOWHERE, "--id", "1", "--endpoint", "x"], "NAME://host:port"),
@@ -69,7 +69,7 @@ def config(tmp_path: Path) -> Path:
         (["watch", *AT_NOWHERE, "--until", str(2**63)], str(2**63 - 1)),
         (["topics", "create", "\udcff", *AT_NOWHERE], r"'\udcff' is not UTF-8"),
         (["topics", "list", "--bootstrap-server", "\udcff:9"], r"'\udcff:9' is not UTF-8"),
-        (["topics", "list", "--bootstrap-server", "a\0b:9"], r"'a\x00b:9' is no address"),
+        (["topics", "list", "--bootstrap-server", "a\0b:9"], r"'a\x00b:9' is not an address"),
         (["export", *AT_NOWHERE, "--to", ""], "--to"),
         (["report", "--from", ""], "--from"),
         (["up", "--dir", ""], "--dir"),
@@ -77,7 +77,7 @@ def config(tmp_path: Path) -> Path:
         (["bench", "throughput", "--json", ""], "--json"),
         (
             ["configs", "alter", *AT_NOWHERE, *THE_DEFAULT, "--add-config", "k=v", "--delete-config", "k"],
-            "k is to be set and unset",
+            "k is both set and unset",
         ),
     ],
 )
@@ -104,7 +104,7 @@ def test_random_uuid_prints_an_id_that_format_takes(run: Run) -> None:
 
 
 def test_format_makes_a_directory_once(run: Run, config: Path) -> None:
-    """OT-31: a second time only if it is to be left as it is. OT-32: the cluster is printed and written."""
+    """OT-31: a second time only with --ignore-formatted. OT-32: the cluster is printed and written."""
     said = run("format", "--config", config, "--cluster-id", "random")
     assert said.code == 0
     cluster_id = re.search(r"of cluster (\S{22})\.", said.output)[1]
@@ -149,7 +149,7 @@ def test_a_configuration_file_that_is_not_there_is_one_line(run: Run, tmp_path: 
 
 def test_up_refuses_a_directory_that_holds_something_else(run: Run, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    assert run("up", "--dir", tmp_path).is_error(ErrorCode.KAFKA_STORAGE_ERROR, "no kraftlog cluster")
+    assert run("up", "--dir", tmp_path).is_error(ErrorCode.KAFKA_STORAGE_ERROR, "not a kraftlog cluster")
 
 
 def test_demo_refuses_a_directory_that_is_not_empty(run: Run, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ AT_NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
 
 
 def test_several_configs_in_one_option_as_kafka_has_them_are_told_to_be_given_apart() -> None:
-    with pytest.raises(ConfigurationError, match=r"retention.ms goes on with cleanup.policy=; give each"):
+    with pytest.raises(ConfigurationError, match=r"retention.ms continues with cleanup.policy=; give each"):
         check_one_each({"retention.ms": "1,cleanup.policy=compact"})
     lists = {"cleanup.policy": "compact,delete", "leader.replication.throttled.replicas": "0:1,1:2"}
     assert check_one_each(lists) == lists
@@ -35,7 +35,7 @@ def test_nothing_is_altered_without_saying_whose_it_is(run: Run) -> None:
 def test_where_configs_come_from_is_told_of_one_entity(run: Run) -> None:
     said = run("configs", "describe", *AT_NOWHERE, "--entity-type", "topics", "--all")
     assert (said.code, said.output) == (2, "")
-    assert "--all: it goes with --entity-name" in said.errors
+    assert "--all: give it with --entity-name" in said.errors
 
 
 @pytest.mark.parametrize("command", [("describe",), ("alter", "--add-config", "min.insync.replicas=2")])

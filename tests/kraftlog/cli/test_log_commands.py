@@ -40,7 +40,7 @@ async def test_watching_begins_where_the_log_starts() -> None:
 
 
 class FollowingServicer(LogServicer):
-    """A node that leads, and has a record for whoever waits at the end of the log."""
+    """A node that leads, and has a record for a client that waits at the end of the log."""
 
     address: Endpoint | None = None
 
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_an_export_is_told_before_spark_is_started(
 
 @dataclass
 class LeaderlessServicer(LogServicer):
-    """A node that knows of no leader until it is told that there is one."""
+    """A node that knows of no leader until the test sets one."""
 
     elected: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -52,13 +52,13 @@ def test_lists_of_topics_and_brokers_are_read() -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "a,", ",a", "a,,b"])
 def test_a_list_of_topics_without_a_name_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="write names with commas between"):
+    with pytest.raises(ConfigurationError, match="write names with commas"):
         parse_topics(text)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "1;2", "-1", "1.5", "2147483648", "1, 2"])
 def test_what_are_no_brokers_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="write their ids with commas between"):
+    with pytest.raises(ConfigurationError, match="write their ids with commas"):
         parse_broker_ids(text)
 
 
@@ -76,10 +76,10 @@ def test_what_are_no_brokers_is_refused(text: str) -> None:
         (["partitions", "add", "t", *AT_NOWHERE, "--count", str(2**31)], "--count"),
         (["elect", *AT_NOWHERE, "--all-topic-partitions"], "Missing option '--type'"),
         (["elect", *AT_NOWHERE, "--type", "any", "--all-topic-partitions"], "'any'"),
-        (["elect", *AT_NOWHERE, "--type", "preferred"], "not in several or none"),
-        (["elect", *AT_NOWHERE, "--type", "unclean", "--topic", "t", "--all-topic-partitions"], "in one way"),
-        (["elect", *AT_NOWHERE, "--type", "unclean", "--path", "f", "--all-topic-partitions"], "in one way"),
-        (["elect", *AT_NOWHERE, "--type", "unclean", "--path", "f", "--partition", "0"], "in one way"),
+        (["elect", *AT_NOWHERE, "--type", "preferred"], "name the partitions with exactly one of these"),
+        (["elect", *AT_NOWHERE, "--type", "unclean", "--topic", "t", "--all-topic-partitions"], "exactly one of these"),
+        (["elect", *AT_NOWHERE, "--type", "unclean", "--path", "f", "--all-topic-partitions"], "exactly one of these"),
+        (["elect", *AT_NOWHERE, "--type", "unclean", "--path", "f", "--partition", "0"], "exactly one of these"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--topic", "t"], "give both"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--partition", "0"], "give both"),
         (["elect", *AT_NOWHERE, "--type", "unclean", "--topic", "t", "--partition", "-1"], "--partition"),
@@ -87,16 +87,16 @@ def test_what_are_no_brokers_is_refused(text: str) -> None:
         (["reassign", "generate", *AT_NOWHERE, "--brokers", "1"], "--topics / --topics-file"),
         (
             ["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics", "t", "--topics-file", "f"],
-            "give one of them: which topics are to move",
+            "give one of them: the topics to move",
         ),
         (["reassign", "generate", *AT_NOWHERE, "--brokers", "1", "--topics-file", ""], "--topics-file"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a"], "Missing option '--brokers'"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a,", "--brokers", "1"], "write names with commas"),
-        (["reassign", "generate", *AT_NOWHERE, "--topics", "a,a", "--brokers", "1"], "topic a is there more than once"),
+        (["reassign", "generate", *AT_NOWHERE, "--topics", "a,a", "--brokers", "1"], "topic a appears more than once"),
         (["reassign", "generate", *AT_NOWHERE, "--topics", "a", "--brokers", "1,x"], "as in 1,2,3"),
         (
             ["reassign", "generate", *AT_NOWHERE, "--topics", "a", "--brokers", "1,1"],
-            "broker 1 is there more than once",
+            "broker 1 appears more than once",
         ),
         *[
             (["reassign", command, *AT_NOWHERE, *options], words)
@@ -218,7 +218,7 @@ def test_a_remote_segment_is_a_row() -> None:
     }
 
 
-# --- what comes of it -------------------------------------------------------------------------------------------------
+# --- the results ------------------------------------------------------------------------------------------------------
 
 
 AT: TopicPartition = TopicPartition("t", 0)
@@ -282,7 +282,7 @@ def test_a_proposal_notes_brokers_that_are_fenced(run: Run, monkeypatch: pytest.
     answered(monkeypatch, "propose", reassignments.Proposal({AT: [1]}, {AT: [2]}, (7,)))
     said = run("reassign", "generate", "--topics", "t", "--brokers", "2,7", *AT_NOWHERE, "--output", "json")
     assert said.code == 0
-    assert said.errors.startswith("Broker 7 is fenced or shutting down; it gets replicas only where")
+    assert said.errors.startswith("Broker 7 is fenced or shutting down; it gets replicas only if")
     assert json.loads(said.output) == {
         "Current": reassignment_json({AT: [1]}),
         "Proposed": reassignment_json({AT: [2]}),
@@ -322,7 +322,7 @@ async def living_cluster(
 
 
 async def set_isr(client: AdminClient, broker_epoch: int, topic: str, partition_id: int, isr: Sequence[int]) -> None:
-    """Have the leader of a partition say who is in sync."""
+    """Have the leader of a partition set its ISR."""
     (described,) = (await client.describe_topics([topic])).topics
     partition = described.partitions[partition_id]
     alteration = IsrAlteration(

@@ -23,7 +23,7 @@ BUFFERED = environment(PYTHONUNBUFFERED="")
 
 
 def without_a_reader(*arguments: object) -> tuple[int, str]:
-    """The exit code and standard error of a command that writes to a pipe which nobody reads any more."""
+    """The exit code and standard error of a command that writes to a pipe that is no longer read."""
     reading_end, writing_end = os.pipe()
     os.close(reading_end)
     try:

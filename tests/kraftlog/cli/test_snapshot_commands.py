@@ -51,7 +51,7 @@ def broker(cluster: LocalCluster) -> Iterator[None]:
 
 @pytest.fixture
 def ask(run: Run, cluster: LocalCluster, broker: None) -> Run:
-    """Runs a command against that node; an address where nobody is comes before its own."""
+    """Runs a command against that node; an address where no node listens precedes its own."""
 
     def ask(*arguments: object) -> Finished:
         return run(*arguments, "--bootstrap-server", f"{NOWHERE},{cluster.bootstrap_servers[0]}")
@@ -99,7 +99,7 @@ def test_create_tells_what_was_taken_and_whether_it_had_been(ask: Run, data: Pat
     assert again == {**created, "IsNew": False}
     lines = ask("snapshot", "create").lines()
     assert [line.split() for line in lines[:-1]] == [[f"{name}:", str(created[name])] for name in ("NodeId", *COLUMNS)]
-    assert lines[-1] == "It had been taken before; nothing was applied since."
+    assert lines[-1] == "It existed before; nothing was applied since."
     ask("topics", "create", "created-then")
     assert len(ask("snapshot", "create").lines()) == len(lines) - 1
 
@@ -210,7 +210,7 @@ def test_a_bar_is_drawn_on_a_terminal_only(ask: Run, cluster: LocalCluster, tmp_
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux's way to say that nobody has the other end any more
+    except OSError:  # Linux's error when the other end is closed
         return b""
 
 

@@ -144,7 +144,7 @@ async def test_a_break_leaves_nothing(to: Path, pieces) -> None:
 async def test_a_silent_node_is_given_up(to: Path, pieces, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "SILENCE_SECONDS_MAX", 0.2)
     silent = await refused(ScriptedServicer(pieces[:2], falls_silent=True), to)
-    assert (silent.code, "sends nothing any more" in str(silent)) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert (silent.code, "has stopped sending" in str(silent)) == (ErrorCode.REQUEST_TIMED_OUT, True)
 
 
 async def test_a_copy_that_is_interrupted_leaves_nothing(to: Path, pieces) -> None:
@@ -181,19 +181,19 @@ async def test_pieces_that_do_not_go_together_are_refused(to: Path, snapshot: Pa
     )
     too_long = cut(snapshot.read_bytes() + b"more", an_id(30, 3))[-1]
     for sent, words in (
-        ([], "it did not send the snapshot"),
-        ([second], "does not go on at byte 0"),
-        ([first, first], "does not go on at byte 100"),
-        ([first, *rest], "does not go on at byte 100"),
-        ([first, other], "does not go on at byte 100"),
-        ([first, empty], "does not go on at byte 100"),
-        ([*pieces[:-1], too_long], "does not go on at byte"),
+        ([], "it sent another snapshot"),
+        ([second], "does not continue at byte 0"),
+        ([first, first], "does not continue at byte 100"),
+        ([first, *rest], "does not continue at byte 100"),
+        ([first, other], "does not continue at byte 100"),
+        ([first, empty], "does not continue at byte 100"),
+        ([*pieces[:-1], too_long], "does not continue at byte"),
     ):
         error = await refused(ScriptedServicer(sent), to)
         assert error.code is ErrorCode.CORRUPT_MESSAGE
         assert words in str(error)
     error = await refused(ScriptedServicer(pieces), to, an_id(7, 1))
-    assert "it did not send the snapshot that it was asked for" in str(error)
+    assert "it sent another snapshot than requested" in str(error)
 
 
 async def test_a_copy_that_is_not_whole_is_not_kept(to: Path, snapshot: Path) -> None:

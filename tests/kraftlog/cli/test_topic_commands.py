@@ -1,4 +1,4 @@
-"""`kraftlog topics`, `configs` and `brokers` on a cluster: what they tell of each, and of what was so already."""
+"""`kraftlog topics`, `configs` and `brokers` on a cluster: what they print for each, also if nothing changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kraftlog.command_line import Finished, kraftlog
 
 
 class Commands:
-    """Runs commands against a cluster, beside the loop on which it runs."""
+    """Runs commands against a cluster, outside the loop on which it runs."""
 
     def __init__(self, address: object, client: AdminClient) -> None:
         self._address = address

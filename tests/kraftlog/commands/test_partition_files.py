@@ -34,19 +34,19 @@ def test_a_file_with_topics_to_move_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", 'it is no JSON: .*; write \\{"version": 1, "topics": '),
-        ("[]", r"'\[\]' is no object; write \{...\} with \"version\", \"topics\""),
+        ("{", 'it is not JSON: .*; write \\{"version": 1, "topics": '),
+        ("[]", r"'\[\]' is not an object; write \{...\} with \"version\", \"topics\""),
         ({}, 'there are no topics: "topics" is missing; list them there'),
         ({"topics": []}, "\"topics\" is '\\[\\]'"),
         ({"topics": "foo"}, '"topics" is .*foo'),
         ({"version": 3, "topics": [{"topic": "foo"}]}, "the version is '3'; only 1"),
-        ({"partitions": [], "topics": [{"topic": "foo"}]}, "nothing is known of 'partitions'"),
-        ({"topics": ["foo"]}, "number 1 of the topics: .*foo.* is no object"),
+        ({"partitions": [], "topics": [{"topic": "foo"}]}, "'partitions' is not a known key"),
+        ({"topics": ["foo"]}, "number 1 of the topics: .*foo.* is not an object"),
         ({"topics": [{"topic": "foo"}, {}]}, "number 2 of the topics: the topic is missing"),
         ({"topics": [{"topic": 7}]}, "the topic is '7'"),
         ({"topics": [{"topic": "a b"}]}, "'a b' is illegal"),
-        ({"topics": [{"topic": "foo", "partition": 0}]}, "number 1 of the topics: nothing is known of 'partition'"),
-        ({"topics": [{"topic": "foo"}, {"topic": "foo"}]}, "topic 'foo' is there twice"),
+        ({"topics": [{"topic": "foo", "partition": 0}]}, "number 1 of the topics: 'partition' is not a known key"),
+        ({"topics": [{"topic": "foo"}, {"topic": "foo"}]}, "topic 'foo' appears twice"),
     ],
 )
 def test_a_file_with_topics_to_move_that_has_anything_wrong_is_refused(
@@ -79,23 +79,23 @@ def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "it is no JSON"),
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
-        ("[]", r"is no object; write \{...\} with \"version\", \"partitions\""),
+        ("", "it is not JSON"),
+        ("{", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[]", r"is not an object; write \{...\} with \"version\", \"partitions\""),
         ({}, "there are no partitions"),
         ({"partitions": {}}, "there are no partitions: \"partitions\" is '{}'; list them there"),
         ({"partitions": []}, "there are no partitions"),
         ({"version": 2, **an_entry()}, "the version is '2'; only 1"),
         ({"version": True, **an_entry()}, "the version is 'true'; only 1"),
-        ({"partition": [], **an_entry()}, "nothing is known of 'partition'"),
+        ({"partition": [], **an_entry()}, "'partition' is not a known key"),
         (
             {"throttle": 1000, **an_entry()},
             "'throttle' asks for a throttle, which kraftlog does not have; leave it out",
         ),
         (an_entry(**{"leader.replication.throttled.rate": 5}), "number 1 of the partitions.* asks for a throttle"),
-        (an_entry(replica=[1]), "nothing is known of 'replica'; there can be"),
-        ({"partitions": [5]}, "number 1 of the partitions: '5' is no object"),
+        (an_entry(replica=[1]), "'replica' is not a known key; use"),
+        ({"partitions": [5]}, "number 1 of the partitions: '5' is not an object"),
         (an_entry(topic=None), "the topic is missing"),
         (an_entry(topic=7), "the topic is '7'"),
         (an_entry(topic="\ud800"), "illegal"),
@@ -108,11 +108,11 @@ def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -
         (an_entry(replicas=None), "partition 0 of topic 't': it has no replicas"),
         (an_entry(replicas=[]), "it has no replicas"),
         (an_entry(replicas=[1, 1.5]), "the replica is '1.5'"),
-        (an_entry(replicas=[1, 2, 1]), "broker 1 is there more than once"),
+        (an_entry(replicas=[1, 2, 1]), "broker 1 appears more than once"),
         (an_entry(log_dirs=["any"]), "for each replica, or leave them out"),
         (an_entry(log_dirs="any"), "for each replica, or leave them out"),
         (an_entry(log_dirs=["any", "/data"]), 'not moved to the directory .*/data.*; write "any"'),
-        ({"partitions": an_entry()["partitions"] * 2}, "partition 0 of topic 't' is there twice"),
+        ({"partitions": an_entry()["partitions"] * 2}, "partition 0 of topic 't' appears twice"),
     ],
 )
 def test_a_file_with_anything_wrong_is_refused_by_its_name(tmp_path: Path, content: object, words: str) -> None:
@@ -123,7 +123,7 @@ def test_a_file_with_anything_wrong_is_refused_by_its_name(tmp_path: Path, conte
 
 
 def test_replicas_in_a_file_for_an_election_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing is known of 'replicas'"):
+    with pytest.raises(ConfigurationError, match="'replicas' is not a known key"):
         read_election(written(tmp_path / "election.json", an_entry()))
 
 
@@ -138,7 +138,7 @@ def test_a_bad_file_is_one_line_before_anybody_is_asked(run: Run, tmp_path: Path
     ):
         assert run(*command, throttled, *AT_NOWHERE).is_error(ErrorCode.INVALID_CONFIG, str(throttled), "throttle")
     elect = ("elect", "--type", "preferred", *AT_NOWHERE, "--path")
-    assert run(*elect, latin).is_error(ErrorCode.INVALID_CONFIG, str(latin), "no JSON")
+    assert run(*elect, latin).is_error(ErrorCode.INVALID_CONFIG, str(latin), "not JSON")
     assert run(*elect, tmp_path / "none").is_error(
         ErrorCode.INVALID_CONFIG,
         f"there is no file {tmp_path / 'none'}",

@@ -111,7 +111,7 @@ def test_a_key_that_is_missing_is_named(setting) -> None:
         (r'log.dir = "a\u0000b"', [r'log.dir = "a\u0000b"', "NUL"]),
         (f"node.id = 0x{'f' * 5000}", ["node.id = 0xff", "whole number"]),
         ('controller.quorum.voters = ["1@0.0.0.0:0"]', ["0.0.0.0:0"]),
-        ('controller.quorum.voters = ["1@0.0.0.0:9093"]', ["nobody can connect"]),
+        ('controller.quorum.voters = ["1@0.0.0.0:9093"]', ["no client can connect"]),
         ('controller.quorum.voters = ["127.0.0.1:9093"]', ["id@host:port"]),
         ('controller.quorum.voters = ["x@127.0.0.1:9093"]', ["'x'", "node id"]),
         ("controller.quorum.voters = []", ["voter set is empty"]),
@@ -142,7 +142,7 @@ def test_an_observer_on_the_wildcard_address_is_refused() -> None:
 def test_a_file_that_is_no_toml_is_refused_by_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "node.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=r"node\.toml: it is no TOML"):
+    with pytest.raises(ConfigurationError, match=r"node\.toml: it is not TOML"):
         load_config(path)
 
 

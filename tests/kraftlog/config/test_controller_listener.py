@@ -1,4 +1,4 @@
-"""Voters with a listener of their own for replicas: who is served where, and what clients are told."""
+"""Voters with a listener of their own for replicas: which calls are served where, and which addresses clients get."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.kraftlog.whole_nodes import WholeNodes
 
 
 async def leader_of(nodes: WholeNodes) -> int:
-    """The node that leads, once all three say the same."""
+    """The node that leads, once all three agree."""
     async with asyncio.timeout(30):
         while True:
             described = [await describe_node(at, timeout_seconds=10) for at in nodes.endpoints.values()]
@@ -40,7 +40,7 @@ async def test_replicas_and_clients_are_served_where_each_belongs(tmp_path: Path
         described = await describe_node(nodes.endpoints[follower], timeout_seconds=10)
         assert described.current_leader.leader_endpoint.port == nodes.endpoints[leader].port
         assert {voter.endpoint.port for voter in described.voters} == {at.port for at in nodes.endpoints.values()}
-        # A client that knows a follower only finds the leader, and so does whoever asks the wrong node.
+        # A client that knows only a follower finds the leader, and so does one that asks the wrong node.
         async with AdminClient([nodes.endpoints[follower]]) as client:
             result = await client.execute(admin_pb2.Operation(delete_topics=admin_pb2.DeleteTopicsRequest()))
             assert result.error_code in (0, ErrorCode.INVALID_REQUEST)
@@ -85,10 +85,10 @@ A, B = Endpoint("h", 9092), Endpoint("h", 9093)
         ({"controller_listener": B}, "go together"),
         ({"client_listeners": ((NodeId(1), A),)}, "go together"),
         ({"controller_listener": B, "client_listeners": ((NodeId(2), A),)}, "name the same voters in both"),
-        ({"controller_listener": A, "client_listeners": ((NodeId(1), A),)}, "controller.listener says h:9092"),
+        ({"controller_listener": A, "client_listeners": ((NodeId(1), A),)}, "controller.listener has h:9092"),
         (
             {"controller_listener": B, "client_listeners": ((NodeId(1), Endpoint("h", 1)),)},
-            "client.listeners says that voter 1 listens on h:1, listeners says h:9092",
+            "client.listeners has voter 1 at h:1, listeners has h:9092",
         ),
         ({"listener": B, "controller_listener": B, "client_listeners": ((NodeId(1), B),)}, "give each its own"),
     ],

@@ -75,7 +75,7 @@ def test_making_one_that_was_interrupted_is_taken_up(tmp_path: Path, monkeypatch
 
 def test_a_directory_with_something_else_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(DirectoryError, match="holds something that is no kraftlog cluster"):
+    with pytest.raises(DirectoryError, match="holds something that is not a kraftlog cluster"):
         open_or_create(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -174,7 +174,7 @@ def test_ports_above_the_last_make_no_cluster(tmp_path: Path) -> None:
 
 
 def consecutive_free_ports(count: int) -> int:
-    """The first of `count` ports at which nobody listens now."""
+    """The first of `count` ports at which no process listens now."""
     for endpoint in free_endpoints(20):
         with suppress(OSError), ExitStack() as stack:
             for port in range(endpoint.port, endpoint.port + count):

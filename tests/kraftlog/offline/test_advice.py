@@ -27,7 +27,7 @@ from tests.statemachine.waiting import until
 VICTIM: Final = 3
 FILES: Final = ("log", "log/log-start*", "quorum-state-*", "meta.properties")
 HEALED: Final = ("log/log-start", "quorum-state-0", "metadata.db*", "snapshots")
-"""What the node has twice, or rebuilds: the hardest state of the others is enough for these."""
+"""Files that the node has twice, or rebuilds: one state of the other nodes, the hardest, is enough for these."""
 CASES: Final = [
     ("one lagging", "log"),
     ("one lagging", "quorum-state-*"),

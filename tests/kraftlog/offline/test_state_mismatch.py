@@ -120,7 +120,7 @@ async def running(base: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 async def pass_over_a_topic(nodes: Nodes, client: AdminClient, careless: int) -> None:
-    """Create topic "lost", of which node `careless` knows nothing, and go on to where digests are compared."""
+    """Create topic "lost", of which node `careless` knows nothing, and continue to where digests are compared."""
     nodes.careless.add(careless)
     end_offset = await create(client, "lost", 1)
     for node_id in NODE_IDS:

@@ -168,7 +168,7 @@ class UnreadableFile(io.BytesIO):
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, path: Path, open_it: Callable[[], io.BytesIO]) -> None:
-    """From now on opening that file comes to this. Rights would not do: root may read all the same."""
+    """From now on opening that file raises this. File modes would not do: root may still read it."""
     open_file = io.open
 
     def guarded(name: Any, *arguments: Any, **options: Any) -> Any:
@@ -279,7 +279,7 @@ def test_a_write_ahead_log_that_a_kill_left_is_read_and_stays_as_it_is(run: Run,
         (node / name).write_bytes(data)
     code, rows = verify(run, node)
     assert (code, rows["metadata.db"]["Found"]) == (1, "offsets below 29 are applied")
-    assert "what the log says" in rows["metadata.db"]["Reason"]
+    assert "the log yields" in rows["metadata.db"]["Reason"]
     assert not (node / "metadata.db-shm").exists()
 
 
@@ -411,7 +411,7 @@ def test_a_snapshot_that_may_not_be_read_is_one_line(
     assert is_refused(run("verify", node), snapshot)
 
 
-# --- what is no node's directory --------------------------------------------------------------------------------------
+# --- what is not a node's directory -----------------------------------------------------------------------------------
 
 
 def is_refused(said: Finished, path: Path) -> bool:
@@ -469,4 +469,4 @@ def test_rows_that_the_log_does_not_say_are_damage_though_they_add_up(run: Run, 
         seal(connection)
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"metadata.db": "damaged"})
-    assert rows["metadata.db"]["Reason"] == "its rows are not those that the log says, in topics"
+    assert rows["metadata.db"]["Reason"] == "its rows differ from those that the log yields, in topics"

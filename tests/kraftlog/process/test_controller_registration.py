@@ -1,4 +1,4 @@
-"""Whoever may be the active controller registers when it starts, and `controllers` shows it (CT-37, CT-61)."""
+"""A node that may be the active controller registers when it starts, and `controllers` shows it (CT-37, CT-61)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node logs whatever becomes of its standard error: nobody reads it, its reader is gone, its disk is full."""
+"""A node logs whatever happens to its standard error: it is not read, its reader exits, its disk is full."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ logging.getLogger("asyncio").warning("number %d", "no number")
 """
     ended = subprocess.run([sys.executable, "-c", program], env=environment(), stderr=subprocess.PIPE, text=True)
     assert ended.stderr.splitlines()[:2000] == [f"number {number}" for number in range(2000)]
-    subprocess.run([sys.executable, "-c", program], env=environment(), stderr=writer, check=True)  # which nobody reads
+    subprocess.run([sys.executable, "-c", program], env=environment(), stderr=writer, check=True)  # which is never read
 
 
 def test_all_of_it_is_written_when_a_process_ends() -> None:

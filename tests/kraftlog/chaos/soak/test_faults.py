@@ -1,4 +1,4 @@
-"""Slow readers hold what they are meant to hold, and are told of."""
+"""Slow readers hold what they are meant to hold, and are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arena_of(tmp_path: Path, node_ids: list[NodeId], small_disk: NodeId | None =
 
 
 def checkpoint(path: Path) -> tuple[int, int, int]:
-    """Whether somebody was in the way; pages in the write-ahead log, pages that were moved."""
+    """Whether a reader blocked it; pages in the write-ahead log, pages that were moved."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
         connection.executescript("CREATE TABLE IF NOT EXISTS written (x); INSERT INTO written VALUES (1)")
         found: tuple[int, int, int] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -24,7 +24,7 @@ def test_log_database_and_snapshots_may_fill_a_disk(wal_percent: int) -> None:
 
 def test_what_could_be_forgotten_may_not() -> None:
     (story,) = not_worth_keeping([disk(0), disk(26)])
-    assert "only 74% of what is there is log, database and snapshots" in story
+    assert "only 74% of its contents is log, database and snapshots" in story
     assert "metadata.db-wal 26" in story
 
 

@@ -1,4 +1,4 @@
-"""Each bound takes what is at it and refuses what is beyond; samples here are made up."""
+"""Each bound accepts a figure at it and refuses one beyond it; the samples here are invented."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_beyond_its_bound_is_rejected(name: str) -> None:
     [
         (3.0, 0.0, 1.0, True),
         (3.1, 0.0, 1.0, False),
-        (9.0, 6.0, 1.0, True),  # others had the processors
+        (9.0, 6.0, 1.0, True),  # other processes had the processors
         (9.0, 5.9, 1.0, False),
         (4.0, 0.0, 2.0, True),  # an empty node takes half as long on this machine
         (4.1, 0.0, 2.0, False),
@@ -88,7 +88,7 @@ def test_a_start_takes_three_seconds_of_its_own_at_most(
 
 
 def written(*megabytes: int) -> Written:
-    """So much by second 0, 1, 2 ..."""
+    """How much by second 0, 1, 2 ..."""
     found = Written()
     for at_seconds, size in enumerate(megabytes):
         found.note(sample(at_seconds=at_seconds, process=process(written_bytes=size * MEBIBYTE)))

@@ -1,4 +1,4 @@
-"""The load goes on for ever on metadata that does not grow; paces itself; tells answers apart."""
+"""The load runs for ever on metadata that does not grow; paces itself; distinguishes answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file is of which kind, and what the kernel says of a process."""
+"""Which file is of which kind, and what the kernel reports about a process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_directory_is_added_up_by_kind(tmp_path: Path) -> None:
     data = open_or_create(tmp_path / "cluster", voters=1).data_path(ONE)
     (data / "log").mkdir(exist_ok=True)
     (data / "snapshots").mkdir(exist_ok=True)
-    before = take_sample(0.0, NodeId(1), data, None)  # the identity, the mark of a new directory, who votes
+    before = take_sample(0.0, NodeId(1), data, None)  # the identity, the mark of a new directory, the voters
     for name, size in {
         "log/00000000000000000000.log": 4096,
         "log/00000000000000000009.log": 100,

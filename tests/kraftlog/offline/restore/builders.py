@@ -32,7 +32,7 @@ NODE_DIRECTORY = {
 
 
 def write_config(path: Path, node_id: int = 1) -> Path:
-    """A node's configuration, its data beside it."""
+    """A node's configuration, with its data in the same directory."""
     voters = [f"{number}@localhost:{9090 + number}" for number in (1, 2, 3)]
     base = {"node.id": node_id, "log.dir": f"node-{node_id}", "listeners": f"localhost:{9090 + node_id}"}
     path.write_text(render_config({**base, "controller.quorum.voters": voters}))

@@ -79,7 +79,7 @@ def test_a_snapshot_whose_epoch_leaves_no_room_is_refused(refused, snapshot: Pat
 def test_the_old_clusters_id_and_what_is_no_id_are_refused(run: Run, snapshot: Path, config: Path, work: Path) -> None:
     before = contents(work)
     for cluster_id, words in (
-        (CLUSTER_ID, f"{CLUSTER_ID} is the id of the cluster that {snapshot} is of; take a new one"),
+        (CLUSTER_ID, f"{CLUSTER_ID} is the id of the cluster that {snapshot} is from; use a new one"),
         ("nonsense", "'nonsense' is no id"),
         ("A" * 22, "is zero"),
     ):

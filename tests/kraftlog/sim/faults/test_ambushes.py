@@ -1,4 +1,4 @@
-"""What ends in the middle of work on a snapshot is marked, and who lies in wait for it strikes once."""
+"""Work on a snapshot that is interrupted is marked, and an ambush strikes once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Story:
         return count
 
     def kill_after(self, count: int) -> None:
-        """Let the process be killed at the operation after so many."""
+        """Have the process killed at the operation after this many."""
         left = count
 
         def before(operation: str, path: str) -> None:

@@ -127,7 +127,7 @@ class Cluster(Observed):
         return self.flush(node_id)
 
     def put_snapshot(self, node_id: int, snapshot_id: OffsetAndEpoch, data: bytes | None = None) -> Step:
-        """A snapshot, a small one unless told otherwise, is on its disk."""
+        """A snapshot, by default a small one, is on its disk."""
         files = self.files[node_id]
         files.make_directories(SNAPSHOTS)
         path = join(SNAPSHOTS, snapshot_name(snapshot_id))
@@ -173,14 +173,14 @@ class Cluster(Observed):
         self.committed = list(batches)
 
     def apply(self, node_id: int, *batches: Batch, digest: str = "same") -> Step:
-        """Give its listener these, and let its state machine come to `digest`."""
+        """Deliver these to its listener, and give its state machine the digest `digest`."""
         self.nodes[node_id].applied = AppliedState(batches[-1].end_offset, digest)
         return self.step(node_id, deliveries=[Delivery(batches)])
 
     def load(
         self, node_id: int, snapshot_id: OffsetAndEpoch, digest: str = "same", listener: str = STATE_MACHINE
     ) -> Step:
-        """Give a listener of its a snapshot; its state machine comes to `digest` by it."""
+        """Deliver a snapshot to one of its listeners; its state machine gets the digest `digest` from it."""
         if listener == STATE_MACHINE:
             self.nodes[node_id].applied = AppliedState(snapshot_id.offset, digest)
         return self.step(node_id, deliveries=[Delivery(snapshot_id=snapshot_id, listener=listener)])
@@ -191,7 +191,7 @@ class Cluster(Observed):
 
 
 def restart(cluster: Cluster, applied: int) -> Step:
-    """Node 1 starts again, with so much applied."""
+    """Node 1 starts again, with this much applied."""
     step = cluster.start(1)
     cluster.nodes[1].applied = AppliedState(Offset(applied), f"at {applied}")
     return step

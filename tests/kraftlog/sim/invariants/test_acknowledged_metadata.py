@@ -1,4 +1,4 @@
-"""What brokers and the administrator were told is in the log."""
+"""What the controller answered to brokers and the administrator is in the log."""
 
 from __future__ import annotations
 

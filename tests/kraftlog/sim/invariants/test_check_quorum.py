@@ -1,4 +1,4 @@
-"""A leader that nobody follows stops believing."""
+"""A leader without followers resigns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.raft.core.builders import Harness, fetch, replica
 
 
 def leading(voter_count: int) -> tuple[Cluster, CheckQuorum, Harness, int]:
-    """Node 1 leads; the last is how long it may go on alone."""
+    """Node 1 leads; the last is how long it may lead alone."""
     harness = replica(1, voter_count).make_leader() if voter_count > 1 else replica(1, 1)
     assert harness.replica.is_leader
     cluster = Cluster(voter_count)

@@ -1,4 +1,4 @@
-"""What a client was told is done is on disks."""
+"""Every acknowledged operation is on disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The epoch cache is what the log says."""
+"""The epoch cache agrees with the log."""
 
 from __future__ import annotations
 

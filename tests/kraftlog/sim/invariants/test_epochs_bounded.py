@@ -1,4 +1,4 @@
-"""Who reaches nobody opens no epochs."""
+"""A node that is cut off opens no epochs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Voter:
         self.cut(links)
 
     def cut(self, links: list[tuple[int, int]]) -> None:
-        """Let these links be cut from now on, and no others."""
+        """Cut these links from now on, and no others."""
         self.cluster.cut_since_us = dict.fromkeys(links, self.cluster.now_us)
 
     def be(self, role: Role, epoch: int, *, after_ms: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Listeners are told what they were promised, in order."""
+"""Listeners receive what they were promised, in order."""
 
 from __future__ import annotations
 

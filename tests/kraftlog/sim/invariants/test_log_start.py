@@ -1,4 +1,4 @@
-"""A log begins at 0 or where a snapshot ends, and moves past nobody who reads it."""
+"""A log starts at 0 or where a snapshot ends, and its start moves past no reader."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_it_begins_between_two_batches_in_the_epoch_of_the_one_before() -> None:
         invariant.after_step(cluster.truncate_fully_and_start_at(1, at(3, 1)))
 
 
-# --- who is waited for ------------------------------------------------------------------------------------------------
+# --- what it waits for ------------------------------------------------------------------------------------------------
 
 
 def leading(*, listener: int = 4, replica: int = 4, heard_ms: int | None = 0) -> tuple[Cluster, LogStartWaits]:
-    """Node 1 leads; its listener, and node 2 by what it said so long ago, are there."""
+    """Node 1 leads; its listener, and node 2 as of its fetch this long ago, are there."""
     cluster = Cluster()
     cluster.commit(*LOG)
     cluster.store(1, *LOG)

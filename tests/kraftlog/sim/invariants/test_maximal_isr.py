@@ -1,4 +1,4 @@
-"""Leaders wait for everybody whom the controller counts in."""
+"""Leaders wait for every replica that the controller counts as in sync."""
 
 from __future__ import annotations
 

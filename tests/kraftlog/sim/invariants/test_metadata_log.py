@@ -1,4 +1,4 @@
-"""What is committed makes sense."""
+"""The committed records are consistent."""
 
 from __future__ import annotations
 

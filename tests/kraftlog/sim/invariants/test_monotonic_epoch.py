@@ -1,4 +1,4 @@
-"""Epochs only grow, and are on the disk before they are told."""
+"""Epochs only grow, and are on the disk before they are sent."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violate
 
 
 def known(high_watermark: int) -> tuple[Cluster, MonotonicHighWatermark]:
-    """Node 1 has three records, and knows so many as committed."""
+    """Node 1 has three records, and knows this many as committed."""
     cluster = Cluster()
     invariant = MonotonicHighWatermark(cluster)
     cluster.store(1, *batches(1, 1, 1))

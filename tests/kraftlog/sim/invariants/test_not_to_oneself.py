@@ -1,4 +1,4 @@
-"""Nobody asks itself."""
+"""No node sends a request to itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One vote an epoch, remembered before it is told."""
+"""One vote an epoch, remembered before it is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pre-vote changes nobody's epoch and nobody's vote."""
+"""A pre-vote changes no epoch and no vote."""
 
 from __future__ import annotations
 

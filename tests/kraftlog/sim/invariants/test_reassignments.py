@@ -1,4 +1,4 @@
-"""Nobody who is in sync is passed over, replicas go when the others are in sync, and reassignments are taken."""
+"""No in-sync replica is passed over, replicas are removed when the others are in sync, reassignments are accepted."""
 
 from __future__ import annotations
 

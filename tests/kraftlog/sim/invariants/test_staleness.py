@@ -1,4 +1,4 @@
-"""Who waits at the leader knows what the leader knows."""
+"""A replica whose fetch is parked knows what the leader knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is only in remote storage is there, and the metadata says so."""
+"""Data that is only in remote storage exists there, and the metadata agrees."""
 
 from __future__ import annotations
 

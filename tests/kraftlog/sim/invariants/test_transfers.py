@@ -1,4 +1,4 @@
-"""A snapshot that is being fetched is put together of its bytes in order."""
+"""A snapshot that is being fetched is assembled from its bytes in order."""
 
 from __future__ import annotations
 

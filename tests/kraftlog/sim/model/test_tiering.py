@@ -1,4 +1,4 @@
-"""The plain model of tiered storage: told step by step, and against the tables after any history."""
+"""The plain model of tiered storage: step by step, and against the tables after any history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a node: most invariants look at it only when it has changed, so each change must be seen."""
+"""The view of a node: most invariants check it only when it has changed, so each change must be seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace of a run: lines for people, and a digest that tells runs apart."""
+"""The trace of a run: lines for users, and a digest that distinguishes runs."""
 
 from __future__ import annotations
 

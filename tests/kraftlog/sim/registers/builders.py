@@ -35,7 +35,7 @@ class AtomicRegisters:
         self._now = 0
 
     def run(self, operations: int) -> None:
-        """So many operations, and some of them are left without an answer."""
+        """This many operations, some of them without an answer."""
         while len(self.history.operations) < operations:
             self._now += self.random.randrange(2)
             if self._orphans and self.random.random() < 0.1:

@@ -1,4 +1,4 @@
-"""A history: what clients asked and were told, in order, saved and loaded."""
+"""A history: the clients' operations and answers, in order, saved and loaded."""
 
 import random
 from pathlib import Path
@@ -119,7 +119,7 @@ def test_a_line_that_is_no_operation_is_named(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history.save(path)
     path.write_text(path.read_text() + '{"kind": "write"}\n')
-    with pytest.raises(ValueError, match="line 2 is no operation"):
+    with pytest.raises(ValueError, match="line 2 is not an operation"):
         load(path)
 
 

@@ -1,4 +1,4 @@
-"""What clients were told, held against the log that was committed."""
+"""The answers to clients, compared with the committed log."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.kraftlog.sim.registers.builders import AtomicRegisters
 
 
 class Story:
-    """A history and a committed log, told step by step. Every call of it takes one unit of time."""
+    """A history and a committed log, built step by step. Every call takes one unit of time."""
 
     def __init__(self, *, writes_tell_found: bool = True) -> None:
         self.history = History(writes_tell_found=writes_tell_found)
@@ -37,7 +37,7 @@ class Story:
         )
 
     def commit(self, *values: str | None) -> None:
-        """The log goes on with these; None is a record that sets nothing."""
+        """The log continues with these; None is a record that sets nothing."""
         writes = [
             CommittedWrite(self.end_offset + i, "k", value) for i, value in enumerate(values) if value is not None
         ]
@@ -239,9 +239,9 @@ REJECTED: dict[Callable[[Story], None], str] = {
     _one_offset_with_two_operations: "one offset holds two operations: k = a at offset 0, and k = b at offset 0",
     _refused_operation_in_the_log: "a refused operation is committed at offset 0",
     _operation_refused_after_it_was_committed: "was refused, and is committed at offset 0",
-    _acknowledged_write_elsewhere: "is not where it was said to be: there is None",
-    _acknowledged_before_it_was_committed_elsewhere: "its record is at offset 1, and its client was told otherwise",
-    _acknowledged_write_replaced: "is not where it was said to be: there is k = b at offset 0",
+    _acknowledged_write_elsewhere: "is not at the offset of its answer: there is None",
+    _acknowledged_before_it_was_committed_elsewhere: "its record is at offset 1, and its client got another answer",
+    _acknowledged_write_replaced: "is not at the offset of its answer: there is k = b at offset 0",
     _acknowledged_write_lost: "is not in the committed log, which ends at offset 1",
     _stale_read: r"the newest value below its offset is b \(offset 1\)",
     _read_of_a_value_that_is_not_committed: "the newest value below its offset is nothing",
@@ -251,7 +251,7 @@ REJECTED: dict[Callable[[Story], None], str] = {
     _swap_over_something_else: "over nothing, which is not what it expected",
     _swap_that_should_have_been_done: "answered wrongly, over nothing",
     _swap_that_was_done_and_denied: "its record is at offset 0",
-    _swap_that_was_denied_and_done_later: "its client was told otherwise|answered wrongly",
+    _swap_that_was_denied_and_done_later: "its client got another answer|answered wrongly",
 }
 
 
@@ -276,7 +276,7 @@ def test_a_log_told_out_of_order_is_no_violation_but_an_error(offset: int, end_o
     story = Story()
     story.write("a")
     story.commit(None, None)
-    with pytest.raises(ValueError, match="tell it in order"):
+    with pytest.raises(ValueError, match="pass the log in order"):
         story.oracle.committed([CommittedWrite(offset, "k", "a")], end_offset)
 
 

@@ -1,4 +1,4 @@
-"""Whether brokers and partitions have come to rest."""
+"""Whether brokers and partitions have settled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNCLEAN = MetadataRecord(
 
 
 class Story:
-    """Three brokers and a partition; broker 3 is gone."""
+    """Three brokers and a partition; broker 3 is down."""
 
     def __init__(self) -> None:
         self.cluster = MetadataCluster().with_brokers()
@@ -42,16 +42,16 @@ def test_at_rest() -> None:
 def test_a_broker_that_is_there_and_fenced_or_gone_and_not_fenced_is_an_obstacle() -> None:
     story = Story()
     story.brokers[1].is_up = False
-    assert "broker 2 is gone" in str(story.obstacle())
+    assert "broker 2 is down" in str(story.obstacle())
     story.brokers[1].is_up = True
     story.brokers[1].epoch = 99
-    assert "broker 2 is there with epoch 99" in str(story.obstacle())
+    assert "broker 2 is up with epoch 99" in str(story.obstacle())
     story.brokers[1].epoch = story.epochs[2]
-    assert "broker 2 is there" in str(story.obstacle(fenced(2, story.epochs[2])))
+    assert "broker 2 is up" in str(story.obstacle(fenced(2, story.epochs[2])))
 
 
 def test_a_partition_that_is_led_has_nobody_in_its_isr_who_is_not_there() -> None:
-    assert "somebody else is in its ISR" in str(Story().obstacle(change(isr=[1, 3])))
+    assert "another broker is in its ISR" in str(Story().obstacle(change(isr=[1, 3])))
 
 
 @pytest.mark.parametrize(
