@@ -249,7 +249,7 @@ class FetchRequest(_message.Message):
     2^63-1: then only new records or the end of the wait complete the fetch.
     """
     recovering: _builtins.bool
-    """The replica is fetching again what its disk lost: until then it does not vote or count towards a majority."""
+    """The replica is fetching again what its disk lost: it does not vote or count towards a majority meanwhile."""
     log_start_offset: _builtins.int
     """Where the replica's own log starts, for operators; not set: not reported."""
     wants_rebuild: _builtins.bool
