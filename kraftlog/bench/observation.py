@@ -147,7 +147,7 @@ class Observation:
             self.overdue_seconds_max = max(self.overdue_seconds_max, now - self._due_since)
 
     def _is_held(self, leader_id: NodeId, step: Offset, quorum: quorum_pb2.DescribeQuorumResponse) -> bool:
-        """Whether the log's start waits for a replica that has not read up to `step`: all replicas are live here."""
+        """Whether the log's start waits for a replica or listener that is below `step`: all replicas are live here."""
         if self._policy is LogStartPolicy.EAGER:
             return False
         replicas = (*quorum.current_voters, *quorum.observers)

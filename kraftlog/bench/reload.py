@@ -15,8 +15,8 @@ What is counted, and how:
 - time to catch up: from the signal to continue until the state machine, or the listener, has everything below the
   leader's present high watermark.
 - how large the log grew: the segments of the leader, and the records from its start to its end.
-- how long the leader's log start did not advance although there was a snapshot and no replica to wait for. The leader
-  checks that once a second: with much more than that, the log grows past what the policy allows.
+- how long the leader's log start did not advance although there was a snapshot, and no replica or listener to wait for.
+  The leader checks that once a second: with much more than that, the log grows past what the policy allows.
 """
 
 from __future__ import annotations

@@ -173,7 +173,8 @@ def removal_filters(arguments: AclArguments) -> list[AccessControlFilter]:
         raise ConfigurationError("no resource is named; give --topic, --group, --cluster or another")
     if arguments.operations or arguments.is_producer or arguments.is_consumer or _has_hosts(arguments):
         raise ConfigurationError(
-            "an operation or a host is given without a principal; give --allow-principal, too, or leave it out"
+            "an operation, --producer, --consumer or a host is given without a principal; give --allow-principal, too,"
+            " or leave it out to remove every entry of the resources"
         )
     return listing_filters(arguments.resources, arguments.pattern_type, ())
 

@@ -22,7 +22,7 @@ class QuorumConfig:
     """
 
     election_timeout_ms: int = 1000
-    """How long a replica without a leader waits before it starts an election; each wait is random, up to twice this."""
+    """How long a replica without a leader waits before an election: a random time from this up to twice this."""
     fetch_timeout_ms: int = 2000
     """How long a follower waits for a successful fetch before it starts an election."""
     election_backoff_max_ms: int = 1000

@@ -1,8 +1,8 @@
 """The advice in errors about files of a node that are lost, damaged, or of different times.
 
 An operator follows it literally, with the other voters in any state: up, down, or behind. So the advice never gives up
-the only copy of anything, never restores data older than what was acknowledged, and no voter that has lost what it
-acknowledged may vote or count again. `tests/kraftlog/offline/test_advice.py` follows it.
+the only copy of anything, never restores data older than what was acknowledged, and lets no voter that has lost what it
+acknowledged vote or count again. `tests/kraftlog/offline/test_advice.py` follows it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class AppliedTogether(NamedTuple):
 
 
 # Consider a log in which offsets 0 to 9 are applied, and these batches:
-#     10 to 12   topic a, begin, topic b
+#
 #     10 to 12   topic a, begin, topic b
 #     13 to 14   topic c, end
 #

@@ -72,7 +72,7 @@ def _target(changes: PartitionChanges, partition: PartitionRecord, asked: Partit
 
 
 def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
-    """A reassignment to `wanted`, perhaps over another: until all of them are in sync, none leaves or is elected.
+    """A reassignment to `wanted`, perhaps over another: no replica leaves or is elected until all of it is in sync.
 
     Consider 0 and 1, which become 2 and 3, and then 4 and 5. Broker 2 may be in sync and lead by then, and 0 and 1 may
     have stopped: so all four stay until 4 and 5 are in sync (CT-55). All replicas count as present, whether they were
