@@ -28,8 +28,8 @@ from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_sn
 from raft.reader_lease import reader_lease
 from raft.received_snapshot import SnapshotReceiver
 from raft.rpc import codec
+from raft.rpc.channels import channel_to
 from raft.rpc.errors import ERROR_KEY
-from raft.rpc.options import CHANNEL_OPTIONS
 from raft.storage.batch import decode_batches
 from snapshot.reader import SnapshotReader
 
@@ -159,7 +159,7 @@ async def watch(
     while end_offset is None or cursor.next_offset is None or cursor.next_offset < end_offset:
         endpoint = nodes.next()
         try:
-            async with grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS) as channel:
+            async with channel_to(endpoint) as channel:
                 stub = log_pb2_grpc.LogServiceStub(channel)
                 node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
                 nodes.learn(node)

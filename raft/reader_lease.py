@@ -16,7 +16,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
 from raft.rpc import codec
-from raft.rpc.options import CHANNEL_OPTIONS
+from raft.rpc.channels import channel_to
 from raft.rpc.reader_leases import check_reader
 
 CALL_TIMEOUT_SECONDS: Final = 2.0
@@ -94,7 +94,7 @@ class _LeaseKeeper:
         if self._leader is None:
             return
         try:
-            async with grpc.aio.insecure_channel(str(self._leader), options=CHANNEL_OPTIONS) as channel:
+            async with channel_to(self._leader) as channel:
                 await log_pb2_grpc.LogServiceStub(channel).HoldLogStart(
                     self._request(lease_ms=0), timeout=RELEASE_TIMEOUT_SECONDS
                 )
@@ -102,7 +102,7 @@ class _LeaseKeeper:
             logger.debug("the lease was not ended and will expire", reader=self._name, reason=error.details())
 
     async def _find_leader(self) -> Endpoint | None:
-        async with grpc.aio.insecure_channel(str(self._nodes.next()), options=CHANNEL_OPTIONS) as channel:
+        async with channel_to(self._nodes.next()) as channel:
             stub = log_pb2_grpc.LogServiceStub(channel)
             node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=CALL_TIMEOUT_SECONDS)
         self._nodes.learn(node)
@@ -112,7 +112,7 @@ class _LeaseKeeper:
 
     async def _keep_at(self, leader: Endpoint) -> None:
         """Return when that node does not lead any more."""
-        async with grpc.aio.insecure_channel(str(leader), options=CHANNEL_OPTIONS) as channel:
+        async with channel_to(leader) as channel:
             stub = log_pb2_grpc.LogServiceStub(channel)
             while True:
                 given = await stub.HoldLogStart(self._request(self._lease_ms), timeout=CALL_TIMEOUT_SECONDS)

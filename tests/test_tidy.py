@@ -65,3 +65,15 @@ def test_the_core_never_iterates_a_set(path: Path) -> None:
         iterated = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
         for expression in iterated:
             assert not isinstance(expression, ast.Set | ast.SetComp)
+
+
+@pytest.mark.parametrize(
+    ("call", "module"),
+    [
+        ("insecure_channel(", "raft/rpc/channels.py"),
+        ("add_insecure_port(", "raft/rpc/listening.py"),
+        ("grpc.aio.server(", "raft/host.py"),
+    ],
+)
+def test_channels_and_servers_are_made_in_one_place(call: str, module: str) -> None:
+    assert [relative(path) for path in SOURCES if call in path.read_text()] == [module]

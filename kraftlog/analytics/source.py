@@ -19,7 +19,7 @@ from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Batch, Offset
 from raft.observe import Watched, parse_endpoint, watch
-from raft.rpc.options import CHANNEL_OPTIONS
+from raft.rpc.channels import channel_to
 
 DESCRIBE_ROUNDS: Final = 3
 """How often each node is asked before the export fails because no node answers."""
@@ -141,7 +141,7 @@ class GrpcSource:
 
     async def _describe_node(self) -> log_pb2.DescribeNodeResponse:
         endpoint = self._endpoint
-        async with grpc.aio.insecure_channel(str(endpoint), options=CHANNEL_OPTIONS) as channel:
+        async with channel_to(endpoint) as channel:
             try:
                 return await log_pb2_grpc.LogServiceStub(channel).DescribeNode(
                     log_pb2.DescribeNodeRequest(), timeout=self._timeout_ms / 1000

@@ -30,7 +30,7 @@ from raft.core.messages import (
     VoteRequest,
 )
 from raft.rpc import codec
-from raft.rpc.options import CHANNEL_OPTIONS
+from raft.rpc.channels import channel_to
 
 Message = TypeVar("Message")
 Outcome: TypeAlias = ResponseReceived | RequestFailed
@@ -105,9 +105,7 @@ class PeerTransport:
         if peer is None:
             if len(self._peers) >= CHANNELS_MAX:
                 self._forget(next(iter(self._peers)))
-            peer = self._peers[destination] = _Peer(
-                grpc.aio.insecure_channel(str(destination), options=CHANNEL_OPTIONS)
-            )
+            peer = self._peers[destination] = _Peer(channel_to(destination))
         return peer
 
     def _forget(self, destination: Endpoint) -> None:

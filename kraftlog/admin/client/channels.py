@@ -7,6 +7,7 @@ from typing import Final
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
+from raft.rpc.channels import channel_to
 from raft.rpc.options import CHANNEL_OPTIONS
 
 _OPTIONS: Final = (
@@ -19,4 +20,4 @@ _OPTIONS: Final = (
 
 def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
     """A channel of its own to a node; nothing is connected yet."""
-    return grpc.aio.insecure_channel(str(endpoint), options=_OPTIONS)
+    return channel_to(endpoint, _OPTIONS)

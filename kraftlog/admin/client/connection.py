@@ -23,6 +23,7 @@ from kraftlog.admin.client.operation_stream import NotSent
 from kraftlog.admin.client.time_limit import allowed_call_seconds, allowed_seconds
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.rpc import codec
+from raft.rpc.channels import channel_to
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.options import CHANNEL_OPTIONS
 
@@ -43,7 +44,7 @@ _NO_LEADER_YET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_
 @asynccontextmanager
 async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a node, closed after the block. A failed call within it raises ApiError."""
-    async with grpc.aio.insecure_channel(str(endpoint), options=LOCAL_CHANNEL_OPTIONS) as channel:
+    async with channel_to(endpoint, LOCAL_CHANNEL_OPTIONS) as channel:
         try:
             yield channel
         except grpc.aio.AioRpcError as error:
