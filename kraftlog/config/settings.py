@@ -60,7 +60,7 @@ SETTINGS: Final = (
         "node",
         "controller_listener",
         optional_listener,
-        "Where this voter listens for other replicas, as host:port, and for nobody else; empty: at listeners.",
+        "Where this voter listens, as host:port, for other replicas only; empty: at listeners.",
         none="",
     ),
     Setting(
@@ -97,7 +97,7 @@ SETTINGS: Final = (
         "quorum",
         "fetch_timeout_ms",
         _milliseconds,
-        "How long a voter goes on without hearing from its leader before it starts an election.",
+        "How long a follower waits without an answer from its leader before it starts an election.",
     ),
     Setting(
         "controller.quorum.election.backoff.max.ms",
@@ -118,7 +118,7 @@ SETTINGS: Final = (
         "quorum",
         "retry_backoff_ms",
         _milliseconds,
-        "How long a failed connection is left alone.",
+        "How long a replica waits after a failed request before it asks that node again.",
     ),
     Setting(
         "controller.quorum.fetch.max.wait.ms",
@@ -182,7 +182,7 @@ SETTINGS: Final = (
         "log",
         "segment_bytes",
         whole_number(4096, 2**30),
-        "A segment of the log that would grow beyond this is closed and a new one begun.",
+        "A segment of the log that would exceed this is closed, and a new one is started.",
     ),
     Setting(
         "metadata.log.preallocate.bytes",
@@ -196,7 +196,7 @@ SETTINGS: Final = (
         "log",
         "tail_cache_bytes",
         whole_number(0, 2**40),
-        "How much of the log's end stays in memory for those who fetch it.",
+        "How much of the log's end stays in memory for fetches.",
     ),
     Setting(
         "metadata.log.max.record.bytes.between.snapshots",
@@ -210,22 +210,22 @@ SETTINGS: Final = (
         "snapshots",
         "max_interval_ms",
         whole_number(0, 2**31 - 1),
-        "A snapshot is taken when the last is so long ago and anything was applied since; 0: never for that reason.",
+        "A snapshot is taken when the last one is this old and anything was applied since; 0: never for that reason.",
     ),
     Setting(
         "metadata.read.max.ms",
         "node",
         "read_max_ms",
         _milliseconds,
-        "A read or SQL statement that takes longer is ended: meanwhile the database's write-ahead log only grows. SQL"
-        " has 10 s at most.",
+        "A read or SQL statement that takes longer is ended, because the database's write-ahead log grows meanwhile."
+        " SQL has 10 s at most.",
     ),
     Setting(
         "metadata.scrub.interval.ms",
         "node",
         "scrub_interval_ms",
         whole_number(0, 2**31 - 1),
-        "How long after one reading of the whole metadata database, to see whether it rotted, the next begins; 0: only"
+        "How long after one check of the whole metadata database for rot the next one starts; 0: only"
         " at the start and for each snapshot.",
     ),
     Setting(
@@ -234,7 +234,7 @@ SETTINGS: Final = (
         "policy",
         log_start_policy,
         "replicated: the log's start waits until all live replicas and listeners have read past it (KAFKA-14932);"
-        " eager: it waits for nobody, who is behind loads a snapshot.",
+        " eager: it does not wait; a replica that is behind loads a snapshot.",
     ),
     Setting(
         "metadata.max.retention.bytes",
@@ -255,21 +255,21 @@ SETTINGS: Final = (
         "log_start",
         "lag_time_max_ms",
         whole_number(0),
-        "The log's start waits for replicas and listeners for so long at most, on followers, too.",
+        "How long the log's start waits for replicas and listeners at most, also on followers.",
     ),
     Setting(
         "metadata.start.offset.replica.session.timeout.ms",
         "log_start",
         "replica_session_timeout_ms",
         _milliseconds,
-        "A new leader does not move the log's start before replicas had so long to come.",
+        "How long a new leader waits for its replicas before it moves the log's start.",
     ),
     Setting(
         "metadata.start.offset.replica.restart.grace.ms",
         "log_start",
         "replica_restart_grace_ms",
         whole_number(0, 86_400_000),
-        "A replica may be silent for so long, to restart, before the log's start does not wait for it any more; at"
+        "How long a replica may be silent, to restart, before the log's start no longer waits for it; at"
         " least the session timeout.",
     ),
     Setting(
@@ -277,7 +277,7 @@ SETTINGS: Final = (
         "controller",
         "broker_session_timeout_ms",
         _milliseconds,
-        "A broker that sends no heartbeat for so long is fenced.",
+        "A broker that sends no heartbeat for this long is fenced.",
     ),
     Setting(
         "auto.leader.rebalance.enable",
@@ -305,7 +305,7 @@ SETTINGS: Final = (
         "controller",
         "metadata_max_idle_interval_ms",
         whole_number(0, 86_400_000),
-        "The active controller writes a NoOp after so long without records; 0: never.",
+        "How long the active controller waits without records before it writes a NoOp; 0: never.",
     ),
     Setting(
         "delete.topic.enable",
@@ -319,7 +319,7 @@ SETTINGS: Final = (
         "controller",
         "create_topic_policy",
         create_topic_policy,
-        "What judges new topics, as module:name of Python; empty: all are welcome. The same on every voter.",
+        "The policy for new topics, as module:name of Python; empty: all are accepted. The same on every voter.",
         none="",
     ),
     Setting(
@@ -327,7 +327,7 @@ SETTINGS: Final = (
         "controller",
         "controller_mutation_rate",
         _partitions,
-        "So many partitions per second may each client create and delete, more are refused (KIP-599); 0: any number.",
+        "How many partitions per second each client may create and delete; more are refused (KIP-599); 0: any number.",
         none=0,
     ),
     Setting(
@@ -335,7 +335,7 @@ SETTINGS: Final = (
         "controller",
         "controller_mutation_burst",
         _partitions,
-        "So many partitions at once, after a rest; 0: what comes to 11 seconds of the rate.",
+        "How many partitions at once, after a pause; 0: 11 seconds of the rate.",
         none=0,
     ),
     Setting(
@@ -343,7 +343,7 @@ SETTINGS: Final = (
         "service",
         "calls_max",
         _count,
-        "How many calls of clients may be open; more are refused. Replicas have places of their own.",
+        "How many client calls may be open; more are refused. Replicas have a limit of their own.",
     ),
     Setting(
         "service.connection.calls.max",
@@ -402,7 +402,7 @@ SETTINGS: Final = (
         "service",
         "replica_streams_max",
         _count,
-        "How many replicas may fetch here that are no voters; voters are not counted.",
+        "How many replicas other than voters may fetch here.",
     ),
     Setting(
         "service.replica.answer.bytes.max",
