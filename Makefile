@@ -49,6 +49,7 @@ lock: $(INSTALLED)  ## pin the newest versions that pyproject.toml allows
 bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench latency --fetch-version 17,18 --ops 300
 	$(BIN)/kraftlog bench throughput
+	$(BIN)/kraftlog bench crowd
 	$(BIN)/kraftlog bench catch-up
 	$(BIN)/kraftlog bench failover
 	$(BIN)/kraftlog bench snapshot

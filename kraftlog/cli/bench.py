@@ -67,6 +67,18 @@ def throughput(
     _run(run(seconds, directory, json, _console()))
 
 
+@app.command()
+def crowd(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long each round runs.")] = 5.0,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Measure what 20 readers in a closed loop leave to a writer."""
+    from kraftlog.bench.crowd import run
+
+    _run(run(seconds, directory, json, _console()))
+
+
 @app.command("catch-up")
 def catch_up(
     records: Annotated[int, typer.Option("--records", min=1, help="How many records the follower misses.")] = 100_000,

@@ -44,6 +44,20 @@ def test_throughput_counts_operations_and_records(tmp_path: Path) -> None:
         assert result[mode]["submit_to_ack_ms"].keys() == FIGURES
 
 
+@pytest.mark.slow
+def test_crowd_compares_a_writer_alone_with_one_beside_readers(tmp_path: Path) -> None:
+    file = tmp_path / "crowd.json"
+    finished = kraftlog("bench", "crowd", "--seconds", 0.2, "--json", file, timeout=110)
+    assert (finished.code, finished.errors) == (0, "")
+    result = json.loads(file.read_text())
+    assert {name: len(rates) for name, rates in result["operations_per_second"].items()} == {
+        "alone": 5,
+        "beside readers": 5,
+    }
+    assert min(rate for rates in result["operations_per_second"].values() for rate in rates) > 0
+    assert result["targets"]["kept beside readers"]["at_least"] == 80
+
+
 def test_catch_up_tells_when_a_follower_is_level(tmp_path: Path) -> None:
     file = tmp_path / "catch-up.json"
     finished = kraftlog("bench", "catch-up", "--records", 2000, "--json", file, timeout=110)
