@@ -47,7 +47,7 @@ class Start:
     began: float
     """When, in the arena's time."""
     seconds: float
-    """From the start of the process until it answered."""
+    """From the start of the process until it answered, without the time in which it was paused."""
     waited_seconds: float
     """How much of that its main thread was ready to run but no processor was free: delays not caused by the node."""
 
@@ -69,6 +69,9 @@ class Arena:
         """Starts that reached an answer, of nodes whose disk had room."""
         self.readings: list[Reading] = []
         """Every slow reader of a database that the harness started."""
+        self._paused_at: dict[NodeId, float] = {}
+        self._paused_seconds: defaultdict[NodeId, float] = defaultdict(float)
+        """How long each node's processes were paused in all."""
         self._began = time.monotonic()
         self._journal = journal
         self._locks: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -126,6 +129,7 @@ class Arena:
                 return
             self.note(f"start {node_id}")
             began, was_full = self.elapsed_seconds, node_id in self.truth.full
+            paused_before = self._paused_seconds[node_id]
             try:
                 await self._start(node_id)
             except NodeDied as death:
@@ -136,11 +140,13 @@ class Arena:
                 return
             self.truth.running.add(node_id)
             self.truth.changed()
-            seconds = self.elapsed_seconds - began
+            paused = self._paused_seconds[node_id] - paused_before
+            seconds = self.elapsed_seconds - began - paused
             waited = _waited_for_processor(self.cluster.pid(node_id))
             if not was_full:
                 self.starts.append(Start(node_id, began, seconds, min(waited, seconds)))
-            self.note(f"up {node_id} after {seconds:.2f} s, of which {waited:.2f} s it waited for a processor")
+            besides = f", and {paused:.2f} s in which it was paused" if paused else ""
+            self.note(f"up {node_id} after {seconds:.2f} s, of which {waited:.2f} s it waited for a processor{besides}")
 
     async def _start(self, node_id: NodeId) -> None:
         if not self.cluster.is_running(node_id):
@@ -164,6 +170,7 @@ class Arena:
         """SIGSTOP."""
         if self.cluster.is_running(node_id):
             self.truth.paused.add(node_id)
+            self._paused_at[node_id] = self.elapsed_seconds
             self.truth.changed()
             self.note(f"pause {node_id}")
             self.cluster.send_signal(node_id, signal.SIGSTOP)
@@ -174,6 +181,7 @@ class Arena:
         if node_id in self.truth.paused:
             self.cluster.send_signal(node_id, signal.SIGCONT)
             self.note(f"resume {node_id}")
+            self._paused_seconds[node_id] += self.elapsed_seconds - self._paused_at[node_id]
             self.truth.paused.discard(node_id)
             self.truth.changed()
 

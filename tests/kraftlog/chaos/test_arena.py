@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -199,6 +200,25 @@ async def test_each_start_is_timed_and_that_of_a_node_without_room_is_not(parts:
         await parts.arena.start(node_id)
     assert [start.node_id for start in parts.arena.starts[4:]] == [NodeId(2)]
     assert all(0 <= start.waited_seconds <= start.seconds for start in parts.arena.starts)
+
+
+async def test_a_start_does_not_include_the_time_in_which_the_process_was_paused(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, node_id = parts.cluster.start, NodeId(3)
+
+    async def start_and_pause(node_ids: Iterable[NodeId]) -> None:
+        await start(node_ids)
+        parts.arena.pause(node_id)
+        parts.arena._began -= 50  # as long as that
+        parts.arena.resume(node_id)
+
+    await parts.arena.kill(node_id)
+    monkeypatch.setattr(parts.cluster, "start", start_and_pause)
+    began = parts.arena.elapsed_seconds
+    await parts.arena.start(node_id)
+    assert parts.arena.elapsed_seconds - began >= 50
+    assert parts.arena.starts[-1].seconds < 50
 
 
 async def test_a_reading_has_a_beginning_and_an_end(parts: Parts) -> None:
