@@ -38,7 +38,7 @@ from kraftlog.sim.invariants.partition_states import BrokerEpochs, PartitionEpoc
 from kraftlog.sim.invariants.persist_first import PersistFirst
 from kraftlog.sim.invariants.pre_vote_leaves_no_trace import PreVoteLeavesNoTrace
 from kraftlog.sim.invariants.reassignments import InSyncLead, ReassignmentsAreTaken, ReplicasGoWhenDone
-from kraftlog.sim.invariants.recovering import LostIsRecovered, RecoveringStaysOut
+from kraftlog.sim.invariants.recovering import RecoveringStaysOut
 from kraftlog.sim.invariants.roles import Roles
 from kraftlog.sim.invariants.snapshots import SnapshotsAreEqual, SnapshotsAreWhole
 from kraftlog.sim.invariants.staleness import StalenessBounded
@@ -77,7 +77,6 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     PairRule,
     Bounds,
     RecoveringStaysOut,
-    LostIsRecovered,
     StateMachineSafety,
     AppliedOnce,
     RotIsFound,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
-from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.actions import Send, TruncateFullyAndStartAt, TruncateLog
+from raft.core.actions import Send
 from raft.core.messages import FetchRequest, VoteRequest, VoteResponse
 from raft.core.states import Role
-from raft.core.types import Offset, ReplicaKey
 
 
 class RecoveringStaysOut(Invariant):
@@ -42,37 +40,3 @@ class RecoveringStaysOut(Invariant):
         for action in step.actions:
             if isinstance(action, Send) and isinstance(action.request, FetchRequest) and not action.request.recovering:
                 self.violated(f"node {node_id} recovers from damage, and its fetch does not say so")
-
-
-class LostIsRecovered(Invariant):
-    """A voter whose log is shorter at a start than it was flushed before recovers: it may have acknowledged the rest.
-
-    What it was ordered to cut may be gone, carried out or not.
-    """
-
-    number = 67
-    title = "what was flushed is not forgotten"
-    source = "protocol-aware recovery (FAST'18); NuRaft #185"
-    looks_at = frozenset({"is_news", "actions", "started"})
-
-    def __init__(self, world: Observed) -> None:
-        super().__init__(world)
-        self._flushed: dict[ReplicaKey, Offset] = {}
-        """By directory: how far its log was flushed."""
-
-    def after_step(self, step: Step) -> None:
-        """Compare a start with what was flushed before; note what is flushed, and what may be cut."""
-        node = step.node
-        if node.log is not None and node.replica is not None:
-            flushed, end_offset = self._flushed.get(node.key, Offset(0)), node.log.log_end_offset
-            if step.started and node.is_voter and end_offset < flushed and not node.replica.is_recovering:
-                self.violated(
-                    f"node {node.node_id} had flushed its log up to {flushed}, starts with one that ends at"
-                    f" {end_offset}, and does not recover"
-                )
-            self._flushed[node.key] = node.log.flushed_end_offset
-        for action in step.actions:
-            if isinstance(action, TruncateLog):
-                self._flushed[node.key] = min(self._flushed.get(node.key, Offset(0)), action.end_offset)
-            elif isinstance(action, TruncateFullyAndStartAt):
-                self._flushed[node.key] = Offset(0)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlog.sim.invariants.recovering import LostIsRecovered, RecoveringStaysOut
-from kraftlog.sim.observation.step import Step
-from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
+from kraftlog.sim.invariants.recovering import RecoveringStaysOut
 from raft.core.states import Role
-from raft.core.types import Offset
-from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, send, violates
+from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import fetch, vote, vote_response
 
 
@@ -52,37 +49,3 @@ def test_one_that_has_everything_back_may_do_all_of_that() -> None:
     cluster.become(1, role=Role.CANDIDATE)
     granted = (vote(2, 1), vote_response(1, granted=True))
     RecoveringStaysOut(cluster).after_step(cluster.step(1, replies=[granted], actions=[send(fetch(1, 1))]))
-
-
-def flushed_by_1() -> tuple[Cluster, LostIsRecovered]:
-    """A voter that has flushed two batches, and then loses the second."""
-    cluster = Cluster()
-    invariant = LostIsRecovered(cluster)
-    invariant.after_step(cluster.store(1, *batches(1, 1)))
-    return cluster, invariant
-
-
-def shorter(cluster: Cluster, *, is_recovering: bool) -> Step:
-    cluster.cut(1, 1)
-    cluster.kill(1)
-    return cluster.start(1, is_recovering=is_recovering)
-
-
-def test_a_voter_that_starts_with_less_than_it_flushed_must_recover() -> None:
-    cluster, invariant = flushed_by_1()
-    with violates(invariant):
-        invariant.after_step(shorter(cluster, is_recovering=False))
-
-
-def test_one_that_recovers_may_have_less_and_one_that_has_all_need_not() -> None:
-    cluster, invariant = flushed_by_1()
-    invariant.after_step(cluster.kill(1))
-    invariant.after_step(cluster.start(1))
-    invariant.after_step(shorter(cluster, is_recovering=True))
-
-
-@pytest.mark.parametrize("order", [TruncateLog(Offset(1)), TruncateFullyAndStartAt(at(1))])
-def test_what_it_was_to_cut_may_be_gone(order: TruncateLog | TruncateFullyAndStartAt) -> None:
-    cluster, invariant = flushed_by_1()
-    invariant.after_step(cluster.step(1, actions=[order]))
-    invariant.after_step(shorter(cluster, is_recovering=False))
