@@ -10,8 +10,8 @@ when the next fetch is sent: its answer was lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -111,11 +111,8 @@ class PeerTransport:
     def _forget(self, destination: Endpoint) -> None:
         self._start(self._peers.pop(destination).channel.close())
 
-    def _start(self, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            await work
-
-        task = asyncio.get_running_loop().create_task(run())
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

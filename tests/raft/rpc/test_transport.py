@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 
@@ -131,3 +133,16 @@ async def test_a_peer_is_not_looked_for_all_the_time(
     for _ in range(4 * FAILURES_MAX):
         assert not await sender.is_answered(request_)
     assert names.asked == 1
+
+
+@REQUESTS
+async def test_a_request_that_is_given_up_before_it_begins_leaves_nothing_behind(request_: Request) -> None:
+    """The transport closes in the turn of the loop in which the request is sent. Python warns of work never begun."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        sender = Sender()
+        sender.transport.send(Send(1, Endpoint("127.0.0.1", free_port()), request_))
+        await sender.transport.close()
+        del sender
+        gc.collect()
+    assert [str(warning.message) for warning in warned] == []
