@@ -17,7 +17,7 @@ class AppliedIsKept(Invariant):
     number = 65
     title = "what is applied is not cut"
     source = "a log that was rolled back under its database served what nobody had committed"
-    looks_at = frozenset({"actions", "started"})
+    looks_at = frozenset({"started", TruncateLog, TruncateFullyAndStartAt})
 
     def after_step(self, step: Step) -> None:
         """Look at a start, and at orders to cut."""

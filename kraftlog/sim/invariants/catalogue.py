@@ -108,10 +108,10 @@ ALL: Final[tuple[type[Invariant], ...]] = (
 )
 """In the order in which they run. The first one keeps the committed log that the others use."""
 
-STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "events", "actions", "replies", "deliveries")
-"""The fields that distinguish steps; an invariant may name some of them in `looks_at`."""
+STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "replies", "deliveries")
+"""The fields that distinguish steps, besides the classes of events and actions, for `looks_at`."""
 
-_Kind: TypeAlias = tuple[bool, ...]
+_Kind: TypeAlias = tuple[bool, bool, bool, bool, bool, bool, tuple[type, ...], tuple[type, ...]]
 
 
 class Checker:
@@ -131,10 +131,10 @@ class Checker:
             step.is_news,
             step.disk_changed,
             step.started,
-            not step.events,
-            not step.actions,
             not step.replies,
             not step.deliveries,
+            tuple(map(type, step.events)),
+            tuple(map(type, step.actions)),
         )
         checks = self._by_kind.get(kind)
         if checks is None:
@@ -149,9 +149,11 @@ class Checker:
             invariant.at_end()
 
     def _checks_of(self, step: Step) -> list[Callable[[Step], None]]:
+        found: set[str | type] = {name for name in STEP_FIELDS if getattr(step, name)}
+        found.update(map(type, step.events), map(type, step.actions))
         return [
             invariant.after_step
             for invariant in self._invariants
             if (self._world.brokers or not invariant.is_about_brokers)
-            and (not invariant.looks_at or any(getattr(step, name) for name in invariant.looks_at))
+            and (not invariant.looks_at or not invariant.looks_at.isdisjoint(found))
         ]

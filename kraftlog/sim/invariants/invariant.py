@@ -20,8 +20,9 @@ class Invariant:
     title: ClassVar[str]
     source: ClassVar[str]
     """Where the rule is from: a paper, another system's checker, a bug."""
-    looks_at: ClassVar[frozenset[str]] = frozenset()
-    """Fields of a step. It is run after steps that set one of these, or after every step if none is named."""
+    looks_at: ClassVar[frozenset[str | type]] = frozenset()
+    """Fields of a step (STEP_FIELDS), and classes of events and actions. It is run after steps that set one of these
+    fields or have one of these events or actions; after every step if nothing is named."""
     is_about_brokers: ClassVar[bool] = False
     """It is run only if there are brokers."""
 

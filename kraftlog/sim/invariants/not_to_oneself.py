@@ -16,7 +16,7 @@ class NotToOneself(Invariant):
     number = 51
     title = "nobody asks itself"
     source = "our own; RF-62"
-    looks_at = frozenset({"actions"})
+    looks_at = frozenset({Send})
 
     def after_step(self, step: Step) -> None:
         """Look where requests go."""

@@ -15,7 +15,7 @@ class OneAnswer(Invariant):
     number = 49
     title = "each request has one answer"
     source = "our own"
-    looks_at = frozenset({"actions", "events"})
+    looks_at = frozenset({RequestReceived, Reply})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

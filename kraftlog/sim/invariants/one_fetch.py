@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.step import Step
+from raft.core.actions import Send
 from raft.core.messages import FetchRequest
 
 
@@ -17,7 +18,7 @@ class OneFetch(Invariant):
     number = 21
     title = "one fetch at a time"
     source = "Kafka, RequestManager"
-    looks_at = frozenset({"actions"})
+    looks_at = frozenset({Send})
 
     def after_step(self, step: Step) -> None:
         """Count the fetches whose answers would be taken."""

@@ -22,7 +22,7 @@ class OnlyVotersCount(Invariant):
     number = 64
     title = "only voters count"
     source = "our own; RF-15, RF-17, RF-70 read strictly"
-    looks_at = frozenset({"is_news", "actions"})
+    looks_at = frozenset({"is_news", PersistElectionState, Send})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -33,7 +33,7 @@ class PersistFirst(Invariant):
     number = 50
     title = "an epoch is durable before it is told"
     source = "Raft, figure 2; RF-11"
-    looks_at = frozenset({"actions", "started"})
+    looks_at = frozenset({"started", PersistElectionState, Send, Reply, AppendLeaderChange})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

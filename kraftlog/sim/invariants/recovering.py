@@ -19,7 +19,7 @@ class RecoveringStaysOut(Invariant):
     number = 25
     title = "a recovering voter stays out"
     source = "protocol-aware recovery (FAST'18); TigerBeetle recovering_head"
-    looks_at = frozenset({"is_news", "actions", "replies"})
+    looks_at = frozenset({"is_news", "replies", Send})
 
     def after_step(self, step: Step) -> None:
         """Check the role and the messages of a recovering replica."""

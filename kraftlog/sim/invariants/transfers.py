@@ -31,7 +31,7 @@ class TransfersGoOn(Invariant):
     number = 53
     title = "a transfer goes on where it stopped"
     source = "Kafka, KafkaRaftClient.handleFetchSnapshotResponse"
-    looks_at = frozenset({"actions", "events"})
+    looks_at = frozenset({SnapshotRefused, AppendSnapshot, DropSnapshot, Send})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

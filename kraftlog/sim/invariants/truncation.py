@@ -25,14 +25,20 @@ class CommittedIsKept(Invariant):
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._kept: dict[ReplicaKey, Offset] = {}
+        self._compared: dict[ReplicaKey, Offset] = {}
+        """Up to where the committed log went when a disk's log was last compared with it."""
 
     def after_step(self, step: Step) -> None:
         """Check that the part that was kept is still there, and how far it reaches now."""
-        node = step.node
+        node, committed_end_offset = step.node, self.world.committed_end_offset
+        if not step.disk_changed and self._compared.get(node.key) == committed_end_offset and not node.has_lost_data:
+            return
         log, kept = node.durable_log, self._kept.get(node.key, Offset(0))
         if node.has_lost_data:
             self._kept[node.key] = min(kept, log.end_offset)
+            self._compared.pop(node.key, None)
             return
+        self._compared[node.key] = committed_end_offset
         if step.disk_changed and kept > 0:
             committed = self.world.committed_at(kept - 1)
             if committed is None or not log.holds(kept - 1, committed.epoch):
@@ -55,7 +61,7 @@ class LeaderNeverCuts(Invariant):
     number = 19
     title = "a leader does not cut its log"
     source = "Raft, leader append-only; Kafka LeaderNeverLoadSnapshot"
-    looks_at = frozenset({"actions"})
+    looks_at = frozenset({TruncateLog, TruncateFullyAndStartAt})
 
     def after_step(self, step: Step) -> None:
         """Look at a leader's orders."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from kraftbase.errors import KraftlogError
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
@@ -49,6 +51,10 @@ def snapshot_fault(snapshot_id: OffsetAndEpoch, data: bytes) -> str | None:
 def durable_election_state(files: MemoryFileSystem, directory: str) -> ElectionState | None:
     """What the quorum state would be after a crash that loses everything unsynced; None if there is none."""
     named = files.durable_files(directory)
-    copies = [decode_copy(bytes(named[name].data), join(directory, name)) for name in COPY_NAMES if name in named]
+    copies = [_decoded(bytes(named[name].data), join(directory, name)) for name in COPY_NAMES if name in named]
     whole = [copy for copy in copies if copy is not None]
     return max(whole, key=lambda copy: copy[0])[1] if whole else None
+
+
+_decoded = lru_cache(maxsize=256)(decode_copy)
+"""Copies are looked at whenever a disk has changed, and seldom have changed themselves."""

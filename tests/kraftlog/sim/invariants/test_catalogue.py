@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -16,8 +16,9 @@ from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.violation import Violation
-from raft.core.actions import PersistElectionState, Reply
-from raft.core.events import RequestReceived
+from raft.core.actions import Action, FlushLog, PersistElectionState, Reply
+from raft.core.events import Event, RequestReceived, TimePassed
+from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, send
 from tests.raft.core.builders import election_state, fetch, replica, vote, vote_response
 from tests.raft.storage.builders import data_batch
@@ -76,10 +77,10 @@ def test_each_takes_the_end_of_a_process_and_the_next_one(kind: type[Invariant])
 
 @pytest.mark.parametrize("kind", ALL)
 def test_each_looks_at_what_steps_are_told_apart_by(kind: type[Invariant]) -> None:
-    assert kind.looks_at <= set(STEP_FIELDS)
+    assert kind.looks_at <= {*STEP_FIELDS, *get_args(Event), *get_args(Action)}
 
 
-def stand_in(looks_at: set[str], *, is_about_brokers: bool = False) -> Any:
+def stand_in(looks_at: set[str | type], *, is_about_brokers: bool = False) -> Any:
     """A kind of invariant that counts how often it was run. No subclass: those must all be in the catalogue."""
 
     class StandIn:
@@ -106,6 +107,22 @@ def test_the_checker_runs_what_looks_at_a_step_and_counts_it(name: str) -> None:
         setattr(step, name, is_set if isinstance(getattr(step, name), bool) else [object()] * is_set)
         checker.after_step(step)
     assert (always.runs, looking.runs, elsewhere.runs, checker.checks) == (4, 2, 0, 6)
+
+
+def test_the_checker_runs_what_looks_at_a_class_of_events_or_actions() -> None:
+    cluster = real_node()
+    at_time, at_flushes, at_both = stand_in({TimePassed}), stand_in({FlushLog}), stand_in({TimePassed, FlushLog})
+    checker = Checker(cluster, [at_time, at_flushes, at_both])
+    for events, actions in (
+        ([TimePassed()], []),
+        ([], [FlushLog(Offset(0))]),
+        ([TimePassed()], [FlushLog(Offset(0))]),
+        ([], []),
+    ):
+        step = cluster.step(1)
+        step.events, step.actions = list(events), list(actions)
+        checker.after_step(step)
+    assert (at_time.runs, at_flushes.runs, at_both.runs) == (2, 2, 3)
 
 
 def test_what_is_about_brokers_is_run_once_there_are_some() -> None:
