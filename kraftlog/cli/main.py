@@ -110,10 +110,21 @@ def kraftlog(
     """A KRaft-style replicated metadata log: run a cluster, change its metadata, follow its log."""
 
 
+GRPC_SETTINGS: Final = {
+    "GRPC_VERBOSITY": "NONE",
+    "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
+}
+"""Environment variables for gRPC in this process and those that it starts; what is set already stays.
+
+Otherwise gRPC writes lines of its own between ours, such as one about a port in use before our error says so. Its event
+engine hands each message from thread to thread: without it a message takes a quarter less processor time.
+"""
+
+
 def run() -> None:
     """The entry point: run the command line of this process and exit."""
-    # Otherwise gRPC writes lines of its own between ours, such as one about a port in use before our error says so.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before any command imports grpc, which reads it once
+    for name, value in GRPC_SETTINGS.items():
+        os.environ.setdefault(name, value)  # before any command imports grpc, which reads them once
     prepare_standard_streams()
     raise_on_signals()
     code = main(sys.argv[1:])
