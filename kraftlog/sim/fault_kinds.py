@@ -73,5 +73,7 @@ KINDS: Final = (
     "process: the leader is paused",
     "snapshot: a bit rots",
     "snapshot: lost",
+    "network: connections are refused for a moment",
+    "network: a firewall refuses connections",
 )
 """The names of all kinds."""

@@ -24,6 +24,7 @@ class Pending:
     endpoint: Endpoint
     request: Request
     epoch: Epoch
+    sent_ms: int
     deadline_ms: int
 
 
@@ -76,7 +77,7 @@ class Connections:
     def sent(self, endpoint: Endpoint, request: Request, epoch: Epoch, now_ms: int) -> int:
         """Note that `request` goes to `endpoint`, which must be ready; returns its correlation id."""
         self._next_id += 1
-        pending = Pending(self._next_id, endpoint, request, epoch, now_ms + self._request_timeout_ms)
+        pending = Pending(self._next_id, endpoint, request, epoch, now_ms, now_ms + self._request_timeout_ms)
         self._by_endpoint[endpoint] = pending
         self._by_correlation[pending.correlation_id] = pending
         return pending.correlation_id

@@ -12,6 +12,7 @@ from raft.core.leading import become_leader
 from raft.core.membership import may_be_voter
 from raft.core.messages import VoteRequest, VoteResponse
 from raft.core.quorum import VoteTally
+from raft.core.refusals import PAUSE_MS
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.transitions import transition
 from raft.core.types import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
@@ -174,6 +175,7 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
             become_candidate(context)
         elif state.votes.is_lost:
             _leave_prospective(context, state)
+        return granted or context.state is not state  # a voter that rejected it is asked again, after a back-off
     elif isinstance(state, Candidate) and state.votes.is_won:
         become_leader(context)
     return True
@@ -223,6 +225,8 @@ def _leave_prospective(context: Context, state: Prospective) -> None:
     # of them that asks is granted.
     if state.leader_id is not None and state.leader_endpoint is not None:
         become_follower(context, state.epoch, state.leader_id, state.leader_endpoint)
+        if isinstance(context.state, Follower):
+            context.state.refusals_count_from_ms = context.now_ms + PAUSE_MS
     else:
         become_unattached(context, state.epoch, leader_id=state.leader_id)
 

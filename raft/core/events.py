@@ -37,6 +37,8 @@ class RequestFailed:
     """The Send with that correlation id will have no answer: not connected, refused, or malformed answer."""
 
     correlation_id: int
+    connection_refused: bool = False
+    """No process listens where it was sent, by the word of that machine's kernel."""
 
 
 @dataclass(frozen=True, slots=True)

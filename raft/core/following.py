@@ -23,6 +23,7 @@ from raft.core.messages import (
     Response,
     VoteResponse,
 )
+from raft.core.refusals import asks_only_the_leader
 from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.types import (
     HIGH_WATERMARK_NOT_SENT,
@@ -244,7 +245,7 @@ def _whom_to_ask(context: Context, state: Follower | Unattached) -> Endpoint | N
     if isinstance(state, Follower) and state.fetch_deadline_ms > context.now_ms:
         if context.connections.is_ready(state.leader_endpoint):
             return state.leader_endpoint
-        if not context.connections.is_backing_off(state.leader_endpoint):
+        if not context.connections.is_backing_off(state.leader_endpoint) or asks_only_the_leader(context, state):
             return None
     servers = context.bootstrap_endpoints or tuple(voter.endpoint for voter in context.voters.voters())
     ready = [server for server in servers if server != context.endpoint and context.connections.is_ready(server)]
@@ -357,12 +358,13 @@ def _follow_again(context: Context) -> None:
     voter = None if leader_id is None else voter_named(context, leader_id)
     if leader_id is not None and voter is not None:
         become_follower(context, context.epoch, leader_id, voter.endpoint)
+        if isinstance(context.state, Follower):
+            context.state.fetched(context.now_ms + context.config.fetch_timeout_ms)
 
 
 def _note_leader_contact(context: Context, state: Follower, response: FetchResponse) -> None:
     """Note the leader's answer, with its high watermark and log start."""
-    state.has_fetched = True
-    state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms
+    state.fetched(context.now_ms + context.config.fetch_timeout_ms)
     state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
     state.leader_log_start_offset = response.log_start_offset
 

@@ -58,8 +58,12 @@ class VoteTally:
         self._set_aside.add(voter_id)
 
     def unrecorded(self) -> list[NodeId]:
-        """Voters that are still to be asked."""
-        return [voter_id for voter_id in self.voter_ids if voter_id not in self._granted.keys() | self._set_aside]
+        """Voters that are still to be asked: in a pre-vote also those that rejected it, whose answer may change."""
+        # Consider voters 1, 2 and 3, and the process of 3, the leader, is killed. 1 asks a moment before 2 gives 3 up,
+        # and is rejected. The log of 2 is shorter, so 2 cannot win either. If 1 did not ask again, both would wait for
+        # their election timeouts, though 2 would grant the pre-vote ten milliseconds later.
+        done = self.granting() if self.allows_change else list(self._granted)
+        return [voter_id for voter_id in self.voter_ids if voter_id not in done and voter_id not in self._set_aside]
 
     def granting(self) -> list[NodeId]:
         """Voters that granted it."""

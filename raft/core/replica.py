@@ -32,7 +32,17 @@ from typing import TYPE_CHECKING, assert_never
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError, ErrorCode
-from raft.core import elections, following, leading, newcomers, rebuilding, serving, snapshot_fetch, state_mismatch
+from raft.core import (
+    elections,
+    following,
+    leading,
+    newcomers,
+    rebuilding,
+    refusals,
+    serving,
+    snapshot_fetch,
+    state_mismatch,
+)
 from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
@@ -323,8 +333,8 @@ class Replica:
                 leading.on_appends_scheduled(context)
             case TimePassed():
                 pass
-            case RequestFailed(correlation_id):
-                self._on_failure(context.connections.take(correlation_id))
+            case RequestFailed(correlation_id, connection_refused):
+                self._on_failure(context.connections.take(correlation_id), connection_refused=connection_refused)
             case RequestCancelled(request_id):
                 if isinstance(context.state, Leader):
                     context.state.purgatory.forget(request_id)
@@ -413,9 +423,10 @@ class Replica:
                 if voter.endpoint == pending.endpoint:
                     state.unacknowledged.pop(voter.key.node_id, None)
 
-    def _on_failure(self, pending: Pending | None) -> None:
+    def _on_failure(self, pending: Pending | None, *, connection_refused: bool = False) -> None:
         if pending is not None:
             self._context.connections.back_off(pending.endpoint, self._context.now_ms)
+            refusals.on_failed(self._context, pending, connection_refused=connection_refused)
 
     def _on_log_flushed(self, end_offset: Offset) -> None:
         context = self._context

@@ -82,8 +82,7 @@ def on_fetch_snapshot_response(
     fetch.size = response.size
     fetch.is_writing = True
     context.order(AppendSnapshot(fetch.fetch_id, fetch.snapshot_id, response.data))
-    state.has_fetched = True
-    state.fetch_deadline_ms = context.now_ms + context.config.fetch_timeout_ms  # SN-11
+    state.fetched(context.now_ms + context.config.fetch_timeout_ms)  # SN-11
     return True
 
 

@@ -185,12 +185,26 @@ class Follower:
     fetch_deadline_ms: int
     has_fetched: bool = False
     """Whether a fetch from this leader in this epoch has succeeded: then no pre-vote is granted (KIP-996)."""
+    refused_since_ms: int | None = None
+    """Since when the leader's address has refused every connection; None if the last one was not refused."""
+    refusals_count_from_ms: int = 0
+    """Refused connections before this time say nothing: it has just asked for pre-votes."""
+    is_given_up: bool = False
+    """Whether the leader's address has refused connections for so long that its process has ended (RF-30)."""
     leader_high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
     """The leader's high watermark, by its last answer: it may be above this replica's log end."""
     leader_log_start_offset: Offset = UNKNOWN_OFFSET
     """Where the leader's log starts, by its last answer."""
     leader_end_offset: Offset = UNKNOWN_OFFSET
     """Where the leader's log ended when it last had no record for this replica."""
+
+    def fetched(self, fetch_deadline_ms: int) -> None:
+        """Note that the leader has answered a fetch: the fetch timeout starts again."""
+        self.has_fetched = True
+        self.fetch_deadline_ms = fetch_deadline_ms
+        self.refused_since_ms = None
+        self.refusals_count_from_ms = 0
+        self.is_given_up = False
 
 
 @dataclass(slots=True, kw_only=True)

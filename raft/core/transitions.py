@@ -98,7 +98,7 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
     },
     Role.FOLLOWER: {
         Role.FOLLOWER: (HIGHER,),  # learns of the leader of a higher epoch
-        Role.PROSPECTIVE: (SAME,),  # fetch timeout, voters only
+        Role.PROSPECTIVE: (SAME,),  # fetch timeout, or the leader's address refuses connections (RF-30); voters only
         Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch; the same: the leader lacks what is committed
     },
     Role.RESIGNED: {

@@ -31,6 +31,7 @@ from raft.core.messages import (
 )
 from raft.rpc import codec
 from raft.rpc.channels import channel_to
+from raft.rpc.closed_ports import refuses_connections
 
 Message = TypeVar("Message")
 Outcome: TypeAlias = ResponseReceived | RequestFailed
@@ -58,6 +59,7 @@ class PeerTransport:
         self._fetch_stream: _FetchStream | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._is_probing = False
 
     def send(self, send: Send) -> None:
         """Send one request; its outcome is delivered later, never from within this call."""
@@ -122,8 +124,7 @@ class PeerTransport:
         try:
             response = decode(await call)
         except (grpc.RpcError, ApiError) as error:
-            peer.failed(error)
-            self._deliver(RequestFailed(send.correlation_id))
+            self._failed(send, peer, error)
         else:
             peer.answered()
             self._deliver(ResponseReceived(send.correlation_id, response))
@@ -133,9 +134,34 @@ class PeerTransport:
         if stream is None or not stream.is_idle or stream.peer is not peer:
             if stream is not None:
                 stream.close()
-            stream = self._fetch_stream = _FetchStream(peer, stub.Fetch(), self._deliver)
+            stream = self._fetch_stream = _FetchStream(peer, stub.Fetch(), self._deliver, self._failed)
             self._start(stream.run())
-        stream.send(send.correlation_id, send.request)  # type: ignore[arg-type]
+        stream.send(send)
+
+    def _failed(self, send: Send, peer: _Peer, error: Exception | None) -> None:
+        """Report a failure. Of a fetch also whether the peer's port is closed: by that a leader may be given up."""
+        peer.failed(error)
+        is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
+        if is_fetch and _is_unavailable(error) and not self._is_probing:
+            self._is_probing = True
+            self._start(self._report_with_evidence(send))
+        else:
+            self._deliver(RequestFailed(send.correlation_id))
+
+    async def _report_with_evidence(self, send: Send) -> None:
+        # gRPC says UNAVAILABLE of a closed port, of a broken connection and of a machine that is silent alike.
+        # One probe at a time: a name service that hangs must not pile them up.
+        is_refused = False
+        try:
+            is_refused = await refuses_connections(send.destination)
+        finally:
+            self._is_probing = False
+            if not self._closed:
+                self._deliver(RequestFailed(send.correlation_id, is_refused))
+
+
+def _is_unavailable(error: Exception | None) -> bool:
+    return isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 class _Peer:
@@ -156,9 +182,9 @@ class _Peer:
         """Note that the peer was reached."""
         self._failures = 0
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: Exception | None) -> None:
         """Note a failed request. A late or refused one does not count: the peer was reached, or may still be."""
-        if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
+        if _is_unavailable(error):
             if self._failures == 0:
                 self._failing_since = asyncio.get_running_loop().time()
             self._failures += 1
@@ -167,11 +193,18 @@ class _Peer:
 class _FetchStream:
     """One Fetch stream: at most one fetch is unanswered."""
 
-    def __init__(self, peer: _Peer, call: FetchCall, deliver: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self,
+        peer: _Peer,
+        call: FetchCall,
+        deliver: Callable[[Outcome], None],
+        failed: Callable[[Send, _Peer, Exception | None], None],
+    ) -> None:
         self.peer = peer
         self._call = call
         self._deliver = deliver
-        self._unanswered: int | None = None
+        self._failed = failed
+        self._unanswered: Send | None = None
         self._ended = False
         self._write: asyncio.Task[None] | None = None
 
@@ -180,10 +213,10 @@ class _FetchStream:
         """Whether the next fetch may go over this stream."""
         return not self._ended and self._unanswered is None
 
-    def send(self, correlation_id: int, request: FetchRequest) -> None:
+    def send(self, send: Send) -> None:
         """Write one fetch; `is_idle` must hold."""
-        self._unanswered = correlation_id
-        message = codec.fetch_request_to_proto(correlation_id, request)
+        self._unanswered = send
+        message = codec.fetch_request_to_proto(send.correlation_id, send.request)  # type: ignore[arg-type]
         self._write = asyncio.get_running_loop().create_task(self._write_one(message))
 
     async def _write_one(self, message: quorum_pb2.FetchRequest) -> None:
@@ -213,7 +246,7 @@ class _FetchStream:
         self._call.cancel()
 
     def _answer(self, message: quorum_pb2.FetchResponse) -> None:
-        if message.correlation_id != self._unanswered:
+        if self._unanswered is None or message.correlation_id != self._unanswered.correlation_id:
             return
         response = codec.fetch_response_from_proto(message)
         self._unanswered = None
@@ -223,7 +256,5 @@ class _FetchStream:
     def _fail(self, error: Exception | None = None) -> None:
         self._ended = True
         if self._unanswered is not None:
-            if error is not None:
-                self.peer.failed(error)
-            correlation_id, self._unanswered = self._unanswered, None
-            self._deliver(RequestFailed(correlation_id))
+            send, self._unanswered = self._unanswered, None
+            self._failed(send, self.peer, error)

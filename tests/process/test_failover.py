@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.failover import Writer, kill_leader, lost
 from kraftlog.bench.workload import create_topic_operation
 from kraftlog.local.cluster import LocalCluster, NodeDied
+from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
 from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
@@ -55,6 +57,20 @@ async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(clus
     assert [base for base, _ in recorder.ranges] == ends[:-1]
     await cluster.wait_until_applied(Offset(ends[-1]))
     assert len({node_counts(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}) == 1
+
+
+async def test_a_killed_leader_is_replaced_although_no_fetch_timeout_expires(tmp_path: Path) -> None:
+    """Its followers find its port closed (RF-30)."""
+    hours = {"controller.quorum.fetch.timeout.ms": 36_000_000}
+    async with LocalCluster(open_or_create(tmp_path, voters=3, observers=0, settings=hours)).running() as cluster:
+        leader = await cluster.wait_for_leader()
+        async with AdminClient(cluster.bootstrap_servers) as client:
+            first = await client.execute(create_topic_operation("without-brokers"))  # refused, by the leader
+            await cluster.wait_until_applied(first.state_end_offset)
+            await cluster.kill(leader)
+            assert await cluster.wait_for_leader() != leader
+            second = await client.execute(create_topic_operation("without-brokers"))
+            assert second.state_end_offset > first.state_end_offset
 
 
 async def test_a_leader_that_stands_still_is_replaced_and_follows_when_it_goes_on(cluster: LocalCluster) -> None:

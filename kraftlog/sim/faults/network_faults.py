@@ -132,6 +132,35 @@ def clog(world: World, random: Random) -> str | None:
     return f"{link[0]} to {link[1]}"
 
 
+def _refuse(world: World, link: tuple[int, int], for_us: int) -> None:
+    """Refuse new connections over a link, and break those that there are."""
+    world.network.refused_until_us[link] = world.event_queue.now_us + for_us
+    target = world.machines[link[1]].process
+    if target is not None:
+        target.break_connections_of(link[0])
+
+
+@fault("network: connections are refused for a moment")
+def refuse(world: World, random: Random) -> str | None:
+    """Links flap: connections are refused though processes listen, for less time than a leader is given up in."""
+    if len(world.machines) < 2:
+        return None
+    links = [_two(world, random) for _ in range(random.randint(1, 4))]
+    for link in links:
+        _refuse(world, link, duration_us(random, 1, 90))
+    return ", ".join(f"{source} to {destination}" for source, destination in links)
+
+
+@fault("network: a firewall refuses connections")
+def refuse_for_long(world: World, random: Random) -> str | None:
+    """One node's connections to another are refused for so long that it believes it."""
+    if len(world.machines) < 2:
+        return None
+    link = _two(world, random)
+    _refuse(world, link, duration_us(random, 100, 5_000))
+    return f"{link[0]} to {link[1]}"
+
+
 @fault("network: clients are cut off")
 def cut_clients_off(world: World, random: Random) -> str | None:
     """Some node and all clients do not reach each other."""

@@ -19,6 +19,7 @@ from kraftlog.sim.invariants.flushed_is_durable import FlushedIsDurable
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.invariants.key_offsets import KeyOffsets
 from kraftlog.sim.invariants.leader_completeness import LeaderCompleteness
+from kraftlog.sim.invariants.leader_kept import LeaderIsKept
 from kraftlog.sim.invariants.listener_contract import ListenerContract
 from kraftlog.sim.invariants.log_matching import LogMatching
 from kraftlog.sim.invariants.log_start import LogStart, LogStartWaits
@@ -77,6 +78,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     PairRule,
     Bounds,
     RecoveringStaysOut,
+    LeaderIsKept,
     StateMachineSafety,
     AppliedOnce,
     RotIsFound,

@@ -41,6 +41,11 @@ class Hardware:
         self.view = NodeView(node_id, self.key, is_voter)
         self._format()
 
+    @property
+    def refuses_while_down(self) -> bool:
+        """Whether it refuses connections while no process runs. Every other time the machine itself is down, too."""
+        return (self.node_id + self.view.life) % 2 == 0
+
     def new_random(self) -> Random:
         """A source of chance for one process."""
         return Random(self._random.random())

@@ -156,18 +156,27 @@ class Process(SteppedProcess):
         view.positions = ()
         view.is_paused = view.is_behind = False
         for waiting in self._waiting.values():
-            self._break_connection(waiting)
+            self._break_connection(waiting, is_refused=self.machine.refuses_while_down)
         self._waiting.clear()
         self.environment.process_ended(self, reason)
 
-    def _break_connection(self, waiting: _Waiting) -> None:
+    def _break_connection(self, waiting: _Waiting, *, is_refused: bool) -> None:
         """Notify a process that waits for an answer that the connection broke; the network may lose that, too."""
         source = waiting.source
+        failure = RequestFailed(waiting.correlation_id, connection_refused=is_refused)
         self.environment.network.send(
             self.machine.node_id,
             source.machine.node_id,
-            lambda: source.run("connection broke", lambda: source.shell.outcome(RequestFailed(waiting.correlation_id))),
+            lambda: source.run("connection broke", lambda: source.shell.outcome(failure)),
         )
+
+    def break_connections_of(self, source_id: int) -> None:
+        """The link from there breaks: requests that wait here are cancelled, and their senders notice."""
+        for request_id, waiting in list(self._waiting.items()):
+            if waiting.source.machine.node_id == source_id:
+                del self._waiting[request_id]
+                self._break_connection(waiting, is_refused=True)
+                self.after(1_000, "caller gone", partial(self._forget, request_id))
 
     def forget_requests_of(self, source: SteppedProcess) -> None:
         """A peer has ended: its requests are canceled."""

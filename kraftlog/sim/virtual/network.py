@@ -31,6 +31,8 @@ class Network:
         """Links that lose everything, by (source, destination), and since when."""
         self.clogged_until_us: dict[tuple[int, int], int] = {}
         """Links that keep everything back until then."""
+        self.refused_until_us: dict[tuple[int, int], int] = {}
+        """Links on which every connection is refused until then, though a process listens."""
         self._event_queue = event_queue
         self._random = random
         self._marks = marks
@@ -62,6 +64,10 @@ class Network:
             delay_us += until_us - self._event_queue.now_us
         return delay_us
 
+    def refuses(self, source: int, destination: int) -> bool:
+        """Whether a connection that is made now is refused on its way."""
+        return self.refused_until_us.get((source, destination), 0) > self._event_queue.now_us
+
     def cut_links(self, links: Iterable[tuple[int, int]]) -> None:
         """Lose everything that is sent over these from now on."""
         for link in links:
@@ -76,4 +82,5 @@ class Network:
         """Mend everything: nothing is lost, repeated or late any more."""
         self.cut_since_us.clear()
         self.clogged_until_us.clear()
+        self.refused_until_us.clear()
         self.conditions = NetworkConditions()

@@ -72,8 +72,14 @@ class Messages:
             elif target.process is None and target.foreign_until_us > self._event_queue.now_us:
                 self._answer_as_foreign(source, target, request, send.correlation_id)
             else:
-                self._fail(source, target, send.correlation_id)
+                is_refused = target.refuses_while_down or not is_there
+                self._fail(source, target, send.correlation_id, is_refused=is_refused)
 
+        if self._network.refuses(node_id, target.node_id):
+            if target.process is not None:
+                self._marks.hit("network: a connection was refused though a process listens")
+            self._fail(source, target, send.correlation_id, is_refused=True)
+            return
         self._network.send(node_id, target.node_id, arrive, sent_after_us=source.stalled_us)
 
     def _note_transfer(
@@ -106,11 +112,12 @@ class Messages:
             lambda: source.run("foreign answer", lambda: source.shell.outcome(outcome)),
         )
 
-    def _fail(self, source: SteppedProcess, target: Machine, correlation_id: int) -> None:
+    def _fail(self, source: SteppedProcess, target: Machine, correlation_id: int, *, is_refused: bool) -> None:
+        failure = RequestFailed(correlation_id, connection_refused=is_refused)
         self._network.send(
             target.node_id,
             source.machine.node_id,
-            lambda: source.run("refused", lambda: source.shell.outcome(RequestFailed(correlation_id))),
+            lambda: source.run("refused", lambda: source.shell.outcome(failure)),
         )
 
     def send_response(

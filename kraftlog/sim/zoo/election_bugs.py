@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import elections, following, leading, newcomers, replica, startup, transitions
+from raft.core import elections, following, leading, newcomers, refusals, replica, startup, transitions
 from raft.core.actions import PersistElectionState, TruncateLog
+from raft.core.connections import Pending
 from raft.core.context import Context
 from raft.core.messages import VoteRequest
 from raft.core.states import Candidate, Leader, State, Unattached
@@ -248,3 +249,23 @@ def no_check_quorum() -> list[Any]:
         instead(elections, "become_leader", believing),
         instead(leading, "note_contact", note_contact),
     ]
+
+
+# --- leaders that are given up too soon -------------------------------------------------------------------------------
+
+
+@mutation("one refused connection is enough", "RF-30", faults=("network: connections are refused for a moment",))
+def refused_once() -> list[Any]:
+    """A link that flaps costs a leader its followers."""
+    return [instead(refusals, "REFUSED_MS", 0)]
+
+
+@mutation("a request that fails counts as refused", "RF-30", faults=("network: batches arrive damaged",))
+def failed_is_refused() -> list[Any]:
+    """Silence says no more than it did; yet the leader is given up."""
+    on_failed = refusals.on_failed
+
+    def careless(context: Context, pending: Pending, *, connection_refused: bool) -> None:
+        on_failed(context, pending, connection_refused=True)
+
+    return [instead(refusals, "on_failed", careless)]

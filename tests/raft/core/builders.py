@@ -186,8 +186,8 @@ class Harness:
     def answer(self, send: Send, response: Response) -> list[Action]:
         return self.step(ResponseReceived(send.correlation_id, response))
 
-    def fail(self, send: Send) -> list[Action]:
-        return self.step(RequestFailed(send.correlation_id))
+    def fail(self, send: Send, *, connection_refused: bool = False) -> list[Action]:
+        return self.step(RequestFailed(send.correlation_id, connection_refused))
 
     def flush(self) -> list[Action]:
         """Finish the flush that is under way, if one is, and those that it leads to."""

@@ -78,6 +78,8 @@ class Stage(Cluster):
         self._partial: dict[int, bytes] = {}
         self._done: set[int] = set()
         self._senders: dict[int, int] = {}
+        self.closed: set[int] = set()
+        """Whose ports are closed: their machines refuse connections."""
         super().__init__(voter_count, observer_count, new_directory=new_directory, **settings)
 
     def take_lines(self) -> list[str]:
@@ -93,6 +95,7 @@ class Stage(Cluster):
         self.now_ms = self._clocks.setdefault(node_id, 0)
         self._seen[node_id] = "starts"
         self._done.discard(node_id)
+        self.closed.discard(node_id)
         super().restart(node_id)
 
     def crash(self, node_id: int) -> None:
@@ -277,7 +280,10 @@ class Stage(Cluster):
             give_back(text, ResponseReceived(send.correlation_id, response))
 
         def fail() -> None:
-            give_back("connection lost", RequestFailed(send.correlation_id))
+            if receiver.node_id in self.closed:
+                give_back("connection refused", RequestFailed(send.correlation_id, connection_refused=True))
+            else:
+                give_back("connection lost", RequestFailed(send.correlation_id))
 
         def arrive() -> None:
             if receiver.replica is None:

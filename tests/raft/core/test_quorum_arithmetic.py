@@ -51,7 +51,7 @@ def test_rf23_a_vote_is_won_by_a_majority_and_lost_when_none_is_left(
         assert votes.is_lost is ((voter_count - len(rejecting)) * 2 <= voter_count)
         assert not (votes.is_won and votes.is_lost)
         assert votes.granting() == granting
-        assert votes.unrecorded() == [voter for voter in range(voter_count) if voter not in model]
+        assert votes.unrecorded() == [voter for voter in range(voter_count) if not model.get(voter, False)]
 
 
 def test_rf23_a_vote_that_was_granted_is_not_taken_back() -> None:

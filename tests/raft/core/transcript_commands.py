@@ -16,6 +16,7 @@
     cut 1 3, isolate 1, heal                  lose messages from now on, until healed
     append 1 "a" "b"                          a client's append of two records
     crash 2, restart 2                        unflushed data is lost
+    kill 2                                    the same of its process: the machine is there, and refuses connections
     damage 2 from 5                           at the next start its log ends there, and it knows that it lost records;
                                               with `, end unknown` it does not know how many
     replace 2 with log to 5                   the same with an older copy of its directory, and it does not know that
@@ -72,6 +73,7 @@ class Commands:
             (r"heal", lambda: self._stage.heal()),
             (r"append (\d+) (.+)", self._append),
             (r"crash (\d+)", lambda node: self._stage.crash(int(node))),
+            (r"kill (\d+)", self._kill),
             (r"restart (\d+)", lambda node: self._stage.restart(int(node))),
             (r"damage (\d+) from (\d+)(, end unknown)?", self._damage),
             (r"replace (\d+) with log to (\d+)", self._replace),
@@ -165,6 +167,10 @@ class Commands:
 
     def _append(self, node_id: str, records: str) -> None:
         self._stage.append_records(int(node_id), records, len(shlex.split(records)))
+
+    def _kill(self, node_id: str) -> None:
+        self._stage.closed.add(int(node_id))
+        self._stage.crash(int(node_id))
 
     def _resign(self, node_id: str) -> None:
         self._stage.happen(int(node_id), ResignRequested(self._stage.replica(int(node_id)).epoch))

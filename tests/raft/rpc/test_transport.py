@@ -8,6 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 
+import grpc
 import grpc.aio
 import pytest
 
@@ -20,6 +21,8 @@ from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
 from raft.rpc import transport
 from raft.rpc.transport import FAILURES_MAX, Outcome, PeerTransport
 from tests.raft.nodes import free_port
+
+Context = grpc.aio.ServicerContext[quorum_pb2.FetchRequest, quorum_pb2.FetchResponse]
 
 PEER = Endpoint("peer.test", 9093)
 VOTE = VoteRequest(
@@ -146,3 +149,34 @@ async def test_a_request_that_is_given_up_before_it_begins_leaves_nothing_behind
         del sender
         gc.collect()
     assert [str(warning.message) for warning in warned] == []
+
+
+async def test_a_fetch_that_fails_says_whether_the_port_is_closed() -> None:
+    outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+    transport = PeerTransport(outcomes.put_nowait, request_timeout_ms=20_000)
+    closed = Endpoint("127.0.0.1", free_port())
+    transport.send(Send(1, closed, FETCH))
+    assert await outcomes.get() == RequestFailed(1, connection_refused=True)
+    transport.send(Send(2, closed, VOTE))
+    assert await outcomes.get() == RequestFailed(2)
+    await transport.close()
+
+
+async def test_a_server_that_breaks_a_stream_and_listens_on_refuses_nothing() -> None:
+    class Breaking(quorum_pb2_grpc.QuorumServiceServicer):
+        async def Fetch(
+            self, request_iterator: AsyncIterator[quorum_pb2.FetchRequest], context: Context
+        ) -> AsyncIterator[quorum_pb2.FetchResponse]:
+            await context.abort(grpc.StatusCode.UNAVAILABLE)
+            yield quorum_pb2.FetchResponse()
+
+    server = grpc.aio.server()
+    quorum_pb2_grpc.add_QuorumServiceServicer_to_server(Breaking(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+    transport = PeerTransport(outcomes.put_nowait, request_timeout_ms=20_000)
+    transport.send(Send(1, Endpoint("127.0.0.1", port), FETCH))
+    assert await outcomes.get() == RequestFailed(1)
+    await transport.close()
+    await server.stop(None)

@@ -1,0 +1,73 @@
+"""Failover by evidence: a leader whose address refuses connections is given up before the fetch timeout (RF-30).
+
+When a process ends, the kernel of its machine refuses connections to its port at once. A follower that sees that need
+not wait out the fetch timeout, which is there for a leader that is silent. Votes and epochs are what they always are:
+only when a follower asks for pre-votes changes, and from when on it grants them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from raft.core.connections import Pending
+from raft.core.context import Context
+from raft.core.messages import FetchRequest, FetchSnapshotRequest
+from raft.core.states import Follower
+
+REFUSED_MS: Final = 100
+"""How long a leader's address must refuse every connection before its followers give it up: a link that flaps, or a
+firewall that is loaded again, refuses for less."""
+
+TURN_MS: Final = 50
+"""How long each further voter waits for the one before it to be elected."""
+
+JITTER_MS: Final = 25
+
+PAUSE_MS: Final = 1_000
+"""How long a follower that lost a pre-vote follows before refused connections count again."""
+
+
+def on_failed(context: Context, pending: Pending, *, connection_refused: bool) -> None:
+    """`pending` failed or timed out. Refused: no process listens where it was sent."""
+    state = context.state
+    if not isinstance(state, Follower) or not isinstance(pending.request, FetchRequest | FetchSnapshotRequest):
+        return
+    if pending.endpoint != state.leader_endpoint:
+        return
+    if not connection_refused:
+        state.refused_since_ms = None
+        return
+    if context.now_ms < state.refusals_count_from_ms:
+        return
+    # Only refusals in a row count. Consider a link that flaps for a millisecond at 0 ms, and again at 320 ms. The fetch
+    # that was sent at 20 ms was accepted and parked, and broke at 320 ms: what is refused then begins a row of its own.
+    # So does a refusal that took long to come, as on a far link: there the fetch timeout decides.
+    if state.refused_since_ms is None or context.now_ms - pending.sent_ms >= REFUSED_MS:
+        state.refused_since_ms = context.now_ms
+    if context.now_ms - state.refused_since_ms < REFUSED_MS or state.is_given_up:
+        return
+    # Consider voters 1, 2 and 3, and the process of 1, the leader, is killed. 2 and 3 both find its address closed
+    # within a millisecond, and 100 ms later both give it up: each grants the other's pre-vote from then on. If both
+    # asked at once, both would open epoch 6, vote for themselves, and wait for a second. So they take turns: 2 asks
+    # first. If its log is shorter than that of 3 it is rejected, and 50 ms later 3 asks, and wins.
+    #
+    # Consider a firewall between 3 and the leader that refuses connections, and a leader that 2 still fetches from. 3
+    # asks for pre-votes after 100 ms instead of two seconds, 2 rejects them, and nothing has happened: the leader leads
+    # on. Then 3 follows for a second before refusals count again.
+    state.is_given_up = True
+    state.has_fetched = False
+    if context.may_be_elected:
+        state.fetch_deadline_ms = min(state.fetch_deadline_ms, context.now_ms + _wait_ms(context, state))
+
+
+def asks_only_the_leader(context: Context, state: Follower) -> bool:
+    """Whether it is finding out if the leader's process has ended, and asks no other node who leads meanwhile."""
+    # Consider five voters: the leader is killed, and another one is paused. There is one fetch at a time, so a fetch to
+    # the paused one would take the place of those that show that the leader is gone, until it times out.
+    return state.refused_since_ms is not None and not state.is_given_up and context.may_be_elected
+
+
+def _wait_ms(context: Context, state: Follower) -> int:
+    others = sorted(key.node_id for key in context.voters.replica_keys() if key.node_id != state.leader_id)
+    turn = others.index(context.own_id) if context.own_id in others else len(others)
+    return turn * TURN_MS + context.random.randrange(JITTER_MS)

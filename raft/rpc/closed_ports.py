@@ -1,0 +1,50 @@
+"""Whether a process listens at an address, by the word of its machine's kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import Final
+
+from kraftbase.endpoint import Endpoint
+
+PATIENCE_SECONDS: Final = 0.25
+"""A machine that is there answers within a round trip. One that does not answer has refused nothing."""
+
+_NO_WAY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
+"""Of an address of a kind that this machine does not have, such as ::1 in many containers."""
+
+
+async def refuses_connections(endpoint: Endpoint) -> bool:
+    """Whether every address of `endpoint` that can be reached refuses a connection: nothing listens there.
+
+    False if one is accepted, if there is no answer in time, or if the name is unknown. The kernel takes connections for
+    a process that is stopped or busy, as many as its backlog takes, and drops the others: it refuses none.
+    """
+    loop = asyncio.get_running_loop()
+    refusals = 0
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            for family, kind, protocol, _, address in found:
+                code = await _connect(loop, socket.socket(family, kind, protocol), address)
+                if code not in (errno.ECONNREFUSED, *_NO_WAY):
+                    return False
+                refusals += code == errno.ECONNREFUSED
+    except (OSError, UnicodeError):  # a time-out is an OSError; a name that no resolver takes is a UnicodeError
+        return False
+    return refusals > 0
+
+
+async def _connect(
+    loop: asyncio.AbstractEventLoop, connection: socket.socket, address: tuple[object, ...]
+) -> int | None:
+    """The error of a connection, 0 if it is accepted."""
+    with connection:
+        connection.setblocking(False)
+        try:
+            await loop.sock_connect(connection, address)
+        except OSError as error:
+            return error.errno
+    return 0
