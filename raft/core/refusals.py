@@ -27,14 +27,17 @@ PAUSE_MS: Final = 1_000
 """How long a follower that lost a pre-vote follows before refused connections count again."""
 
 
-def on_failed(context: Context, pending: Pending, *, connection_refused: bool) -> None:
-    """`pending` failed or timed out. Refused: no process listens where it was sent."""
+def on_failed(context: Context, pending: Pending | None, *, is_refused: bool = False) -> None:
+    """`pending` failed or timed out, unless it was given up. Refused: no process listens where it was sent."""
+    if pending is None:
+        return
+    context.connections.back_off(pending.endpoint, context.now_ms)
     state = context.state
     if not isinstance(state, Follower) or not isinstance(pending.request, FetchRequest | FetchSnapshotRequest):
         return
     if pending.endpoint != state.leader_endpoint:
         return
-    if not connection_refused:
+    if not is_refused:
         state.refused_since_ms = None
         return
     if context.now_ms < state.refusals_count_from_ms:

@@ -334,7 +334,7 @@ class Replica:
             case TimePassed():
                 pass
             case RequestFailed(correlation_id, connection_refused):
-                self._on_failure(context.connections.take(correlation_id), connection_refused=connection_refused)
+                refusals.on_failed(context, context.connections.take(correlation_id), is_refused=connection_refused)
             case RequestCancelled(request_id):
                 if isinstance(context.state, Leader):
                     context.state.purgatory.forget(request_id)
@@ -392,7 +392,7 @@ class Replica:
         if pending is None:
             return  # too late, or for a state that was left
         if not self._take_response(pending, response):
-            self._on_failure(pending)
+            refusals.on_failed(self._context, pending)
 
     def _take_response(self, pending: Pending, response: Response) -> bool:
         """Take the answer. False: back off from that peer."""
@@ -423,11 +423,6 @@ class Replica:
                 if voter.endpoint == pending.endpoint:
                     state.unacknowledged.pop(voter.key.node_id, None)
 
-    def _on_failure(self, pending: Pending | None, *, connection_refused: bool = False) -> None:
-        if pending is not None:
-            self._context.connections.back_off(pending.endpoint, self._context.now_ms)
-            refusals.on_failed(self._context, pending, connection_refused=connection_refused)
-
     def _on_log_flushed(self, end_offset: Offset) -> None:
         context = self._context
         context.is_flushing = False
@@ -452,7 +447,7 @@ class Replica:
         """Do what is due, until the state does not change."""
         context = self._context
         for pending in context.connections.expire(context.now_ms):
-            self._on_failure(pending)
+            refusals.on_failed(context, pending)
         state: State | None = None
         # A follower whose fetch timeout has expired becomes Prospective in `following.poll`. Its pre-votes leave in
         # `elections.poll`, in the next iteration of this loop and in the same step.

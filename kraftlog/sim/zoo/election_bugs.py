@@ -265,7 +265,7 @@ def failed_is_refused() -> list[Any]:
     """Silence says no more than it did; yet the leader is given up."""
     on_failed = refusals.on_failed
 
-    def careless(context: Context, pending: Pending, *, connection_refused: bool) -> None:
-        on_failed(context, pending, connection_refused=True)
+    def careless(context: Context, pending: Pending | None, *, is_refused: bool = False) -> None:
+        on_failed(context, pending, is_refused=True)
 
     return [instead(refusals, "on_failed", careless)]
