@@ -33,6 +33,7 @@ from kraftlog.bench.throughput import CALLERS, single_operation
 from kraftlog.bench.workload import VOTERS, execute_once, prepared
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from kraftlog.process import grpc_settings
 from raft.core.types import NodeId
 
 START_SECONDS: Final = 60.0
@@ -140,7 +141,8 @@ def _processor_seconds(pid: int) -> float:
 
 def _start_command(code: Path, config: Path) -> list[str]:
     program = [sys.executable, "-P", "-m", "kraftlog", "start", "--stop-at-eof", "--config", str(config)]
-    return ["env", f"PYTHONPATH={code}", *program]
+    own = [f"--unset={name}" for name in grpc_settings.set_here]  # the other version has its own, or none
+    return ["env", *own, f"PYTHONPATH={code}", *program]
 
 
 def _ratio(found: Sequence[tuple[Cost, Cost]], field: str) -> float:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kraftlog.cli.main import GRPC_SETTINGS
+from kraftlog.process.grpc_settings import GRPC_SETTINGS
 
 OPENS_A_CHANNEL = "import grpc; grpc.insecure_channel('127.0.0.1:1').close()"
 SHOWS_ITS_SETTINGS = """
