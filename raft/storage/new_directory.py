@@ -35,7 +35,8 @@ def encode_new_directory(kind: str) -> bytes:
 def read_new_directory(files: FileSystem, directory: str) -> RecoveringLog | None:
     """The recovery of the log in `directory` while it is new; None if it is not. Raises StorageError.
 
-    A damaged mark counts as that of a replacement, which allows less: it shows at least that the directory is new.
+    A damaged or empty mark counts as that of a replacement, which allows less: it shows at least that the directory is
+    new.
     """
     path = join(directory, NEW_DIRECTORY_NAME)
     if not files.exists(path):
@@ -45,6 +46,16 @@ def read_new_directory(files: FileSystem, directory: str) -> RecoveringLog | Non
         raise StorageError(f"{path} is of a version that this program does not know. Use the program that wrote it")
     kind = values["kind"]
     return RecoveringLog(UNKNOWN_UNTIL_OFFSET, Epoch(0), _REASONS[kind], has_forgotten=True, may_found=kind == "first")
+
+
+def end_founding(files: FileSystem, directory: str) -> None:
+    """Make the mark a replacement's, durably, by emptying it: a full disk has room for that. Raises FlushFailed."""
+    file = files.open(join(directory, NEW_DIRECTORY_NAME))
+    try:
+        file.truncate(0)
+        file.fsync()
+    finally:
+        file.close()
 
 
 def remove_new_directory(files: FileSystem, directory: str) -> None:

@@ -27,7 +27,7 @@ from raft.core.log import is_replaced_by
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
 from raft.storage.log_start_file import write_log_start
-from raft.storage.new_directory import read_new_directory, remove_new_directory, write_new_directory
+from raft.storage.new_directory import end_founding, read_new_directory, remove_new_directory
 from raft.storage.recovering_file import end_recovering
 from raft.storage.recovery import RecoveredLog, RecoveryReport, mend_copies_of, recover
 from raft.storage.segment import Segment, create_segment, segment_name
@@ -346,9 +346,9 @@ class SegmentedLog:
         return tuple(batches)
 
     def end_founding(self) -> None:
-        """Record that a voter in this new directory may only join. Raises StorageError, FlushFailed."""
+        """Record that a voter in this new directory may only join. Raises FlushFailed."""
         if self.new_directory is not None:
-            write_new_directory(self._files, self._directory, is_replacement=True)
+            end_founding(self._files, self._directory)
             self.new_directory = read_new_directory(self._files, self._directory)
 
     def end_recovering(self) -> None:

@@ -189,10 +189,11 @@ def roll_back_log(world: World, random: Random) -> str | None:
     Sometimes the snapshots are rolled back, too. Only where the database reveals it: if that was rolled back as well,
     nothing on this disk would, and rolling back the vote would forget it, which is another fault. Nor is it a copy
     from before the voter took part: then it would start as a new voter, and a majority of such voters never elects.
+    Nor one with a snapshot that another fault has damaged.
     """
     machine = any_machine(world, random)
     files = machine.disk.files
-    if not files.exists(LOG) or files.exists(join(LOG, NEW_DIRECTORY_NAME)):
+    if not files.exists(LOG) or files.exists(join(LOG, NEW_DIRECTORY_NAME)) or machine.view.has_damaged_snapshots:
         return None
     directories = [LOG, SNAPSHOTS] if random.random() < 0.5 and files.exists(SNAPSHOTS) else [LOG]
     copies = {directory: _contents(files, directory) for directory in directories}
