@@ -6,6 +6,7 @@ those of the machine's Debian and of tools/peers/pom.xml. What is there already 
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 POM = ROOT / "tools" / "peers" / "pom.xml"
 ETCD_PACKAGE = "etcd-server"
 TIMEOUT_SECONDS = 600
+MARKED = re.compile(r"(?:\x1b\[[0-9;]*m)*(?:E:|\[ERROR\]) *(?P<error>\S.*)")  # Maven may set its colour before
 
 
 class InstallError(Exception):
@@ -87,10 +89,10 @@ def call(command: Sequence[str], directory: Path, failure: str, remedy: str) -> 
 
 
 def _first_error(output: str) -> str:
-    """The first line that apt-get or Maven marks as an error, else the last line."""
+    """The first thing that apt-get or Maven marks as an error, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("E:", "[ERROR]"))]
-    return (errors or lines[-1:] or ["it printed nothing"])[0]
+    marked = [found["error"] for line in lines if (found := MARKED.match(line)) is not None]
+    return [*marked, *reversed(lines), "it printed nothing"][0]
 
 
 def main() -> int:

@@ -17,7 +17,17 @@ for argument; do
   case "$argument" in -DoutputDirectory=*) /usr/bin/touch "${argument#*=}/kafka_2.13-4.3.0.jar" ;; esac
 done
 """
-CANNOT_RESOLVE = "#!/bin/sh\necho 'E: Failed to fetch: Could not resolve'\necho 'E: more'\nexit 100\n"
+APT_GET_CANNOT = """#!/bin/sh
+echo 'E: Failed to fetch: Could not resolve'
+echo 'E: more'
+exit 100
+"""
+MAVEN_CANNOT = r"""#!/bin/sh
+echo '[ERROR] '
+printf '\033[0m[ERROR] Failed to fetch: Could not resolve\n'
+echo '[ERROR] more'
+exit 1
+"""
 
 
 @pytest.fixture
@@ -53,16 +63,18 @@ def test_both_are_installed_once(tmp_path: Path, programs: Path) -> None:
     assert (again.returncode, again.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("program", "peer"), [("apt-get", "etcd"), ("mvn", "kafka")])
+@pytest.mark.parametrize(
+    ("program", "script", "peer"), [("apt-get", APT_GET_CANNOT, "etcd"), ("mvn", MAVEN_CANNOT, "kafka")]
+)
 def test_a_registry_that_cannot_be_reached_is_one_line_and_leaves_nothing_half_done(
-    tmp_path: Path, programs: Path, program: str, peer: str
+    tmp_path: Path, programs: Path, program: str, script: str, peer: str
 ) -> None:
-    replace(programs / program, CANNOT_RESOLVE)
+    replace(programs / program, script)
     failed = install(tmp_path / "peers", programs)
     assert failed.returncode == 1
     (line,) = failed.stderr.splitlines()
     assert line.startswith("error: ")
-    assert "E: Failed to fetch: Could not resolve" in line
+    assert "(Failed to fetch: Could not resolve)" in line
     assert "reachable?" in line
     assert peer not in {path.name for path in (tmp_path / "peers").iterdir()}
 
