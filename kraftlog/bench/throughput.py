@@ -63,12 +63,16 @@ async def load(client: AdminClient, callers: int, seconds: float, operation: Cal
 
 
 async def load_of(submit: Callable[[], Awaitable[object]], callers: int, seconds: float) -> Load:
-    """The same with any operation: `submit` carries one out, and raises ApiError if it failed."""
+    """The same with any operation: `submit` carries one out, and raises ApiError if it failed.
+
+    Each caller submits at least one, however late its turn comes.
+    """
     result = Load()
     started = time.monotonic()
 
     async def call() -> None:
-        while time.monotonic() - started < seconds:
+        is_over = False
+        while not is_over:
             submitted_ns = time.monotonic_ns()
             try:
                 await submit()
@@ -77,6 +81,7 @@ async def load_of(submit: Callable[[], Awaitable[object]], callers: int, seconds
             else:
                 result.acknowledged += 1
                 result.times_ms.append((time.monotonic_ns() - submitted_ns) / 1e6)
+            is_over = time.monotonic() - started >= seconds
 
     await asyncio.gather(*(call() for _ in range(callers)))
     result.seconds = time.monotonic() - started

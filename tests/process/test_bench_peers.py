@@ -19,8 +19,11 @@ KEYS = {measure.key for measure in MEASURES}
 
 
 @pytest.mark.skipif(PEERS.etcd is None, reason=f"etcd is not installed: {PEERS.missing.get('etcd')}")
-def test_a_round_with_etcd_has_every_figure_its_ratio_and_its_target(tmp_path: Path) -> None:
+def test_a_round_with_etcd_has_every_figure_its_ratio_and_its_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert PEERS.etcd is not None
+    monkeypatch.setenv("ETCD_NAME", "of-another-etcd")  # with it a member does not start
     program = tmp_path / "peers" / ETCD_PROGRAM
     program.parent.mkdir(parents=True)
     program.symlink_to(PEERS.etcd.program)

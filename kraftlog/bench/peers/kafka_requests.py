@@ -1,8 +1,9 @@
 """Two requests of Kafka's protocol, for controllers without brokers: set one config, and say what it is.
 
-Clients for Python begin with a Metadata request, which a controller does not answer (KIP-919), so this is written by
-hand. IncrementalAlterConfigs 0 and DescribeConfigs 1 are from before the compact encoding. The resource is of the type
-CLIENT_METRICS: its configs need no broker, and no controller does anything else when they change.
+The usual clients for Python (kafka-python, aiokafka, confluent-kafka) begin with a Metadata request, which a controller
+does not answer (KIP-919), so this is written by hand. IncrementalAlterConfigs 0 and DescribeConfigs 1 are from before
+the compact encoding. The resource is of the type CLIENT_METRICS: its configs need no broker, and no controller does
+anything else when they change.
 """
 
 from __future__ import annotations

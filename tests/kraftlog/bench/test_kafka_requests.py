@@ -54,7 +54,7 @@ def test_an_answer_that_ends_too_early_is_corrupt_wherever_it_ends() -> None:
         DESCRIBED_100.replace(b"interval.ms", b"interval.mt"),
         DESCRIBED_100.replace(b"\0\x03100", b"\0\x031.0"),
         DESCRIBED_100.replace(b"\0\x03100", b"\xff\xff"),
-        ALTERED.replace(b"\x01", b"\x02", 1),
+        DESCRIBED_100.replace(b"\x01", b"\x02", 1),
     ],
     ids=["another config", "no number", "null", "two resources"],
 )
@@ -65,17 +65,20 @@ def test_an_answer_to_something_else_is_corrupt(answer: bytes) -> None:
 
 
 @asynccontextmanager
-async def controller(*answers: bytes | None) -> AsyncIterator[tuple[Endpoint, list[bytes]]]:
-    """Listens, and gives these answers with the correlation ids 1, 2, ...; None closes the connection."""
+async def controller(
+    *answers: bytes | None, first_id: int = 1, announced: int | None = None
+) -> AsyncIterator[tuple[Endpoint, list[bytes]]]:
+    """Listens, and gives these answers with correlation ids that count up; None closes the connection."""
     requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for correlation_id, answer in enumerate(answers, 1):
+        for correlation_id, answer in enumerate(answers, first_id):
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             requests.append(await reader.readexactly(size))
             if answer is None:
                 break
-            writer.write(struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+            size = 4 + len(answer) if announced is None else announced
+            writer.write(struct.pack(">ii", size, correlation_id) + answer)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -93,6 +96,23 @@ async def test_a_connection_sends_one_request_after_the_other_with_kafkas_header
         b"\0\x2c\0\0\0\0\0\x01\0\x0ekraftlog-bench" + ALTER_100,
         b"\0\x20\0\x01\0\0\0\x02\0\x0ekraftlog-bench" + DESCRIBE,
     ]
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"first_id": 2}, "answers another request"),
+        ({"announced": 2**31 - 1}, "announces an answer of 2147483647 bytes"),
+        ({"announced": -1}, "announces an answer of -1 bytes"),
+    ],
+)
+async def test_what_is_no_answer_to_the_last_request_is_corrupt(what: dict[str, int], words: str) -> None:
+    async with controller(ALTERED, **what) as (endpoint, _):
+        connection = await Connection.open(endpoint)
+        with pytest.raises(ApiError, match=words) as refused:
+            await connection.alter(100)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        connection.close()
 
 
 async def test_a_controller_that_hangs_up_or_does_not_listen_is_not_available() -> None:

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.bench.latency import WARM_UP_OPERATIONS
 from kraftlog.bench.peers.ratios import (
     ACKNOWLEDGED,
     ETCD,
@@ -40,14 +41,18 @@ class InProcess(System):
     def __init__(self, failing_every: int) -> None:
         self._numbers = itertools.count()
         self._failing_every = failing_every
-        self.under_way = self.under_way_max = 0
+        self.under_way = 0
+        self.peaks = [0]
+        """How many were under way at most, each time until none was."""
 
     async def submit(self) -> int:
         number = next(self._numbers)
         self.under_way += 1
-        self.under_way_max = max(self.under_way_max, self.under_way)
+        self.peaks[-1] = max(self.peaks[-1], self.under_way)
         await asyncio.sleep(0)
         self.under_way -= 1
+        if self.under_way == 0:
+            self.peaks.append(0)
         if self._failing_every and number % self._failing_every == 0:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"operation {number}")
         return number
@@ -94,7 +99,13 @@ async def test_systems_take_turns_each_new_and_by_itself_in_the_opposite_order_e
         assert figures.keys() == {measure.key for measure in MEASURES}
         assert figures[ACKNOWLEDGED] < VISIBLE_AFTER_SECONDS * 1000 <= figures[VISIBLE]
         assert min(figures[load_key(callers)] for callers in (64, 256)) > 0
-    assert {system.under_way_max for system in started.systems} == {256}
+    for system in started.systems:
+        one_at_a_time = WARM_UP_OPERATIONS + SIZES.operations
+        assert system.peaks == [64, *[1] * one_at_a_time, 64, 64, 256, 256, 0]
+    at_least = sum(started.systems[0].peaks)
+    assert max([await system.submit() for system in started.systems]) > at_least, (
+        "callers submit until the time is over"
+    )
 
 
 async def test_a_failed_operation_is_kept_and_not_measured(tmp_path: Path) -> None:
@@ -102,7 +113,8 @@ async def test_a_failed_operation_is_kept_and_not_measured(tmp_path: Path) -> No
     started = Started()
     rounds = await measure({OWN: started.running(OWN, failing_every=3)}, SIZES, tmp_path, errors, lambda _: None)
     assert all(figures[OWN][VISIBLE] >= VISIBLE_AFTER_SECONDS * 1000 for figures in rounds)
-    assert errors
+    of_one_at_a_time = SIZES.rounds * (WARM_UP_OPERATIONS + SIZES.operations)
+    assert len(errors) > of_one_at_a_time, "those of many callers count, too"
     assert all(error.startswith("NOT_CONTROLLER") for error in errors)
 
 
