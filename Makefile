@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test slow check format generate lock bench sim chaos soak soak-short clean
+.PHONY: demo test slow check format generate lock bench peers sim chaos soak soak-short clean
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -56,6 +56,10 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench reload
 	$(BIN)/kraftlog bench metadata
 
+peers: $(INSTALLED)  ## etcd and Kafka into build/peers, and the benchmark that compares with them
+	@$(BIN)/python tools/install_peers.py build/peers
+	$(BIN)/kraftlog bench peers --peers build/peers
+
 sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
 	$(BIN)/kraftlog sim --minutes 10 --at-least 2000 --json sim.json
 
@@ -71,4 +75,4 @@ soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slo
 	$(BIN)/kraftlog chaos full-disks
 
 clean:  ## everything that was generated or installed
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build/peers

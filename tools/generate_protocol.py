@@ -27,7 +27,7 @@ def generate(output: Path) -> None:
         if "class " not in services.read_text():
             services.unlink()
             services.with_suffix(".pyi").unlink(missing_ok=True)
-    for package in (output / "kraftpb", output / "kraftpb" / "v1"):
+    for package in (output / "kraftpb", output / "kraftpb" / "v1", output / "kraftpb" / "etcd"):
         (package / "__init__.py").write_text(HEADER)
 
 

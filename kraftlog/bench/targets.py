@@ -19,6 +19,8 @@ class Target:
     unit: str
     is_minimum: bool = False
     """Whether the figure must be at least the bound; else at most."""
+    decimals: int = 1
+    """How many the table shows of the figure."""
 
     @property
     def is_met(self) -> bool:
@@ -44,7 +46,7 @@ def targets_table(targets: Sequence[Target]) -> Table:
         sign = ">=" if target.is_minimum else "<="
         table.add_row(
             target.name,
-            f"{target.measured:,.1f} {target.unit}",
+            f"{target.measured:,.{target.decimals}f} {target.unit}",
             f"{sign} {target.bound:,g} {target.unit}",
             "met" if target.is_met else "missed",
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -59,19 +59,29 @@ class Load:
 
 async def load(client: AdminClient, callers: int, seconds: float, operation: Callable[[], admin_pb2.Operation]) -> Load:
     """Have `callers` submit one operation after another, made by `operation`, for `seconds`."""
+    return await load_of(lambda: execute_once(client, operation()), callers, seconds)
+
+
+async def load_of(submit: Callable[[], Awaitable[object]], callers: int, seconds: float) -> Load:
+    """The same with any operation: `submit` carries one out, and raises ApiError if it failed.
+
+    Each caller submits at least one, however late its turn comes.
+    """
     result = Load()
     started = time.monotonic()
 
     async def call() -> None:
-        while time.monotonic() - started < seconds:
+        is_over = False
+        while not is_over:
             submitted_ns = time.monotonic_ns()
             try:
-                await execute_once(client, operation())
+                await submit()
             except ApiError as error:
                 result.errors.append(str(error))
             else:
                 result.acknowledged += 1
                 result.times_ms.append((time.monotonic_ns() - submitted_ns) / 1e6)
+            is_over = time.monotonic() - started >= seconds
 
     await asyncio.gather(*(call() for _ in range(callers)))
     result.seconds = time.monotonic() - started

@@ -33,6 +33,7 @@ async def bench_cluster(
     directory: Path | None,
     name: str,
     *,
+    observers: int = OBSERVERS,
     settings: Mapping[str, object] | None = None,
     command: Command = start_command,
 ) -> AsyncIterator[LocalCluster]:
@@ -40,7 +41,7 @@ async def bench_cluster(
     with ExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftlog-bench-")))
-        plan = open_or_create(directory / name, voters=VOTERS, observers=OBSERVERS, settings=settings)
+        plan = open_or_create(directory / name, voters=VOTERS, observers=observers, settings=settings)
         cluster = LocalCluster(plan, command)
         async with cluster.running():
             await cluster.wait_for_leader()

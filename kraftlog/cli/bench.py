@@ -210,6 +210,31 @@ def cost(
     _run(run(against.resolve(), operations, pairs, directory, json, _console()))
 
 
+@app.command()
+def peers(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many times each system runs.")] = 5,
+    operations: Annotated[int, typer.Option("--ops", min=1, help="One at a time: how many in each round.")] = 200,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="How long 64 callers submit in each round, and 256.")
+    ] = 5.0,
+    installed: Annotated[
+        Path, typer.Option("--peers", parser=path_argument, metavar="DIR", help="Where `make peers` installs them.")
+    ] = Path("build/peers"),
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Compare with etcd and with Kafka's controllers.
+
+    Three servers of each run in turn on this machine, with one client. Measures one operation at a time, to the
+    acknowledgement and until it is visible on another node, and operations per second of 64 and 256 callers. Prints the
+    ratios of ours to theirs with their limits, and how to install a peer that is missing.
+    """
+    from kraftlog.bench.peers.run import Sizes, run
+
+    sizes = Sizes(rounds=rounds, operations=operations, seconds=seconds)
+    _run(run(installed, sizes, directory, json, _console()))
+
+
 def _parts(only: str | None) -> list[str]:
     parts = METADATA_PARTS if only is None else only.split(",")
     for part in parts:

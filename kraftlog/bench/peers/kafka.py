@@ -1,0 +1,145 @@
+"""Three stock Kafka controllers, without brokers, and a client that speaks their protocol.
+
+Their settings are Kafka's defaults, and their JVMs' those of Kafka's own start script. By default a controller waits up
+to 25 ms for more records before it writes (`controller.quorum.append.linger.ms`): most of what one operation takes. A
+controller has no watch: what a follower has is asked for, again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.uuids import random_cluster_id
+from kraftlog.bench.peers.kafka_requests import Connection
+from kraftlog.bench.peers.processes import servers
+from kraftlog.bench.peers.system import System, WhenVisible
+from kraftlog.local.child import ChildProcess
+from kraftlog.local.cluster_directory import free_endpoints
+
+CONTROLLERS: Final = 3
+VALUE_MIN: Final = 100
+VALUE_MAX: Final = 3_600_000
+"""What Kafka allows for `interval.ms`."""
+
+JVM_OPTIONS: Final = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
+)
+
+_VALUES: Final = itertools.cycle(range(VALUE_MIN, VALUE_MAX + 1))
+
+
+class KafkaSystem(System):
+    """The operation is IncrementalAlterConfigs of one config: one record."""
+
+    def __init__(self, active: Endpoint, follower: Endpoint) -> None:
+        self._active = active
+        self._follower = follower
+        self._idle: list[Connection] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, java: Path, jars: Path, directory: Path) -> AsyncIterator[System]:
+        """A new cluster in `directory`, running within the block. Raises ApiError if it does not start."""
+        endpoints = free_endpoints(CONTROLLERS)
+        java_command = [str(java), *JVM_OPTIONS, "-cp", str(jars / "*")]
+        files = _write_properties(directory, endpoints)
+        await _format(java_command, files)
+        commands = {file.stem: [*java_command, "kafka.Kafka", str(file)] for file in files}
+        async with servers("Kafka", commands, directory, os.environ) as running:
+            active = await running.until(lambda: _active(endpoints))
+            system = cls(active, next(endpoint for endpoint in endpoints if endpoint != active))
+            try:
+                yield system
+            finally:
+                system.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._idle:
+            connection.close()
+
+    async def submit(self) -> int:
+        """Returns the value that was set. There are as many connections as there are callers."""
+        connection = self._idle.pop() if self._idle else await Connection.open(self._active)
+        value = next(_VALUES)
+        try:
+            await connection.alter(value)
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return value
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[WhenVisible]:
+        """DescribeConfigs, from the acknowledgement on, again and again, each when the one before is answered."""
+        connection = await Connection.open(self._follower)
+
+        async def when_visible(place: int) -> int:
+            while await connection.describe() != place:
+                pass
+            return time.monotonic_ns()
+
+        try:
+            yield when_visible
+        finally:
+            connection.close()
+
+
+async def _active(endpoints: Sequence[Endpoint]) -> Endpoint | None:
+    """The controller that takes a change, None if none does."""
+    for endpoint in endpoints:
+        try:
+            connection = await Connection.open(endpoint)
+        except ApiError:
+            continue
+        try:
+            await connection.alter(next(_VALUES))
+        except ApiError:
+            continue
+        else:
+            return endpoint
+        finally:
+            connection.close()
+    return None
+
+
+def _write_properties(directory: Path, endpoints: Sequence[Endpoint]) -> list[Path]:
+    voters = ",".join(f"{node_id}@{endpoint}" for node_id, endpoint in enumerate(endpoints, 1))
+    files = []
+    for node_id, endpoint in enumerate(endpoints, 1):
+        file = directory / f"kafka-{node_id}.properties"
+        properties = {
+            "process.roles": "controller",
+            "node.id": node_id,
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://{endpoint}",
+            "log.dirs": directory / f"kafka-{node_id}",
+        }
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        files.append(file)
+    return files
+
+
+async def _format(java_command: Sequence[str], files: Sequence[Path]) -> None:
+    """Format each controller's directory with Kafka's tool. Raises ApiError with its last words if it fails."""
+    cluster_id = random_cluster_id()
+    tool = [*java_command, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c"]
+    logs = [file.with_suffix(".format.log") for file in files]
+    children = [ChildProcess([*tool, str(file)], log, os.environ) for file, log in zip(files, logs, strict=True)]
+    codes = await asyncio.gather(*(child.wait() for child in children))
+    for child, code in zip(children, codes, strict=True):
+        if code != 0:
+            words = " / ".join(child.last_lines(3)) or "none"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Kafka's format tool ended with code {code}: {words}")

@@ -1,0 +1,203 @@
+"""Ours, etcd and Kafka's controllers in turn: what an operation takes, and how many there are per second.
+
+In each round every system runs by itself: three new servers, and this process as the client, all on one machine. Every
+other round has the opposite order. First one operation at a time, each submitted shortly after the one before is
+visible on a node that does not lead; then 64 callers, and 256. Operations are not retried; one that fails makes the
+benchmark fail.
+
+The clients are one event loop in this process, with one connection to the leader. They differ where the protocols do.
+Ours sends what is pending as one message; etcd has no such call. Kafka takes one request of a connection at a time:
+there each caller has a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.bench.figures import summary, write_json
+from kraftlog.bench.latency import PAUSE_SECONDS, WARM_UP_OPERATIONS
+from kraftlog.bench.machine import machine
+from kraftlog.bench.peers.etcd import EtcdSystem
+from kraftlog.bench.peers.installed import Peers, find_peers
+from kraftlog.bench.peers.kafka import KafkaSystem
+from kraftlog.bench.peers.own import OwnSystem
+from kraftlog.bench.peers.ratios import (
+    ACKNOWLEDGED,
+    CALLERS,
+    ETCD,
+    KAFKA,
+    OWN,
+    VISIBLE,
+    Round,
+    comparison_table,
+    counted,
+    load_key,
+    medians,
+    ratios,
+    targets,
+)
+from kraftlog.bench.peers.system import System
+from kraftlog.bench.targets import targets_table
+from kraftlog.bench.throughput import WARM_UP_SECONDS, load_of
+
+FIRST_WARM_UP_FACTOR: Final = 3.0
+"""How much longer 64 callers submit before anything is measured: a JVM compiles what runs often."""
+START_SECONDS: Final = {OWN: 5.0, ETCD: 2.0, KAFKA: 15.0}
+OPERATION_SECONDS: Final = {OWN: 0.01, ETCD: 0.008, KAFKA: 0.06}
+"""How long a start and an operation take on the machine of docs/figures.md, to say how long the benchmark will take."""
+
+VISIBILITY: Final = {
+    OWN: "by a Watch of a follower, in the client's process",
+    ETCD: "by a Watch of a follower, in the client's process",
+    KAFKA: "by DescribeConfigs of a follower, asked from the acknowledgement on until it shows the value",
+}
+
+Running = Callable[[Path], AbstractAsyncContextManager[System]]
+"""Runs a system in a directory within a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    rounds: int
+    operations: int
+    """One at a time, of each system in each round."""
+    seconds: float
+    """How long each number of callers submits."""
+    warm_up_seconds: float = WARM_UP_SECONDS
+    """How long they do before, uncounted."""
+
+
+async def run(
+    peers_directory: Path, sizes: Sizes, directory: Path | None, json_path: Path | None, console: Console
+) -> bool:
+    """Measure, print and write the result; returns whether there was a peer, and every operation succeeded."""
+    peers = find_peers(peers_directory)
+    for name, reason in peers.missing.items():
+        console.print(f"{name} is left out: {reason}")
+    systems, labels = _systems(peers)
+    if len(systems) == 1:
+        return False
+    seconds = expected_seconds(systems, sizes)
+    console.print(f"{counted(sizes.rounds)} of {', '.join(labels.values())}: about {seconds / 60:.1f} minutes.")
+    errors: list[str] = []
+    with console.status("") as status:
+        rounds = await measure(systems, sizes, directory, errors, status.update)
+    compared = {peer: ratios(rounds, peer) for peer in systems if peer != OWN}
+    judged = targets(compared[ETCD]) if ETCD in compared else []
+    result = {
+        "systems": labels,
+        "missing": dict(peers.missing),
+        "visible": {name: VISIBILITY[name] for name in systems},
+        "operations": sizes.operations,
+        "seconds": sizes.seconds,
+        "rounds": rounds,
+        "medians": {name: medians(rounds, name) for name in systems},
+        "ratios": {peer: {key: round(ratio, 3) for key, ratio in found.items()} for peer, found in compared.items()},
+        "targets": {target.name: target.as_json() for target in judged},
+        "failed": len(errors),
+        "machine": await machine(directory),
+    }
+    write_json(json_path, result)
+    console.print(comparison_table(rounds, labels))
+    for name in systems:
+        console.print(f"Visible, {labels[name]}: {VISIBILITY[name]}.")
+    if judged:
+        console.print(targets_table(judged))
+    if errors:
+        console.print(f"{len(errors)} operations failed, the first: {errors[0]}")
+    return not errors
+
+
+def expected_seconds(systems: Iterable[str], sizes: Sizes) -> float:
+    """About how long the benchmark takes."""
+    loads = (FIRST_WARM_UP_FACTOR + len(CALLERS)) * sizes.warm_up_seconds + len(CALLERS) * sizes.seconds
+    operations = sizes.operations + WARM_UP_OPERATIONS
+    return sizes.rounds * sum(START_SECONDS[name] + operations * OPERATION_SECONDS[name] + loads for name in systems)
+
+
+def _systems(peers: Peers) -> tuple[dict[str, Running], dict[str, str]]:
+    """How to run each system, and what it is called with its version; ours first."""
+    systems: dict[str, Running] = {OWN: OwnSystem.running}
+    labels = {OWN: OWN}
+    if peers.etcd is not None:
+        systems[ETCD] = partial(EtcdSystem.running, peers.etcd.program)
+        labels[ETCD] = f"etcd {peers.etcd.version}"
+    if peers.kafka is not None:
+        systems[KAFKA] = partial(KafkaSystem.running, peers.kafka.java, peers.kafka.jars)
+        labels[KAFKA] = f"Kafka {peers.kafka.version}"
+    return systems, labels
+
+
+async def measure(
+    systems: Mapping[str, Running],
+    sizes: Sizes,
+    directory: Path | None,
+    errors: list[str],
+    show: Callable[[str], None],
+) -> list[Round]:
+    """Each system in each round; failed operations are added to `errors`. `show` is told what is measured now.
+
+    Raises ApiError if a system does not start, or all of its operations fail.
+    """
+    rounds: list[Round] = []
+    for number in range(sizes.rounds):
+        found = {}
+        for name in list(systems) if number % 2 == 0 else reversed(list(systems)):
+            show(f"round {number + 1} of {sizes.rounds}: {name}")
+            found[name] = await _turn(systems[name], sizes, directory, errors)
+        rounds.append(found)
+    return rounds
+
+
+async def _turn(running: Running, sizes: Sizes, directory: Path | None, errors: list[str]) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="kraftlog-peers-", dir=directory) as name:
+        async with running(Path(name)) as system:
+            await load_of(system.submit, CALLERS[0], FIRST_WARM_UP_FACTOR * sizes.warm_up_seconds)
+            await time_operations(system, WARM_UP_OPERATIONS, errors)
+            figures = await time_operations(system, sizes.operations, errors)
+            for callers in CALLERS:
+                await load_of(system.submit, callers, sizes.warm_up_seconds)
+                found = await load_of(system.submit, callers, sizes.seconds)
+                errors += found.errors
+                _check_some(found.acknowledged, errors)
+                figures[load_key(callers)] = round(found.operations_per_second, 1)
+    return figures
+
+
+async def time_operations(system: System, operations: int, errors: list[str]) -> dict[str, float]:
+    """The median times of operations, one after the other, each shortly after the one before is visible."""
+    acknowledged_ms, visible_ms = [], []
+    async with system.watching() as when_visible:
+        for _ in range(operations):
+            await asyncio.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311 (no secret)
+            submitted_ns = time.monotonic_ns()
+            try:
+                place = await system.submit()
+                acknowledged_ns = time.monotonic_ns()
+                visible_ns = await when_visible(place)
+            except ApiError as error:
+                errors.append(str(error))
+                continue
+            acknowledged_ms.append((acknowledged_ns - submitted_ns) / 1e6)
+            visible_ms.append((visible_ns - submitted_ns) / 1e6)
+    _check_some(len(visible_ms), errors)
+    return {ACKNOWLEDGED: summary(acknowledged_ms)["p50"], VISIBLE: summary(visible_ms)["p50"]}
+
+
+def _check_some(succeeded: int, errors: Sequence[str]) -> None:
+    if succeeded == 0:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no operation succeeded; the last error: {errors[-1]}")
