@@ -2,7 +2,8 @@
 
 Each read looks here first, then in the store. A record enters when its append is prepared, with the end offset of that
 append, and leaves when the store has applied that offset; between the store's transaction and `drain` both hold the
-same. Losing leadership drops everything. This is no second copy of the metadata: it holds what is in flight, no more.
+same. Losing leadership drops everything. This is no second copy of the metadata: it holds what is in flight, and a
+bounded cache of what was read last (`kraftlog.controller.read_cache`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, Final, TypeVar, cast
 
 from kraftbase.checks import check
 from kraftlog.controller.layer import Layer
+from kraftlog.controller.read_cache import ReadCache
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.types import Offset
 from statemachine.apply.applied import CommittedMetadata
 from statemachine.replay.replay import replay
 from statemachine.replay.view import merged
-from statemachine.tables.cluster_tables import BROKERS, FEATURES
 from statemachine.tables.table import Condition, Key, Page, Table
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS
 
@@ -27,26 +28,26 @@ R = TypeVar("R")
 
 _NOTHING: Final = Layer()
 
-_KEPT: Final = frozenset({BROKERS, FEATURES})
-"""Small tables that every decision reads, and that seldom change: all of them is kept, committed or not. While this
-controller is active, nothing changes in the store that was not here before."""
-
 _Partitions = Iterable[tuple[Key, PartitionRecord]]
 
 
 class Overlay:
     """The latest metadata, committed or not. A `View`. Used on the event loop's thread only."""
 
-    def __init__(self, store: CommittedMetadata) -> None:
+    def __init__(self, store: CommittedMetadata, cache: ReadCache | None = None) -> None:
+        """`cache` holds other bounds than the default ones."""
         self._store = store
+        self._cache = ReadCache() if cache is None else cache
+        self._cached_at = Offset(0)
+        """The store's applied end offset when the cache was used last."""
+        self._first_offset = Offset(0)
+        """Where the first append began that entered."""
         self._layers: dict[Table[Any], Layer] = {}
         self.last_end_offset = Offset(0)
         """The end of the last append that entered."""
         self._entering = Offset(0)
         self._page: dict[Key, Any] = {}
         """Committed partitions of the page that was found last: a decision on a page mostly changes all of it."""
-        self._kept: dict[Table[Any], dict[Key, Any]] = {}
-        """All of each table in `_KEPT` that was read since it changed."""
 
     def __len__(self) -> int:
         """How many uncommitted records and removals it holds."""
@@ -56,8 +57,6 @@ class Overlay:
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """The record with that key."""
-        if table in _KEPT:
-            return self._all_of(table).get(key)
         layer = self._layers.get(table)
         if layer is not None:
             entry = layer.entries.get(key)
@@ -68,7 +67,13 @@ class Overlay:
                 return None
         if table is PARTITIONS and key in self._page:
             return cast(R, self._page[key])
-        return table.get(self._store.reader, key)
+        cache = self._valid_cache()
+        rows = cache.find_around(table, key)
+        if rows is not None:
+            return rows.get(key)
+        stored = table.get(self._store.reader, key)
+        cache.keep(table, key, [] if stored is None else [(key, stored)])
+        return stored
 
     def _is_new_topic(self, topic_id: bytes) -> bool:
         """Whether a topic is uncommitted: then so are all its partitions."""
@@ -80,15 +85,37 @@ class Overlay:
         self, table: Table[R], prefix: Key = (), after: Key | None = None, limit: int = -1, end: Key | None = None
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, up to `end`: see `View`."""
-        if table in _KEPT and not prefix and after is None and limit < 0 and end is None:
-            return iter(list(self._all_of(table).items()))
-        return iter(self._found(table, prefix, after, limit, end))
+        if after is not None or limit >= 0 or end is not None:
+            return iter(self._found(table, prefix, after, limit, end))
+        cache = self._valid_cache()
+        rows = cache.find(table, prefix)
+        if rows is not None:
+            return iter(list(rows.items()))  # the cache may change before the caller takes the next one
+        found = self._found(table, prefix, after, limit, end)
+        cache.keep(table, prefix, found)
+        return iter(found)
 
-    def _all_of(self, table: Table[R]) -> dict[Key, R]:
-        kept = self._kept.get(table)
-        if kept is None:
-            kept = self._kept[table] = dict(self._found(table, (), None, -1, None))
-        return kept
+    # Consider a controller whose appends since it became active have the offsets 101 to 110, and a cache that was used
+    # last when the store had applied everything below 104. Now the store has more:
+    #
+    #     below 107   104 to 106 were in the layers before, and changed the answers as they came: all of them stay right
+    #     below 115   111 to 114 never were here: another controller's, one by one or in a snapshot, and this one does
+    #                 not know yet that it no longer leads
+    #
+    # If the cache was used last when the store had applied everything below 99, offsets 99 and 100 never were here
+    # either. In both cases everything is forgotten. A control record looks like one of another controller; then it is
+    # forgotten for nothing.
+    #
+    # If another controller's records are in the place of 104 to 110, the layers are as wrong as the answers, until this
+    # one learns that it no longer leads: what it decides until then is refused by the log, and `clear` follows.
+    def _valid_cache(self) -> ReadCache:
+        """The cache, emptied if the store has changed by anything else than what has entered here."""
+        applied = self._store.applied_end_offset
+        if applied != self._cached_at:
+            if not self._first_offset <= self._cached_at < applied <= self.last_end_offset:
+                self._cache.clear()
+            self._cached_at = applied
+        return self._cache
 
     def _found(
         self, table: Table[R], prefix: Key, after: Key | None, limit: int, end: Key | None
@@ -154,19 +181,22 @@ class Overlay:
 
     def put(self, table: Table[R], record: R) -> None:
         """Set the record, by the append that is entering."""
-        self._layer(table).put(table.key_of(record), record, self._entering)
+        key = table.key_of(record)
+        self._layer(table).put(key, record, self._entering)
+        self._cache.put(table, key, record)
 
     def remove(self, table: Table[R], key: Key) -> None:
         """Remove the record with that key."""
         self._layer(table).put(key, None, self._entering)
+        self._cache.remove(table, key)
 
     def remove_all(self, table: Table[R], prefix: Key) -> None:
         """Remove every record whose key begins with `prefix`."""
         self._layer(table).remove_all(prefix, self._entering)
+        self._cache.remove_all(table)
 
     def _layer(self, table: Table[Any]) -> Layer:
         """The layer of a table that is about to change."""
-        self._kept.pop(table, None)
         layer = self._layers.get(table)
         if layer is None:
             layer = self._layers[table] = Layer()
@@ -194,7 +224,10 @@ class Overlay:
         check(end_offset > self.last_end_offset, "appends enter the overlay in order", end_offset=end_offset)
         self._entering = end_offset
         records = list(records)
-        replay(self, records, end_offset - len(records))
+        base_offset = Offset(end_offset - len(records))
+        if self.last_end_offset == 0:
+            self._first_offset = base_offset
+        replay(self, records, base_offset)
         self._page = {}
         self.last_end_offset = end_offset
 
@@ -206,7 +239,7 @@ class Overlay:
 
     def clear(self) -> None:
         """Forget everything: it will not be committed by this controller, or others have changed what lies below."""
-        self._kept.clear()
+        self._cache.clear()
         self._layers.clear()
         self._page = {}
         self.last_end_offset = Offset(0)

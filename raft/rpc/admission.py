@@ -273,11 +273,13 @@ class _Served:
         encode = self._handler.response_serializer
         async with aclosing(responses):
             async for response in responses:
+                data = encode(response)
+                del response  # while it is sent, only its bytes are kept
                 try:
-                    taken = self._take_room(response.ByteSize())
-                    data = encode(response)
-                finally:
-                    del response  # a refusal's traceback must not keep it either
+                    taken = self._take_room(len(data))
+                except ApiError:
+                    del data  # its traceback must not keep them
+                    raise
                 if self._waits_for_turn:
                     await self._admission.lane.turn(self._call.connection, MESSAGE_SECONDS)
                 await context.write(data)

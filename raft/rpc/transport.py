@@ -66,10 +66,10 @@ class PeerTransport:
         if self._closed:
             return
         peer = self._peer(send.destination)
-        stub = quorum_pb2_grpc.QuorumServiceStub(peer.channel)
+        stub = peer.stub
         match send.request:
             case FetchRequest():
-                self._fetch(stub, peer, send)
+                self._fetch(peer, send)
             case FetchSnapshotRequest():
                 snapshot_message = codec.fetch_snapshot_request_to_proto(send.request)
                 fetch_snapshot = stub.FetchSnapshot(snapshot_message, timeout=self._timeout_seconds)
@@ -129,12 +129,12 @@ class PeerTransport:
             peer.answered()
             self._deliver(ResponseReceived(send.correlation_id, response))
 
-    def _fetch(self, stub: quorum_pb2_grpc.QuorumServiceAsyncStub, peer: _Peer, send: Send) -> None:
+    def _fetch(self, peer: _Peer, send: Send) -> None:
         stream = self._fetch_stream
         if stream is None or not stream.is_idle or stream.peer is not peer:
             if stream is not None:
                 stream.close()
-            stream = self._fetch_stream = _FetchStream(peer, stub.Fetch(), self._deliver, self._failed)
+            stream = self._fetch_stream = _FetchStream(peer, peer.stub.Fetch(), self._deliver, self._failed)
             self._start(stream.run())
         stream.send(send)
 
@@ -165,10 +165,11 @@ def _is_unavailable(error: Exception | None) -> bool:
 
 
 class _Peer:
-    """A channel, and how long the peer has not been reached over it."""
+    """A channel with its stub, and how long the peer has not been reached over it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
+        self.stub = quorum_pb2_grpc.QuorumServiceStub(channel)
         self._failures = 0
         self._failing_since = 0.0
 

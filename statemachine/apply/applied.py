@@ -34,6 +34,11 @@ class CommittedMetadata(Protocol):
         """A connection for short reads; another one after a snapshot was loaded."""
         ...
 
+    @property
+    def applied_end_offset(self) -> Offset:
+        """The end of the last transaction, or of the snapshot loaded since: while this stays, so do all tables."""
+        ...
+
     def changed_at(self, table: Table[Any]) -> Offset:
         """How far the last transaction went that may have changed `table`: while this stays, so does the table."""
         ...

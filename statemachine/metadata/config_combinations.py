@@ -29,6 +29,11 @@ _UNLIMITED: Final = -1
 _AS_RETENTION: Final = -2
 """For a local retention: the same as the whole one (TS-50)."""
 
+_TOPIC_DEFAULTS: Final = {name: definition.default for name, definition in TOPIC_CONFIGS.items()}
+_BROKER_DEFAULTS: Final = {name: definition.default for name, definition in BROKER_CONFIGS.items()}
+_TOPICS_NAME_OF: Final = {of.broker_config: name for name, of in TOPIC_CONFIGS.items() if of.broker_config is not None}
+"""Topics' name of a brokers' config; no two topics' configs inherit from the same."""
+
 
 class InheritedConfigs:
     """The values that apply where a topic or broker has none, in one state. Read when first needed, and once."""
@@ -44,17 +49,14 @@ class InheritedConfigs:
     @cached_property
     def of_topics(self) -> Mapping[str, str]:
         """For every config of a topic: what is set for all brokers under their name of it, else Kafka's default."""
-        return {
-            name: definition.default
-            if definition.broker_config is None
-            else self.of_cluster.get(definition.broker_config, definition.default)
-            for name, definition in TOPIC_CONFIGS.items()
+        set_for_all = {
+            _TOPICS_NAME_OF[name]: value for name, value in self.of_cluster.items() if name in _TOPICS_NAME_OF
         }
+        return {**_TOPIC_DEFAULTS, **set_for_all}
 
     def of_broker(self, resource_name: str) -> Mapping[str, str]:
         """For every config of a broker: what is set for all, else Kafka's default; of the default itself only that."""
-        kafkas = {name: definition.default for name, definition in BROKER_CONFIGS.items()}
-        return kafkas if resource_name == CLUSTER_DEFAULT else {**kafkas, **self.of_cluster}
+        return _BROKER_DEFAULTS if resource_name == CLUSTER_DEFAULT else {**_BROKER_DEFAULTS, **self.of_cluster}
 
 
 def check_topic_configs(configs: Mapping[str, str], before: Mapping[str, str], inherited: Mapping[str, str]) -> None:

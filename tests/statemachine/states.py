@@ -24,7 +24,8 @@ class Metadata(MetadataState):
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         create_in(self.connection, CLUSTER_ID)
-        self.overlay = Overlay(cast(Any, SimpleNamespace(reader=self.connection)))
+        self._store = SimpleNamespace(reader=self.connection, applied_end_offset=0)
+        self.overlay = Overlay(cast(Any, self._store))
         self.end_offset = 0
         super().__init__(self.overlay)
 
@@ -34,6 +35,7 @@ class Metadata(MetadataState):
         changes.replay(records, self.end_offset)
         changes.flush(RowSums())
         self.end_offset += len(records)
+        self._store.applied_end_offset = self.end_offset
         return self
 
     def append(self, records: Iterable[MetadataRecord]) -> Metadata:

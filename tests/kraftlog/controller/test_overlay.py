@@ -205,6 +205,48 @@ async def test_what_was_asked_for_before_is_not_believed_when_a_controller_becom
     assert list(bench.controller.state.brokers()) == [1]
 
 
+def test_a_topic_that_is_removed_takes_what_was_read_of_it(store: MetadataStore) -> None:
+    overlay, state = committed(store)
+    assert len(state.partitions(an_id(1))) == 1 and state.partition(an_id(1), 0) is not None
+    assert state.topic_config("old.one", "retention.ms", "none") == "1"
+    overlay.replay([remove_topic(1)], Offset(5))
+    assert state.partitions(an_id(1)) == [] and state.partition(an_id(1), 0) is None
+    assert state.topic_config("old.one", "retention.ms", "none") == "none"
+    store.apply([batch(4, [remove_topic(1)])])
+    overlay.drain(Offset(5))
+    assert state.partitions(an_id(1)) == [] and state.partition(an_id(1), 0) is None
+    assert state.topic_config("old.one", "retention.ms", "none") == "none"
+
+
+def test_a_row_that_is_removed_leaves_what_was_read(store: MetadataStore) -> None:
+    overlay, state = committed(store)
+    assert state.configs(ResourceType.TOPIC, "old.one") == {"retention.ms": "1"}
+    assert [state.topic_config("old.one", "retention.ms", "none"), list(state.brokers())] == ["1", [1]]
+    records = [config("old.one", "retention.ms", None)]
+    overlay.replay(records, Offset(5))
+    for _ in "before", "after":
+        assert state.configs(ResourceType.TOPIC, "old.one") == {}
+        assert state.topic_config("old.one", "retention.ms", "none") == "none"
+        store.apply([batch(4, records)])
+        overlay.drain(Offset(5))
+
+
+def test_records_of_another_controller_are_seen_whenever_they_are_applied(store: MetadataStore) -> None:
+    """Before the first record of this one, in the same transaction as its records, and after its last."""
+    overlay, state = committed(store)
+    assert state.configs(ResourceType.TOPIC, "old.one") == {"retention.ms": "1"}
+    overlay.replay([config("old.one", "segment.ms", "own")], Offset(6))
+    seen = [state.configs(ResourceType.TOPIC, "old.one")["retention.ms"]]
+    for records in (
+        [config("old.one", "retention.ms", "before"), config("old.one", "segment.ms", "own")],
+        [config("old.one", "retention.ms", "after")],
+    ):
+        store.apply([batch(store.applied_end_offset, records)])
+        seen.append(state.configs(ResourceType.TOPIC, "old.one")["retention.ms"])
+        assert state.topic_config("old.one", "retention.ms", "") == seen[-1]
+    assert seen == ["1", "before", "after"]
+
+
 def test_brokers_and_features_are_looked_up_again_when_they_change(store: MetadataStore) -> None:
     overlay, state = committed(store)
     assert [state.is_active(1), state.features()] == [True, {}]

@@ -139,6 +139,25 @@ async def test_a_peer_is_not_looked_for_all_the_time(
 
 
 @REQUESTS
+async def test_requests_to_one_peer_share_a_stub(
+    request_: Request, names: Names, sender: Sender, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stub makes an object for each method of the service: too much for each Fetch."""
+    stubs = []
+
+    class Counted(quorum_pb2_grpc.QuorumServiceStub):
+        def __init__(self, channel: grpc.aio.Channel) -> None:
+            super().__init__(channel)
+            stubs.append(self)
+
+    monkeypatch.setattr(quorum_pb2_grpc, "QuorumServiceStub", Counted)
+    names.address = server
+    for _ in range(5):
+        assert await sender.is_answered(request_)
+    assert (names.asked, len(stubs)) == (1, 1)
+
+
+@REQUESTS
 async def test_a_request_that_is_given_up_before_it_begins_leaves_nothing_behind(request_: Request) -> None:
     """The transport closes in the turn of the loop in which the request is sent. Python warns of work never begun."""
     with warnings.catch_warnings(record=True) as warned:

@@ -118,6 +118,14 @@ def test_a_topic_inherits_the_clusters_value_under_the_brokers_name_else_kafkas_
     assert inherited == {name: of.default for name, of in TOPIC_CONFIGS.items()} | {"retention.ms": "7"}
 
 
+def test_each_brokers_config_is_inherited_by_the_topics_config_that_names_it_and_by_no_other() -> None:
+    kafkas = {name: of.default for name, of in TOPIC_CONFIGS.items()}
+    for name, definition in TOPIC_CONFIGS.items():
+        if definition.broker_config is not None:
+            state = metadata(config("", definition.broker_config, "7", BROKER))
+            assert InheritedConfigs(state).of_topics == kafkas | {name: "7"}
+
+
 def test_a_topic_must_go_with_what_the_cluster_sets_for_all() -> None:
     local = TIERED | {"local.retention.ms": THIRTY_DAYS}
     assert refusal(local)
