@@ -26,7 +26,7 @@ from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import LogStartHolder, Request, Response
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
@@ -214,8 +214,8 @@ class Node:
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     @property
-    def replica(self) -> Replica:
-        """The replica, for reading only."""
+    def replica(self) -> ReplicaView:
+        """What may be read of the replica."""
         return self._shell.replica
 
     @property

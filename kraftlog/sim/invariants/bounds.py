@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.step import Step
 from raft.core.connections import CONNECTIONS_MAX
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.serving import OBSERVERS_MAX
 from raft.core.states import Leader
 
@@ -32,7 +32,7 @@ class Bounds(Invariant):
         if isinstance(context.state, Leader):
             self._judge_leader(step, replica, context.state)
 
-    def _judge_leader(self, step: Step, replica: Replica, leader: Leader) -> None:
+    def _judge_leader(self, step: Step, replica: ReplicaView, leader: Leader) -> None:
         config = replica._context.config
         counts = {
             "parked fetches": (len(leader.purgatory), config.parked_fetches_max),

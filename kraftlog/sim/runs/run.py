@@ -17,7 +17,6 @@ from kraftlog.sim.registers.linearizability import Verdict, check_history
 from kraftlog.sim.registers.oracle import HistoryViolation
 from kraftlog.sim.runs.convergence import converge
 from kraftlog.sim.runs.fault_schedule import FaultSchedule
-from kraftlog.sim.runs.muted_logs import muted_logs
 from kraftlog.sim.runs.outcome import Outcome
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
@@ -33,9 +32,12 @@ def run_seed(seed: int, *, overrides: Overrides | None = None, kinds: Sequence[s
 
 
 def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
-    """One run from beginning to end. A violation is in the outcome, not raised."""
+    """One run from beginning to end. A violation is in the outcome, not raised.
+
+    The simulated nodes log as nodes do: the process that runs them sets the level, `kraftlog sim` to critical.
+    """
     marks = Marks()
-    with muted_logs(), marking_edges(marks):
+    with marking_edges(marks):
         world = World(parameters, echo=echo, marks=marks)
         undecided = 0
         violation: str | None = None

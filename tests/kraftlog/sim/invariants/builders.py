@@ -23,7 +23,7 @@ from kraftlog.sim.violation import Violation
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord
 from raft.core.actions import Send, TruncateFullyAndStartAt
 from raft.core.messages import Request
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.states import ReplicaProgress, Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, Batch, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.storage.batch import encode_batch
@@ -84,7 +84,7 @@ class Cluster(Observed):
     def become(self, node_id: int, **attributes: Any) -> StandIn:
         """Let its replica be another one, in the same process."""
         replica = self.replicas[node_id] = StandIn(**attributes)
-        self.nodes[node_id].replica = cast(Replica, replica)
+        self.nodes[node_id].replica = cast(ReplicaView, replica)
         return replica
 
     def kill(self, node_id: int) -> Step:
