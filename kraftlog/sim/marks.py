@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 from unittest import mock
 
 from kraftbase.errors import ErrorCode
 from raft.core import actions, events, transitions
+from raft.core.actions import Action
+from raft.core.events import Event
 from raft.core.states import ROLES, Role
 
 ERRORS: Final = (
@@ -103,6 +105,14 @@ class Marks:
     def hit(self, name: str) -> None:
         """It happened once more."""
         self.counts[name] += 1
+
+    def saw(self, events: Iterable[Event], actions: Iterable[Action]) -> None:
+        """Each of these happened once more, by its class."""
+        counts = self.counts
+        for event in events:
+            counts[type(event).__name__] += 1
+        for action in actions:
+            counts[type(action).__name__] += 1
 
     def add(self, other: Marks) -> None:
         """Take over what another run has hit."""

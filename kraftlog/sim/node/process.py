@@ -142,7 +142,7 @@ class Process(SteppedProcess):
             return
         self.ended = True
         self.step.ended = reason
-        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.snapshot_fetch is not None:
+        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica.is_fetching_snapshot:
             self.environment.marks.hit("killed while a snapshot is received")
         if reason != "shut down" and hasattr(self, "apply_loop") and self.apply_loop.has_acknowledged:
             self.environment.marks.hit("killed between an acknowledgement and its application")
@@ -315,8 +315,6 @@ class Process(SteppedProcess):
         if event is not None:
             self.step.events.append(event)
         self.step.actions.extend(actions)
-        for action in actions:
-            self.environment.marks.hit(type(action).__name__)
 
     def note_positions(self) -> None:
         """Let the checkers see how far the listeners are."""
