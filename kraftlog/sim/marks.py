@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, get_args
-from unittest import mock
+from collections.abc import Iterable
+from typing import Final, get_args
 
 from kraftbase.errors import ErrorCode
 from raft.core import actions, events, transitions
 from raft.core.actions import Action
+from raft.core.decisions import StateEntered
 from raft.core.events import Event
-from raft.core.states import ROLES, Role
+from raft.core.states import Role
 
 ERRORS: Final = (
     ErrorCode.NONE,
@@ -124,6 +123,15 @@ def edge_name(left: Role, entered: Role, relation: str) -> str:
     return f"edge: {left.value} to {entered.value} in {relation}"
 
 
+def edge_taken(edge: StateEntered) -> str:
+    """The mark of the edge that a replica has taken."""
+    relation = transitions.SAME
+    if edge.epoch > edge.left_epoch:
+        allowed = transitions.EDGES[edge.left][edge.entered]
+        relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
+    return edge_name(edge.left, edge.entered, relation)
+
+
 def required(fault_kinds: tuple[str, ...]) -> list[str]:
     """Every mark that a sweep must hit."""
     names = [kind.__name__ for kind in (*get_args(actions.Action), *get_args(events.Event))]
@@ -142,20 +150,3 @@ def required(fault_kinds: tuple[str, ...]) -> list[str]:
 def missing(marks: Marks, fault_kinds: tuple[str, ...]) -> list[str]:
     """The marks that were not hit."""
     return [name for name in required(fault_kinds) if not marks.counts[name]]
-
-
-@contextlib.contextmanager
-def marking_edges(marks: Marks) -> Iterator[None]:
-    """Mark the edges of the transition table that replicas take, for as long as this lasts."""
-    check_edge = transitions._check_edge
-
-    def marked(context: Any, old: Any, new: Any) -> None:
-        check_edge(context, old, new)
-        allowed = transitions.EDGES[ROLES[type(old)]][ROLES[type(new)]]
-        relation = transitions.SAME
-        if new.epoch > old.epoch:
-            relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
-        marks.hit(edge_name(ROLES[type(old)], ROLES[type(new)], relation))
-
-    with mock.patch.object(transitions, "_check_edge", marked):
-        yield

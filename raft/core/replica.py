@@ -204,6 +204,8 @@ class Replica(ReplicaView):
         """
         context = self._context
         context.now_ms = max(now_ms, context.now_ms)
+        if context.decisions:
+            context.decisions = []
         match event:
             case RequestReceived(request_id, request):
                 self._on_request(request_id, request)

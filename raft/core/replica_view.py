@@ -6,7 +6,7 @@ step, because it may change with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
@@ -14,6 +14,7 @@ from raft.core import leading
 from raft.core.config import QuorumConfig
 from raft.core.connections import Pending
 from raft.core.context import Context
+from raft.core.decisions import Decision
 from raft.core.purgatory import ParkedFetch
 from raft.core.states import (
     ROLES,
@@ -124,6 +125,11 @@ class ReplicaView:
         """Whether its state machine differs from the quorum's: it fetches and votes, but is not elected."""
         return self._context.is_fenced
 
+    @property
+    def may_be_elected(self) -> bool:
+        """Whether it may ask for votes: it is a voter, is not fenced, and lacks nothing that it once had."""
+        return self._context.may_be_elected
+
     # --- its log --------------------------------------------------------------------------------------------------
 
     @property
@@ -229,6 +235,11 @@ class ReplicaView:
     def now_ms(self) -> int:
         """The time of its last step."""
         return self._context.now_ms
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """What it decided in its last step, and why, in order."""
+        return self._context.decisions
 
     @property
     def requests_under_way(self) -> Collection[Pending]:

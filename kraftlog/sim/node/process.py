@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
+from kraftlog.sim.marks import edge_taken
 from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.hardware import Hardware
@@ -20,6 +21,7 @@ from kraftlog.sim.observation.node_view import STATE_MACHINE
 from kraftlog.sim.virtual.crash import Crash, ProcessKilled
 from kraftlog.sim.virtual.disk import DIRECTORY
 from raft.core.actions import Action, Send
+from raft.core.decisions import StateEntered
 from raft.core.events import (
     Event,
     RequestCancelled,
@@ -315,6 +317,9 @@ class Process(SteppedProcess):
         if event is not None:
             self.step.events.append(event)
         self.step.actions.extend(actions)
+        for decision in replica.decisions:
+            if isinstance(decision, StateEntered):
+                self.environment.marks.hit(edge_taken(decision))
 
     def note_positions(self) -> None:
         """Let the checkers see how far the listeners are."""

@@ -9,7 +9,7 @@ from typing import Final
 from kraftbase.errors import FlushFailed, InvariantViolation
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.faults.ambushes import watching_snapshot_work
-from kraftlog.sim.marks import Marks, marking_edges
+from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.controller_host import watching_controllers
 from kraftlog.sim.observation.trace import describe
 from kraftlog.sim.parameters import Overrides, Parameters, draw
@@ -37,21 +37,20 @@ def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
     The simulated nodes log as nodes do: the process that runs them sets the level, `kraftlog sim` to critical.
     """
     marks = Marks()
-    with marking_edges(marks):
-        world = World(parameters, echo=echo, marks=marks)
-        undecided = 0
-        violation: str | None = None
-        try:
-            with watching_snapshot_work(world), watching_controllers(world):
-                _safety_phase(world)
-                converge(world)
-            world.checker.at_end()
-            undecided = _judge_history(world)
-        except Violation as found:
-            violation = _explain(found)
-        except (Exception, FlushFailed, InvariantViolation) as error:
-            # What is wrong with the simulator itself must name the seed, too, and not end the sweep.
-            violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
+    world = World(parameters, echo=echo, marks=marks)
+    undecided = 0
+    violation: str | None = None
+    try:
+        with watching_snapshot_work(world), watching_controllers(world):
+            _safety_phase(world)
+            converge(world)
+        world.checker.at_end()
+        undecided = _judge_history(world)
+    except Violation as found:
+        violation = _explain(found)
+    except (Exception, FlushFailed, InvariantViolation) as error:
+        # What is wrong with the simulator itself must name the seed, too, and not end the sweep.
+        violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
     return _outcome(world, violation, undecided)
 
 
