@@ -10,7 +10,7 @@ from kraftbase.errors import FlushFailed, InvariantViolation
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.faults.ambushes import watching_snapshot_work
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.node.controller_host import watching_controllers
+from kraftlog.sim.node.controller_host import small_pages
 from kraftlog.sim.observation.trace import describe
 from kraftlog.sim.parameters import Overrides, Parameters, draw
 from kraftlog.sim.registers.linearizability import Verdict, check_history
@@ -41,7 +41,7 @@ def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
     undecided = 0
     violation: str | None = None
     try:
-        with watching_snapshot_work(world), watching_controllers(world):
+        with watching_snapshot_work(world), small_pages(world):
             _safety_phase(world)
             converge(world)
         world.checker.at_end()
