@@ -37,6 +37,7 @@ from raft.rpc.log_service import LogService
 from raft.rpc.malformed import MalformedRequests
 from raft.rpc.options import SERVER_OPTIONS
 from raft.rpc.quorum_service import QuorumService
+from raft.shell.observer import ShellObserver
 from raft.shell.open_log import open_log
 from raft.shell.shell_host import Identity
 from raft.storage.directory import DataDirectory
@@ -100,6 +101,7 @@ async def hosted_node(
     limits: ServiceLimits | None = None,
     on_fatal: Callable[[BaseException], None] = end_process,
     on_listener_fault: OnListenerFault = end_by_listener_fault,
+    observer: ShellObserver | None = None,
 ) -> AsyncIterator[Node]:
     """A node that serves at `endpoint` while the context lasts; then it resigns, stops serving and closes.
 
@@ -109,8 +111,9 @@ async def hosted_node(
 
     It is a voter if its id is in `voters`, else an observer. `state` is for a state machine that outlives the process,
     or takes snapshots. A damaged log is fetched again. A listener that raises ends the process, with an error that
-    names it, unless another `on_listener_fault` is given, such as `raft.node.log_listener_fault` (LI-08). Raises
-    StorageError, CorruptLog or ConfigurationError.
+    names it, unless another `on_listener_fault` is given, such as `raft.node.log_listener_fault` (LI-08). `observer`
+    watches the replica, such as `raft.shell.decision_log.DecisionLog`. Raises StorageError, CorruptLog or
+    ConfigurationError.
     """
     with contextlib.closing(QuorumStateStore(directory.files, directory.path)) as quorum_state:
         election_state, limits = quorum_state.load(), limits or ServiceLimits()
@@ -144,6 +147,7 @@ async def hosted_node(
                 on_state_diverged=state.on_diverged,
                 takes_records=not state.is_sole_writer,
                 on_may_rebuild=state.on_may_rebuild,
+                observer=observer,
             )
             listeners = (listen_on or endpoint, replicas_listen_on)
             async with _serving(node, listeners, add_services, state.applied_end_offset, limits):

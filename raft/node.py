@@ -26,7 +26,7 @@ from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import LogStartHolder, Request, Response
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import Delivery
 from raft.listener import Listener
@@ -35,6 +35,7 @@ from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
 from raft.shell.appends import PendingAppends
 from raft.shell.log_start_keeper import ListenerPosition
+from raft.shell.observer import ShellObserver
 from raft.shell.runtime import AsyncioRuntime
 from raft.shell.shell import Shell
 from raft.shell.shell_host import Identity
@@ -134,6 +135,7 @@ class Node:
         on_state_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence,
         takes_records: bool = True,
         on_may_rebuild: Callable[[], None] = lambda: None,
+        observer: ShellObserver | None = None,
     ) -> None:
         """Wire it up; `start` starts it. The caller closes `log`.
 
@@ -145,7 +147,7 @@ class Node:
         state machine must not be trusted. `on_may_rebuild` is called once, when it may be rebuilt.
         `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have finalized;
         `RaftClient.allow_fetch_version` changes it. `takes_records`: whether `RaftClient.append` takes a program's
-        records, or only the node's own controller appends.
+        records, or only the node's own controller appends. `observer` watches the shell.
         """
         self.identity = identity
         self.config = config
@@ -172,6 +174,7 @@ class Node:
             runtime=runtime,
             host=self,
             fetch_version_allowed=fetch_version_allowed,
+            observer=observer,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
         self.delivery = Delivery(log, self._shell.snapshots, self.feed, self._listener_failed, self.fatal)
@@ -214,8 +217,8 @@ class Node:
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     @property
-    def replica(self) -> Replica:
-        """The replica, for reading only."""
+    def replica(self) -> ReplicaView:
+        """What may be read of the replica."""
         return self._shell.replica
 
     @property

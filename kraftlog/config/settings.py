@@ -411,7 +411,13 @@ SETTINGS: Final = (
         _answer_bytes,
         "How many bytes of answers of more than 64 KiB may be on their way to such replicas.",
     ),
-    Setting("log.level", "node", "log_level", one_of(*LOG_LEVELS), f"What is logged: {', '.join(LOG_LEVELS)}."),
+    Setting(
+        "log.level",
+        "node",
+        "log_level",
+        one_of(*LOG_LEVELS),
+        f"What is logged: {', '.join(LOG_LEVELS)}. With debug, why votes are refused, fetches wait, elections begin.",
+    ),
 )
 """In the order in which a configuration file shows them."""
 

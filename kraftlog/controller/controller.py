@@ -15,7 +15,7 @@ handed to the log and may still be committed; with -1, nothing was written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -63,6 +63,11 @@ TURNS_BETWEEN_SLICES: Final = 5
 logger = structlog.get_logger(__name__)
 
 
+def log_bug(message: str, **details: object) -> None:
+    """Log a bug of the controller's own, with the exception that is handled at the moment."""
+    logger.exception(message, **details)
+
+
 class Controller:
     """The controller of one node. Used on the event loop only."""
 
@@ -75,7 +80,10 @@ class Controller:
         runtime: Runtime,
         random: Random,
         config: ControllerConfig | None = None,
+        on_bug: Callable[..., None] = log_bug,
     ) -> None:
+        """`on_bug` is called as `log_bug` is, when a decision meets a bug of this program; the controller goes on."""
+        self.on_bug = on_bug
         self._log = log
         self._machine = machine
         self._runtime = runtime
@@ -171,7 +179,7 @@ class Controller:
             on_result(failure(self._log, operation.correlation_id, error.code, error.args[0]))
             return
         except Exception:
-            logger.exception("an operation met a bug", operation=operation.WhichOneof("operation"))
+            self.on_bug("an operation met a bug", operation=operation.WhichOneof("operation"))
             message = "the controller failed on this operation; see its log"
             on_result(failure(self._log, operation.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, message))
             return
@@ -256,7 +264,7 @@ class Controller:
             # A bug of a decision. Once written the records would stop every node at each of its starts. What is
             # prepared is not written before `schedule`, and is dropped with leadership; so is the overlay, which holds
             # a part of it. Kafka ends the process here (CT-18); then every retry ends one more.
-            logger.exception("a decision's records cannot be applied; nothing was written, and this node resigns")
+            self.on_bug("a decision's records cannot be applied; nothing was written, and this node resigns")
             self.renounce()
             self._log.resign(epoch)
             message = "the controller made records that cannot be applied, and wrote nothing; see its log"

@@ -78,6 +78,11 @@ class Appending(Protocol):
         """Stop leading, so that another node can."""
         ...
 
+    @property
+    def on_bug(self) -> Callable[..., None]:
+        """Called with a message when pages meet a bug of this program, while its exception is handled."""
+        ...
+
 
 class _Job(NamedTuple):
     """Records that are still to come, page by page."""
@@ -209,7 +214,7 @@ class PagedWrites:
 
     def _resign_over(self, job: _Job) -> None:
         """A bug: this controller would not retry what is left of the job, but the next one starts over with it."""
-        logger.exception("pages met a bug; another controller starts over with what is left of them")
+        self._controller.on_bug("pages met a bug; another controller starts over with what is left of them")
         message = "the controller failed in the middle of this operation; see its log, and look before trying again"
         if job.operation is not None:
             self._pending.fail_paged(job.operation, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))

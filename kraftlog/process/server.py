@@ -30,6 +30,7 @@ from raft.core.voters import VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process
+from raft.shell.decision_log import DecisionLog
 from raft.shell.runtime import AsyncioRuntime
 from raft.shell.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
@@ -146,6 +147,7 @@ async def running_node(
             state=_hosted_state(metadata, on_may_rebuild),
             add_services=partial(_add_metadata_services, config, metadata, publishers),
             on_listener_fault=partial(_on_listener_fault, metadata.machine, on_listener_fault),
+            observer=DecisionLog() if config.log_level == "debug" else None,
         ) as node:
             try:
                 async with _registering(config, voters, key, metadata), _scrubbing(config, metadata, node):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final, get_args
-from unittest import mock
+from collections.abc import Iterable
+from typing import Final, get_args
 
 from kraftbase.errors import ErrorCode
 from raft.core import actions, events, transitions
-from raft.core.states import ROLES, Role
+from raft.core.actions import Action
+from raft.core.decisions import StateEntered
+from raft.core.events import Event
+from raft.core.states import Role
 
 ERRORS: Final = (
     ErrorCode.NONE,
@@ -104,6 +105,14 @@ class Marks:
         """It happened once more."""
         self.counts[name] += 1
 
+    def saw(self, events: Iterable[Event], actions: Iterable[Action]) -> None:
+        """Each of these happened once more, by its class."""
+        counts = self.counts
+        for event in events:
+            counts[type(event).__name__] += 1
+        for action in actions:
+            counts[type(action).__name__] += 1
+
     def add(self, other: Marks) -> None:
         """Take over what another run has hit."""
         self.counts.update(other.counts)
@@ -112,6 +121,15 @@ class Marks:
 def edge_name(left: Role, entered: Role, relation: str) -> str:
     """The mark of an edge of the transition table."""
     return f"edge: {left.value} to {entered.value} in {relation}"
+
+
+def edge_taken(edge: StateEntered) -> str:
+    """The mark of the edge that a replica has taken."""
+    relation = transitions.SAME
+    if edge.epoch > edge.left_epoch:
+        allowed = transitions.EDGES[edge.left][edge.entered]
+        relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
+    return edge_name(edge.left, edge.entered, relation)
 
 
 def required(fault_kinds: tuple[str, ...]) -> list[str]:
@@ -132,20 +150,3 @@ def required(fault_kinds: tuple[str, ...]) -> list[str]:
 def missing(marks: Marks, fault_kinds: tuple[str, ...]) -> list[str]:
     """The marks that were not hit."""
     return [name for name in required(fault_kinds) if not marks.counts[name]]
-
-
-@contextlib.contextmanager
-def marking_edges(marks: Marks) -> Iterator[None]:
-    """Mark the edges of the transition table that replicas take, for as long as this lasts."""
-    check_edge = transitions._check_edge
-
-    def marked(context: Any, old: Any, new: Any) -> None:
-        check_edge(context, old, new)
-        allowed = transitions.EDGES[ROLES[type(old)]][ROLES[type(new)]]
-        relation = transitions.SAME
-        if new.epoch > old.epoch:
-            relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
-        marks.hit(edge_name(ROLES[type(old)], ROLES[type(new)], relation))
-
-    with mock.patch.object(transitions, "_check_edge", marked):
-        yield

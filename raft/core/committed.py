@@ -86,15 +86,14 @@ def holds_committed(context: Context, snapshot_id: OffsetAndEpoch) -> bool:
     return snapshot_id.offset > kept_offset and snapshot_id.epoch >= epoch
 
 
-def candidate_lacks_committed(context: Context, request: VoteRequest) -> bool:
-    """Whether the candidate's log certainly lacks records known here as committed."""
+def goes_on_with_refused(context: Context, request: VoteRequest) -> bool:
+    """Whether the candidate's log ends with a record of a leader whose log lacks records known here as committed."""
     # Consider voters 1, 2 and 3, and leader 1 in epoch 5 whose log lacks record 9, which 2 has applied. A candidate
     # whose log ends at 9 or below is refused by its length. If 3 has fetched from 1, its log may end at 12, with a
     # record of epoch 5 at the end: such a log is that of 1, gap and all, and 2 refuses it, too, once 1 has shown the
     # gap twice.
     refused = context.refused_leader
-    goes_on_with_refused = refused is not None and refused.answers > 1 and request.last_epoch == refused.leader.epoch
-    return request.last_offset < context.committed_offset or goes_on_with_refused
+    return refused is not None and refused.answers > 1 and request.last_epoch == refused.leader.epoch
 
 
 def is_refused(context: Context, leader: LeaderAndEpoch) -> bool:

@@ -5,6 +5,7 @@ Kept by endpoint, because a replica that looks for the leader does not know whic
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,6 +66,11 @@ class Connections:
         return any(
             isinstance(pending.request, FetchRequest | FetchSnapshotRequest) for pending in self._by_endpoint.values()
         )
+
+    @property
+    def under_way(self) -> Collection[Pending]:
+        """The requests whose answers would be taken."""
+        return self._by_correlation.values()
 
     def is_ready(self, endpoint: Endpoint) -> bool:
         """Whether a request may be sent there."""

@@ -12,6 +12,7 @@ from kraftbase.endpoint import Endpoint
 from raft.core.actions import Action, Reply, Send
 from raft.core.config import QuorumConfig
 from raft.core.connections import Connections
+from raft.core.decisions import Decision
 from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.log import LogState
@@ -76,6 +77,8 @@ class Context:
     rebuild_deadline_ms: int | None = None
     """Set while it is fenced and waits for the leader's permission to rebuild: when it rebuilds without it."""
     actions: list[Action] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    """What was decided in this step, for whoever observes the replica."""
     is_flushing: bool = False
     """Whether a FlushLog was ordered and has not finished."""
     is_shutting_down: bool = False

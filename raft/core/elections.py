@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core import newcomers
+from raft.core import newcomers, vote_refusals
 from raft.core.actions import ReportRejectedClaim
-from raft.core.committed import candidate_lacks_committed
 from raft.core.context import Context
+from raft.core.decisions import ElectionBegun, ElectionPutOff, VoteRefused
 from raft.core.leading import become_leader
 from raft.core.membership import may_be_voter
 from raft.core.messages import VoteRequest, VoteResponse
 from raft.core.quorum import VoteTally
 from raft.core.refusals import PAUSE_MS
-from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from raft.core.states import Candidate, Follower, Prospective, Resigned, Unattached
 from raft.core.transitions import transition
-from raft.core.types import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from raft.core.types import Epoch, NodeId, ReplicaKey
 from raft.core.validation import refuse_voter_request
 
 
@@ -58,8 +58,9 @@ def become_follower(context: Context, epoch: Epoch, leader_id: NodeId, leader_en
     )
 
 
-def become_prospective(context: Context) -> None:
-    """Ask for pre-votes in the present epoch; a sole voter has nobody to ask (RF-04)."""
+def become_prospective(context: Context, reason: str) -> None:
+    """Ask for pre-votes in the present epoch, for that reason; a sole voter has nobody to ask (RF-04)."""
+    context.decisions.append(ElectionBegun(reason))
     state = context.state
     leader_id = state.leader_id if isinstance(state, Follower | Unattached) else None
     # The pre-vote is for a voter that has lost contact. Consider voters 1, 2 and 3 in epoch 5, and 3 is cut off
@@ -126,28 +127,33 @@ def on_vote_request(context: Context, request: VoteRequest) -> VoteResponse:
     error = refuse_voter_request(
         context, request.cluster_id, request.replica_epoch, sender, request.voter_key, invalid=invalid
     )
-    granted = False
-    if error is ErrorCode.NONE and not may_be_voter(context, sender):
+    refusal: str | None
+    if error is not ErrorCode.NONE:
+        refusal = vote_refusals.refusal_of_error(context, request, error)
+    elif not may_be_voter(context, sender):
+        refusal = "the candidate is no voter"
         context.order(
             ReportRejectedClaim(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter")
         )
-    elif error is ErrorCode.NONE:
+    else:
         # Consider a follower of 1 in epoch 5 that gets a vote request of 2 in epoch 6, because 1 is down. In epoch 5 it
         # has a leader, perhaps has voted, and would refuse. In epoch 6 it has neither: its log alone decides. The same
         # holds for a leader that shuts down (RF-19).
         if request.replica_epoch > context.epoch:
             become_unattached(context, request.replica_epoch)
         if request.pre_vote:
-            granted = _grants_pre_vote(context, request)
+            refusal = vote_refusals.refuse_pre_vote(context, request)
         else:
-            granted = _grants_vote(context, request)
-            if granted:
+            refusal = vote_refusals.refuse_vote(context, request)
+            if refusal is None:
                 _add_vote(context, request.replica_key)
+    if refusal is not None:
+        context.decisions.append(VoteRefused(sender, request.replica_epoch, request.pre_vote, refusal))
     return VoteResponse(
         error=error,
         leader=context.leader,
         leader_endpoint=context.leader_endpoint,
-        vote_granted=granted,
+        vote_granted=refusal is None,
         pre_vote=request.pre_vote,
     )
 
@@ -174,7 +180,7 @@ def on_vote_response(context: Context, request: VoteRequest, response: VoteRespo
         if state.votes.is_won:
             become_candidate(context)
         elif state.votes.is_lost:
-            _leave_prospective(context, state)
+            _leave_prospective(context, state, "a majority could not be won")
         return granted or context.state is not state  # a voter that rejected it is asked again, after a back-off
     elif isinstance(state, Candidate) and state.votes.is_won:
         become_leader(context)
@@ -186,11 +192,12 @@ def poll(context: Context) -> None:
     state, now_ms = context.state, context.now_ms
     match state:
         case Unattached(election_deadline_ms=int(deadline_ms)) if deadline_ms <= now_ms:
-            become_prospective(context)
+            become_prospective(context, f"no leader of epoch {state.epoch} was found within the election timeout")
         case Prospective() if state.election_deadline_ms <= now_ms:
-            _leave_prospective(context, state)
-        case Candidate() if state.election_deadline_ms <= now_ms:
-            become_prospective(context)  # RF-31: also when a majority has refused it long ago
+            _leave_prospective(context, state, "no majority has answered within the election timeout")
+        case Candidate() if state.election_deadline_ms <= now_ms:  # RF-31: also when a majority has refused it long ago
+            granting = state.votes.granting()
+            become_prospective(context, f"epoch {state.epoch} has no leader: only {granting} voted for this node")
         case Prospective() | Candidate():
             _ask_for_votes(context, state)
         case Resigned() if state.election_deadline_ms <= now_ms:
@@ -218,8 +225,9 @@ def _ask_for_votes(context: Context, state: Prospective | Candidate) -> None:
         )
 
 
-def _leave_prospective(context: Context, state: Prospective) -> None:
+def _leave_prospective(context: Context, state: Prospective, reason: str) -> None:
     """It lost the pre-vote, or ran out of time: return to the leader that it had, if that one is known."""
+    reason = f"pre-votes of {state.votes.granting()} alone: {reason}"
     # Consider voter 3, which alone has lost its leader for a while: 1 and 2 refuse its pre-vote, it follows again, and
     # fetches. If the leader is down, it waits for a fetch timeout before it asks again; so do the others, and the first
     # of them that asks is granted.
@@ -227,50 +235,13 @@ def _leave_prospective(context: Context, state: Prospective) -> None:
         become_follower(context, state.epoch, state.leader_id, state.leader_endpoint)
         if isinstance(context.state, Follower):
             context.state.refusals_count_from_ms = context.now_ms + PAUSE_MS
+            wait_ms = context.state.fetch_deadline_ms - context.now_ms
+            context.decisions.append(ElectionPutOff(wait_ms, reason))
     else:
         become_unattached(context, state.epoch, leader_id=state.leader_id)
-
-
-def _is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
-    """RF-14: the nominee's log ends no earlier than this one. Nor may it lack committed records."""
-    if candidate_lacks_committed(context, request):
-        return False
-    return OffsetAndEpoch(epoch=request.last_epoch, offset=request.last_offset) >= context.log.end
-
-
-def _grants_pre_vote(context: Context, request: VoteRequest) -> bool:
-    if not newcomers.may_vote_for(context, request):
-        return False  # its log may be shorter than what it has acknowledged
-    match context.state:
-        case Leader():
-            return False
-        # A voter that may not be elected, since it is fenced or recovers, stays a follower when its leader falls
-        # silent: it has no other state to enter. Consider voters 1, 2 and 3: 1 led and is down, 2 is fenced. If 2
-        # refused 3 because it once fetched from 1, 3 would never win.
-        case Follower(has_fetched=True, fetch_deadline_ms=deadline_ms) if deadline_ms > context.now_ms:
-            return False  # its leader is up; a voter that may not be elected follows a silent one, too
-        case _:
-            return _is_log_up_to_date(context, request)
-
-
-def _grants_vote(context: Context, request: VoteRequest) -> bool:
-    state = context.state
-    # The log is compared again even if the vote was granted before: the candidate may have crashed and lost records.
-    # Consider voter 1 with records up to 19, of which 15 to 19 are not flushed. It opens epoch 5 with a log that ends
-    # at 20, and 2, whose log ends at 18, votes for it. 1 crashes, comes back with a log that ends at 15, and asks again
-    # in epoch 5. The vote was for a log that no longer exists: repeating it could elect a leader without records 15 to
-    # 17, which 2 and another voter may have committed.
-    if not isinstance(state, Unattached | Prospective) or not _is_log_up_to_date(context, request):
-        return False
-    if not newcomers.may_vote_for(context, request):
-        return False  # its log may be shorter than what it has acknowledged
-    voted = state.voted_key
-    # A replica that knows the leader of the epoch has no vote to give in it: another candidate has won it already.
-    if voted is None:
-        return state.leader_id is None
-    return voted.node_id == request.replica_key.node_id and (
-        voted.directory_id is None or voted.directory_id == request.replica_key.directory_id
-    )
+        if isinstance(context.state, Unattached) and context.state.election_deadline_ms is not None:
+            wait_ms = context.state.election_deadline_ms - context.now_ms
+            context.decisions.append(ElectionPutOff(wait_ms, reason))
 
 
 def _add_vote(context: Context, key: ReplicaKey) -> None:
@@ -300,6 +271,6 @@ def elect_only_voter(context: Context) -> None:
         case Resigned():
             become_candidate(context)
         case Unattached() | Follower():
-            become_prospective(context)
+            become_prospective(context, "it is the only voter")
         case _:
             pass

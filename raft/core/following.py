@@ -9,6 +9,7 @@ from kraftbase.errors import ErrorCode
 from raft.core import committed, newcomers, rebuilding, snapshot_fetch, state_mismatch
 from raft.core.actions import AdvanceHighWatermark, AppendBatches, ReportRejectedClaim, TruncateLog
 from raft.core.context import Context
+from raft.core.decisions import ElectionPutOff
 from raft.core.elections import become_follower, become_prospective, become_unattached
 from raft.core.leading import order_flush
 from raft.core.membership import is_credible_leader, may_be_voter, voter_named
@@ -102,6 +103,9 @@ def on_end_quorum_epoch(context: Context, request: EndQuorumEpochRequest) -> End
             wait_ms = _wait_for_election_ms(context, request.preferred_candidates)
             state.fetch_deadline_ms = context.now_ms + wait_ms
             state.has_fetched = False  # the leader itself resigned: a pre-vote does no harm
+            if wait_ms > 0 and context.may_be_elected:
+                reason = f"leader {state.leader_id} has resigned, and prefers others"
+                context.decisions.append(ElectionPutOff(wait_ms, reason))
     return EndQuorumEpochResponse(error=error, leader=context.leader, leader_endpoint=context.leader_endpoint)
 
 
@@ -172,7 +176,7 @@ def poll(context: Context) -> None:
     _check_recovered(context)
     newcomers.ask_for_epochs(context)
     if isinstance(state, Follower) and state.fetch_deadline_ms <= context.now_ms and context.may_be_elected:
-        become_prospective(context)
+        become_prospective(context, _why_given_up(context, state))
         return
     if not isinstance(state, Follower | Unattached) or context.connections.has_fetch_under_way:
         return
@@ -189,6 +193,14 @@ def poll(context: Context) -> None:
     is_leader = isinstance(state, Follower) and destination == state.leader_endpoint
     snapshot_request = snapshot_fetch.next_request(context) if is_leader else None
     context.send(destination, snapshot_request or _fetch_request(context))
+
+
+def _why_given_up(context: Context, state: Follower) -> str:
+    if state.is_given_up:
+        return f"the address of leader {state.leader_id} refuses connections: its process has ended"
+    if state.has_fetched:
+        return f"leader {state.leader_id} has answered nothing for {context.config.fetch_timeout_ms} ms"
+    return f"leader {state.leader_id} has resigned, or has answered no fetch in epoch {state.epoch}"
 
 
 def _check_recovered(context: Context) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +34,11 @@ class Purgatory:
 
     def __len__(self) -> int:
         return len(self._parked)
+
+    @property
+    def parked(self) -> Collection[ParkedFetch]:
+        """The fetches that are parked, in the order of their arrival."""
+        return self._parked.values()
 
     @property
     def is_full(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 from raft.core.connections import Pending
 from raft.core.context import Context
+from raft.core.decisions import ElectionPutOff
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
 from raft.core.states import Follower
 
@@ -61,6 +62,8 @@ def on_failed(context: Context, pending: Pending | None, *, is_refused: bool = F
     state.has_fetched = False
     if context.may_be_elected:
         state.fetch_deadline_ms = min(state.fetch_deadline_ms, context.now_ms + _wait_ms(context, state))
+        reason = f"the address of leader {state.leader_id} refuses connections, and its voters take turns"
+        context.decisions.append(ElectionPutOff(state.fetch_deadline_ms - context.now_ms, reason))
 
 
 def asks_only_the_leader(context: Context, state: Follower) -> bool:

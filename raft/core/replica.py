@@ -1,4 +1,4 @@
-"""One replica of the log: events in, actions out. The only public interface of the core.
+"""One replica of the log: events in, actions out. With what may be read of it, the only public interface of the core.
 
     actions = replica.start(now_ms)
     actions = replica.step(event, now_ms)
@@ -22,8 +22,8 @@
       StateMachineFenced, FetchVersionAllowed
 
 The same events at the same times with the same `random` give the same actions. `now_ms` is monotonic and never goes
-back. `raft.core.actions` defines how actions are carried out. The transcripts in tests/raft/core/transcripts show
-several replicas that step in turn.
+back. `raft.core.actions` defines how actions are carried out, `raft.core.replica_view` what others may read. The
+transcripts in tests/raft/core/transcripts show several replicas that step in turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.errors import ConfigurationError, ErrorCode
+from kraftbase.errors import ConfigurationError
 from raft.core import (
     elections,
     following,
@@ -84,30 +84,25 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raft.core.replica_view import ReplicaView
 from raft.core.startup import initial_state
 from raft.core.states import (
-    ROLES,
     Candidate,
-    Follower,
     Leader,
     Prospective,
-    ReplicaProgress,
     Resigned,
-    Role,
     State,
     Unattached,
 )
 from raft.core.transitions import enter
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
-    UNKNOWN_OFFSET,
     ZERO_DIRECTORY_ID,
     Epoch,
     LeaderAndEpoch,
     Offset,
     OffsetAndEpoch,
     RecoveringLog,
-    RefusedLeader,
     ReplicaKey,
 )
 from raft.core.voters import VoterSet
@@ -129,8 +124,8 @@ if TYPE_CHECKING:
 #
 # All of them end in `_poll`, so that everything that an event made due is ordered in the same step. Later work has its
 # deadline in `next_deadline_ms`.
-class Replica:
-    """A voter if its key is in the voter set, an observer if not (RF-01)."""
+class Replica(ReplicaView):
+    """A voter if its key is in the voter set, an observer if not (RF-01). Its owner steps it; all others read."""
 
     def __init__(
         self,
@@ -162,7 +157,7 @@ class Replica:
         if key is None and election_state is not None and election_state.voted_key is not None:
             raise ConfigurationError("the quorum state holds a vote, but this replica has no node id; give it its id")
         epoch = Epoch(max(log.last_epoch, election_state.epoch if election_state is not None else 0))
-        self._context = Context(
+        context = Context(
             config=config,
             cluster_id=cluster_id,
             key=key,
@@ -186,120 +181,9 @@ class Replica:
             applied=applied,
             fetch_version_allowed=fetch_version_allowed,
         )
-        if recovering is not None and recovering.has_forgotten and not self._context.is_voter:
-            self._context.recovering = None  # an observer has no vote to forget
-
-    # --- its state --------------------------------------------------------------------------------------------------
-
-    @property
-    def role(self) -> Role:
-        """The state that it is in."""
-        return ROLES[type(self._context.state)]
-
-    @property
-    def is_voter(self) -> bool:
-        """Whether it votes."""
-        return self._context.is_voter
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether it leads and has not resigned."""
-        return isinstance(self._context.state, Leader)
-
-    @property
-    def is_recovering(self) -> bool:
-        """Whether its log lacks what it once had: it neither votes nor counts."""
-        return self._context.recovering is not None
-
-    @property
-    def may_found(self) -> bool:
-        """Whether its directory is new: it takes part only in elections among voters with empty logs."""
-        return self._context.may_found
-
-    @property
-    def refused_leader(self) -> RefusedLeader | None:
-        """The leader that lacks committed records, while neither it nor another leader is followed."""
-        return self._context.refused_leader
-
-    @property
-    def epoch(self) -> Epoch:
-        """The epoch that it is in."""
-        return self._context.state.epoch
-
-    @property
-    def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The epoch and its leader, as far as it knows."""
-        return self._context.leader
-
-    @property
-    def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader listens."""
-        return self._context.leader_endpoint
-
-    @property
-    def high_watermark(self) -> Offset:
-        """Everything below is committed; -1 while it does not know."""
-        return self._context.high_watermark
-
-    @property
-    def log_end_offset(self) -> Offset:
-        """The end of its log."""
-        return self._context.log.end_offset
-
-    @property
-    def followers(self) -> list[ReplicaProgress]:
-        """A leader's view of the other voters and the observers, for reading only; empty if it does not lead."""
-        state = self._context.state
-        return [*state.voters.values(), *state.observers.values()] if isinstance(state, Leader) else []
-
-    @property
-    def leading_since_ms(self) -> int | None:
-        """When it was elected; None if it does not lead."""
-        state = self._context.state
-        return state.since_ms if isinstance(state, Leader) else None
-
-    @property
-    def leader_log_start_offset(self) -> Offset:
-        """The log start of the leader that it follows, by its last answer; -1 if unknown."""
-        state = self._context.state
-        return state.leader_log_start_offset if isinstance(state, Follower) else UNKNOWN_OFFSET
-
-    @property
-    def next_append_offset(self) -> Offset:
-        """The base offset of the next append, after all prepared ones; its log's end if it does not lead."""
-        state = self._context.state
-        return state.accumulator.next_offset if isinstance(state, Leader) else self._context.log.end_offset
-
-    @property
-    def is_shutdown_complete(self) -> bool:
-        """Whether it has handed over, after ShutdownRequested."""
-        return self._context.is_shutdown_complete
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When TimePassed must be stepped at the latest."""
-        state = self._context.state
-        deadlines = [self._context.connections.next_deadline_ms, self._context.rebuild_deadline_ms]
-        match state:
-            case Unattached() | Prospective() | Resigned() | Candidate():
-                deadlines.append(state.election_deadline_ms)
-            case Follower():
-                deadlines.append(state.fetch_deadline_ms if self._context.may_be_elected else None)
-            case Leader():
-                deadlines += [
-                    state.check_quorum_deadline_ms,
-                    state.begin_quorum_deadline_ms,
-                    state.purgatory.next_deadline_ms,
-                ]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
-    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where the log would be truncated after an answer that it diverges there (RF-51)."""
-        return self._context.log.truncation_point(diverging)
-
-    def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
-        """Why AppendPrepared would be refused now; None if it would be taken."""
-        return leading.refuse_append(self._context, epoch, body_bytes)
+        if recovering is not None and recovering.has_forgotten and not context.is_voter:
+            context.recovering = None  # an observer has no vote to forget
+        super().__init__(context)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -320,6 +204,8 @@ class Replica:
         """
         context = self._context
         context.now_ms = max(now_ms, context.now_ms)
+        if context.decisions:
+            context.decisions = []
         match event:
             case RequestReceived(request_id, request):
                 self._on_request(request_id, request)

@@ -39,6 +39,7 @@ from kraftbase.checks import check
 from kraftbase.errors import ErrorCode
 from raft.core.actions import AnnounceLeader, FailAppend, PersistElectionState, Reply
 from raft.core.context import Context
+from raft.core.decisions import StateEntered
 from raft.core.messages import FetchResponse
 from raft.core.states import (
     ROLES,
@@ -117,6 +118,7 @@ def transition(context: Context, state: State) -> None:
     """
     _check_edge(context, context.state, state)
     left = context.state
+    context.decisions.append(StateEntered(ROLES[type(left)], left.epoch, ROLES[type(state)], state.epoch))
     enter(context, state)
     if isinstance(left, Leader):
         # After the new state is ordered to disk: the answers below name the leader of the new state.

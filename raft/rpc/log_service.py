@@ -14,7 +14,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed, Snapshots
 from raft.core.messages import LogStartHolder
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.types import UNKNOWN_OFFSET, Batch, NodeId, Offset, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
@@ -45,7 +45,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         feed: CommitFeed,
         snapshots: Snapshots,
         readers: ReaderLeases,
-        replica: Replica,
+        replica: ReplicaView,
         cluster_id: str,
         key: ReplicaKey,
         voters: VoterSet,

@@ -13,7 +13,7 @@ import structlog
 
 from kraftbase.errors import OutOfSpace
 from raft.core.messages import LogStartHolder
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.types import NodeId, Offset, OffsetAndEpoch
 from raft.shell.node_snapshots import NodeSnapshots
 from raft.shell.runtime import Runtime, Timer
@@ -44,7 +44,7 @@ class LogStartKeeper:
         self,
         config: LogStartConfig,
         *,
-        replica: Replica,
+        replica: ReplicaView,
         log: SegmentedLog,
         snapshots: NodeSnapshots,
         runtime: Runtime,

@@ -1,7 +1,8 @@
 """The shell around one replica: it carries out the core's actions and feeds it events. Synchronous, without a loop.
 
-It uses the outside through two ports: a `Runtime` for time, timers and the disk thread, a `ShellHost` for its outputs.
-`raft.node` runs it on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
+It uses the outside through ports: a `Runtime` for time, timers and the disk thread, a `ShellHost` for its outputs, a
+`ShellObserver` for whoever watches it; if nobody does, that costs a step the test of an attribute. `raft.node` runs it
+on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
 
 - Actions are carried out strictly in order, except that answers to fetches may leave after listeners have run
   (`raft.shell.deferred_replies`). PersistElectionState delays later actions until it is on disk.
@@ -67,9 +68,11 @@ from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.shell.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
 from raft.shell.deferred_replies import DeferredReplies
 from raft.shell.flusher import Flusher
+from raft.shell.full_disk import pause_ms, without_records
 from raft.shell.initial_log_state import last_timestamp_ms, log_state, recovering_log
 from raft.shell.log_start_keeper import LogStartKeeper
 from raft.shell.node_snapshots import NodeSnapshots
+from raft.shell.observer import ShellObserver
 from raft.shell.rejected_claims import RejectedClaims
 from raft.shell.runtime import Runtime, Timer
 from raft.shell.shell_host import Identity, ShellHost
@@ -80,9 +83,6 @@ from raft.storage.segmented_log import SegmentedLog
 from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
-
-OUT_OF_SPACE_PAUSE_MS_MAX: Final = 500
-"""How long a follower with a full disk waits before it asks for the same batches again, at most."""
 
 MARKER_IDLE_MS: Final = 100
 """How long after a flush a burst of appends counts as ended: then a marker records that all of it is durable."""
@@ -108,6 +108,7 @@ class Shell:
         runtime: Runtime,
         host: ShellHost,
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
+        observer: ShellObserver | None = None,
     ) -> None:
         """Wire it up; `start` starts it. `election_state` is in `quorum_state`, `applied` is the state machine's end.
 
@@ -116,8 +117,7 @@ class Shell:
         self.config = config
         self.log = log
         self._quorum_state = quorum_state
-        self._runtime = runtime
-        self._host = host
+        self._runtime, self._host, self._observer = runtime, host, observer
         self.snapshots = NodeSnapshots(
             snapshots,
             identity.cluster_id,
@@ -168,7 +168,7 @@ class Shell:
 
     def start(self) -> None:
         """Enter the state that follows from what is on disk."""
-        self._take(self.replica.start(self._now_ms()))
+        self._take(None, self.replica.start(self._now_ms()))
         self._notify_committed()  # what the newest snapshot holds
         self.log_start.start()
 
@@ -181,6 +181,11 @@ class Shell:
                 timer.cancel()
         self.log_start.close()
         self.snapshots.close()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether actions wait for the election state to be on disk."""
+        return bool(self._actions)
 
     def new_id(self) -> int:
         """A request id or append id that was not used before."""
@@ -247,7 +252,7 @@ class Shell:
         if self._closed:
             return
         try:
-            self._take(self.replica.step(event, self._now_ms()))
+            self._take(event, self.replica.step(event, self._now_ms()))
         except BaseException as error:
             self._fatal(error)
 
@@ -263,16 +268,16 @@ class Shell:
                 self._rejected_claims.note(f"the leader's log diverges within a batch of this one, at {diverging}")
                 self.step(RequestFailed(correlation_id))
             case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
-                timeout_ms = min(self.config.request_timeout_ms, self.config.fetch_timeout_ms)
-                pause_ms = min(OUT_OF_SPACE_PAUSE_MS_MAX, timeout_ms / 2)
-                empty = _without_records(outcome)
-                self._runtime.call_later(pause_ms, lambda: self.step(empty))
+                empty = without_records(outcome)
+                self._runtime.call_later(pause_ms(self.config), lambda: self.step(empty))
             case _:
                 self.step(outcome)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _take(self, actions: Sequence[Action]) -> None:
+    def _take(self, event: Event | None, actions: Sequence[Action]) -> None:
+        if self._observer is not None:
+            self._observer.stepped(event, actions, self.replica)
         self._actions.extend(actions)
         self._carry_out()
         self._set_timer()
@@ -470,21 +475,3 @@ class Shell:
 
     def _now_ms(self) -> int:
         return int(self._runtime.now_ms())
-
-
-def _without_records(outcome: ResponseReceived) -> ResponseReceived:
-    response = outcome.response
-    if not isinstance(response, FetchResponse):
-        return outcome
-    # The leader was heard: a full disk starts no election. An answer without records is legal (RF-55).
-    return ResponseReceived(
-        outcome.correlation_id,
-        FetchResponse(
-            leader=response.leader,
-            leader_endpoint=response.leader_endpoint,
-            high_watermark=response.high_watermark,
-            log_start_offset=response.log_start_offset,
-            expected_state_digest=response.expected_state_digest,
-            is_without_room=True,
-        ),
-    )

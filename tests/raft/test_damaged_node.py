@@ -151,7 +151,7 @@ async def test_a_recovering_voter_that_has_no_room_for_what_it_lost_has_not_got_
         files.space_limit = files.used_bytes() + 1_000  # no room for the copy of the damaged segment
         await cluster.start(3, files=files, log_config=tight)
         replica = cluster.nodes[3].replica
-        await until(lambda: replica.is_recovering and getattr(replica._context.state, "has_fetched", False))
+        await until(lambda: replica.is_recovering and replica.has_fetched)
         assert replica.is_recovering
         files.space_limit = None
         await until(lambda: not replica.is_recovering)

@@ -292,7 +292,7 @@ async def test_made_up_digests_fence_nobody(cluster: KnownCluster) -> None:
                 answer: Any = await call.read()
                 assert answer.error_code == ErrorCode.NONE
     assert node.replica.is_leader
-    assert not any(node.replica._context.is_fenced for node in cluster.nodes.values())
+    assert not any(node.replica.is_fenced for node in cluster.nodes.values())
     assert not any(
         progress.has_diverged for progress in node.replica.followers if cluster.voters.is_voter(progress.key)
     )

@@ -135,8 +135,7 @@ class Cluster(Observed):
 
     def after_step(self, step: Step) -> None:
         """Something happened, and the view of the node is fresh. Raises Violation."""
-        for event in step.events:
-            self.marks.hit(type(event).__name__)
+        self.marks.saw(step.events, step.actions)
         self.atlas.after_step(step)
 
     def report_violation(self, message: str, cause: BaseException | None = None) -> None:

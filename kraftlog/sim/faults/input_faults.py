@@ -138,7 +138,7 @@ def lack_committed(world: World, random: Random) -> str | None:
         for machine in running(world)
         if machine.view.replica is not None
         and machine.view.replica.role is Role.FOLLOWER
-        and machine.view.replica.high_watermark > machine.view.replica._context.log.start_offset
+        and machine.view.replica.high_watermark > machine.view.replica.log_start.offset
     ]
     if not followers:
         return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.step import Step
+from raft.core.actions import Send
 from raft.core.connections import CONNECTIONS_MAX
-from raft.core.replica import Replica
+from raft.core.events import AppendPrepared, RequestReceived
+from raft.core.replica_view import ReplicaView
 from raft.core.serving import OBSERVERS_MAX
-from raft.core.states import Leader
 
 
 class Bounds(Invariant):
@@ -20,24 +21,24 @@ class Bounds(Invariant):
     number = 24
     title = "everything has a bound"
     source = "TigerBeetle, TIGER_STYLE"
+    looks_at = frozenset({Send, RequestReceived, AppendPrepared})
 
     def after_step(self, step: Step) -> None:
         """Count."""
         replica = step.node.replica
         if replica is None:
             return
-        context = replica._context
-        if len(context.connections._by_endpoint) > CONNECTIONS_MAX:
+        if len(replica.requests_under_way) > CONNECTIONS_MAX:
             self.violated(f"node {step.node.node_id} has more than {CONNECTIONS_MAX} requests under way")
-        if isinstance(context.state, Leader):
-            self._judge_leader(step, replica, context.state)
+        if replica.is_leader:
+            self._judge_leader(step, replica)
 
-    def _judge_leader(self, step: Step, replica: Replica, leader: Leader) -> None:
-        config = replica._context.config
+    def _judge_leader(self, step: Step, replica: ReplicaView) -> None:
+        config = replica.config
         counts = {
-            "parked fetches": (len(leader.purgatory), config.parked_fetches_max),
-            "bytes of pending appends": (leader.accumulator.pending_bytes, config.pending_append_bytes_max),
-            "observers": (len(leader.observers), OBSERVERS_MAX),
+            "parked fetches": (len(replica.parked_fetches), config.parked_fetches_max),
+            "bytes of pending appends": (replica.pending_append_bytes, config.pending_append_bytes_max),
+            "observers": (replica.observer_count, OBSERVERS_MAX),
         }
         for name, (count, limit) in counts.items():
             if count > limit:

@@ -34,16 +34,16 @@ class CheckQuorum(Invariant):
         node = step.node
         if node.replica is None or not node.replica.is_leader or len(self.world.voter_ids) == 1:
             return
-        context = node.replica._context
-        place = (node.node_id, node.life, node.replica.epoch)
-        heard = self._heard.setdefault(place, {node.node_id: context.now_ms})
+        replica, now_ms = node.replica, node.replica.now_ms
+        place = (node.node_id, node.life, replica.epoch)
+        heard = self._heard.setdefault(place, {node.node_id: now_ms})
         for event in step.events:
             if isinstance(event, RequestReceived) and isinstance(event.request, FetchRequest | FetchSnapshotRequest):
                 key = event.request.replica_key
                 if key is not None and key.node_id in self.world.voter_ids:
-                    heard[key.node_id] = context.now_ms
+                    heard[key.node_id] = now_ms
         others = sorted((heard.get(voter_id, heard[node.node_id]) for voter_id in self.world.voter_ids
                          if voter_id != node.node_id), reverse=True)  # fmt: skip
         last_ms = others[self.world.majority - 2]
-        if context.now_ms - last_ms > PATIENCE * context.config.check_quorum_timeout_ms:
-            self.violated(f"node {node.node_id} leads and has heard no majority for {context.now_ms - last_ms} ms")
+        if now_ms - last_ms > PATIENCE * replica.config.check_quorum_timeout_ms:
+            self.violated(f"node {node.node_id} leads and has heard no majority for {now_ms - last_ms} ms")

@@ -61,8 +61,8 @@ class EpochCache(Invariant):
                 found.append((batch.epoch, batch.base_offset))
         entries = node.log.epochs.entries()
         if node.replica is not None and not node.is_behind:
-            known = node.replica._context.log.epochs.entries()
-            if known != entries or node.replica._context.log.start != start:
+            known = node.replica.epoch_entries()
+            if known != entries or node.replica.log_start != start:
                 self.violated(f"node {node.node_id} has the epoch cache {entries}, its core has {known}")
         if entries != found:
             self.violated(f"node {node.node_id} has the epoch cache {entries}, its log yields {found}")

@@ -48,18 +48,18 @@ class EpochsBounded(Invariant):
         if not self.world.cut_since_us or node.replica is None:
             self._cuts.pop(node.node_id, None)
             return
-        context = node.replica._context
+        now_ms = node.replica.now_ms
         cut = self._cuts.get(node.node_id)
         if cut is None or cut.life != node.life or not self._is_cut_off(node, cut.since_us):
             self._cuts.pop(node.node_id, None)
             if self._is_cut_off(node, step.now_us):
-                patience_ends_ms = context.now_ms + context.config.request_timeout_ms
+                patience_ends_ms = now_ms + node.replica.config.request_timeout_ms
                 self._cuts[node.node_id] = _Cut(node.life, step.now_us, patience_ends_ms)
             return
         if cut.is_quiet and is_in_new_epoch and node.replica.role is Role.CANDIDATE:
             epoch = node.replica.epoch
             self.violated(f"node {node.node_id} is cut off from a majority and the candidate of epoch {epoch}")
-        cut.is_quiet = context.now_ms >= cut.patience_ends_ms
+        cut.is_quiet = now_ms >= cut.patience_ends_ms
 
     def _is_in_new_epoch(self, node: NodeView) -> bool:
         before = self._epochs.get(node.node_id, 0)
@@ -70,11 +70,11 @@ class EpochsBounded(Invariant):
 
     def _is_cut_off(self, node: NodeView, since_us: int) -> bool:
         """Whether it has been cut off since then, or for longer."""
-        world = self.world
+        world, own, later_us = self.world, node.node_id, since_us + 1
         reached = 1
         for other in world.voter_ids:
-            if other == node.node_id:
-                continue
-            cuts = [world.cut_since_us.get(link) for link in ((node.node_id, other), (other, node.node_id))]
-            reached += not any(cut_us is not None and cut_us <= since_us for cut_us in cuts)
+            if other != own:
+                there_us = world.cut_since_us.get((own, other), later_us)
+                back_us = world.cut_since_us.get((other, own), later_us)
+                reached += there_us > since_us and back_us > since_us
         return reached < world.majority

@@ -20,7 +20,8 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.core.states import Follower, Role
+from raft.core.replica_view import ReplicaView
+from raft.core.states import Role
 
 REFUSED_MS: Final = 100
 """How long connections must be refused in a row."""
@@ -52,6 +53,7 @@ class LeaderIsKept(Invariant):
     number = 68
     title = "a leader that answers is not given up"
     source = "KIP-996; RF-30"
+    looks_at = frozenset({"is_news", "replies", RequestFailed, ResponseReceived, Send})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -63,14 +65,14 @@ class LeaderIsKept(Invariant):
         if node.replica is None or not node.is_voter:
             self._contacts.pop(node.node_id, None)
             return
-        state, now_ms, role = node.replica._context.state, node.replica._context.now_ms, node.replica.role
+        replica, now_ms, role = node.replica, node.replica.now_ms, node.replica.role
         before = contact = self._contacts.get(node.node_id)
-        if contact is None or (contact.life, contact.epoch) != (node.life, node.replica.epoch):
-            contact = self._contacts[node.node_id] = _Contact(node.life, node.replica.epoch, role=role)
+        if contact is None or (contact.life, contact.epoch) != (node.life, replica.epoch):
+            contact = self._contacts[node.node_id] = _Contact(node.life, replica.epoch, role=role)
         for event in step.events:
             if isinstance(event, RequestFailed | ResponseReceived):
                 self._note_outcome(contact, event, now_ms)
-            if isinstance(event, ResponseReceived) and _is_contact(node, state, event):
+            if isinstance(event, ResponseReceived) and _is_contact(replica, event):
                 contact.answered_ms, contact.refused_since_ms = now_ms, None
         if contact is before and contact.role is Role.FOLLOWER and role is Role.PROSPECTIVE:
             self._judge(node, contact, "asks for pre-votes")
@@ -79,11 +81,11 @@ class LeaderIsKept(Invariant):
             if isinstance(request, VoteRequest) and is_granted and contact.role is role is Role.FOLLOWER:
                 self._judge(node, contact, "grants a pre-vote")
         contact.role = role
-        if not isinstance(state, Follower):
+        if role is not Role.FOLLOWER:
             contact.answered_ms = contact.refused_since_ms = contact.fetch = None
             return
         for action in step.actions:
-            if not isinstance(action, Send) or action.destination != state.leader_endpoint:
+            if not isinstance(action, Send) or action.destination != replica.leader_endpoint:
                 continue
             if contact.fetch is not None:
                 contact.refused_since_ms = None  # that one was neither answered nor refused
@@ -102,26 +104,24 @@ class LeaderIsKept(Invariant):
     def _judge(self, node: NodeView, contact: _Contact, what: str) -> None:
         if node.replica is None or contact.answered_ms is None:
             return
-        context = node.replica._context
+        now_ms = node.replica.now_ms
         leader_id = node.replica.leader_and_epoch.leader_id
         leader = None if leader_id is None else self.world.nodes[leader_id].replica
         if leader is None or not leader.is_leader or leader.epoch != contact.epoch:
             return
-        silent_ms = context.now_ms - contact.answered_ms
-        refused_ms = 0 if contact.refused_since_ms is None else context.now_ms - contact.refused_since_ms
-        if silent_ms < context.config.fetch_timeout_ms and refused_ms < REFUSED_MS:
+        silent_ms = now_ms - contact.answered_ms
+        refused_ms = 0 if contact.refused_since_ms is None else now_ms - contact.refused_since_ms
+        if silent_ms < node.replica.config.fetch_timeout_ms and refused_ms < REFUSED_MS:
             self.violated(
                 f"node {node.node_id} {what}, though {leader_id} leads epoch {contact.epoch} and answered it"
                 f" {silent_ms} ms ago; connections were refused for {refused_ms} ms"
             )
 
 
-def _is_contact(node: NodeView, state: object, event: ResponseReceived) -> bool:
-    """Whether the follower took that for a sign of its leader."""
-    if node.replica is None or not isinstance(state, Follower) or event.response.error is not ErrorCode.NONE:
+def _is_contact(replica: ReplicaView, event: ResponseReceived) -> bool:
+    """Whether a follower took that for a sign of its leader."""
+    if event.response.error is not ErrorCode.NONE:
         return False
-    context = node.replica._context
     is_fetch = isinstance(event.response, FetchResponse | FetchSnapshotResponse)
-    return (
-        is_fetch and state.has_fetched and state.fetch_deadline_ms == context.now_ms + context.config.fetch_timeout_ms
-    )
+    deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    return is_fetch and replica.has_fetched and replica.fetch_deadline_ms == deadline_ms

@@ -32,7 +32,7 @@ class MonotonicHighWatermark(Invariant):
         high_watermark = node.replica.high_watermark
         life, before = self._known.get(node.node_id, (0, Offset(-1)))
         if life != node.life:
-            latest = node.replica._context.log.latest_snapshot
+            latest = node.replica.latest_snapshot_id
             known = max(node.log.log_start_offset, -1 if latest is None else latest.offset) or -1
             if step.started and high_watermark > known and len(self.world.voter_ids) > 1:
                 self.violated(f"node {node.node_id} was just started and reports {high_watermark} as committed")

@@ -23,7 +23,7 @@ class NotToOneself(Invariant):
         replica = step.node.replica
         if replica is None:
             return
-        own = replica._context.endpoint
+        own = replica.endpoint
         for action in step.actions:
             if isinstance(action, Send) and action.destination == own:
                 self.violated(f"node {step.node.node_id} sends {action.request} to itself")

@@ -27,7 +27,7 @@ class OneFetch(Invariant):
             return
         under_way = [
             pending.correlation_id
-            for pending in replica._context.connections._by_correlation.values()
+            for pending in replica.requests_under_way
             if isinstance(pending.request, FetchRequest)
         ]
         if len(under_way) > 1:

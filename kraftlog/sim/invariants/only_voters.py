@@ -56,7 +56,7 @@ class OnlyVotersCount(Invariant):
     def _check_remembered(self, node: NodeView, state: ElectionState) -> None:
         if node.replica is None:
             return
-        voters = node.replica._context.voters
+        voters = node.replica.voters
         if state.voted_key is not None and not voters.is_voter(state.voted_key):
             self.violated(f"node {node.node_id} votes for {state.voted_key} in epoch {state.epoch}, which is no voter")
         if state.leader_id is not None and voters.get(state.leader_id) is None:
@@ -65,7 +65,7 @@ class OnlyVotersCount(Invariant):
     def _check_destination(self, node: NodeView, send: Send) -> None:
         if node.replica is None:
             return
-        context = node.replica._context
-        is_known = any(voter.endpoint == send.destination for voter in context.voters.voters())
-        if not is_known and send.destination not in context.bootstrap_endpoints:
+        replica = node.replica
+        is_known = any(voter.endpoint == send.destination for voter in replica.voters.voters())
+        if not is_known and send.destination not in replica.bootstrap_endpoints:
             self.violated(f"node {node.node_id} sends to {send.destination}, which it is not configured with")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.states import Leader
 from raft.core.types import Offset
 
 
@@ -36,9 +35,9 @@ class OwnEpoch(Invariant):
         self._known[node.node_id] = (node.life, epoch, high_watermark)
         if not node.replica.is_leader or known is None or known[:2] != (node.life, epoch):
             return
-        state = node.replica._context.state
-        if isinstance(state, Leader) and high_watermark <= state.epoch_start_offset:
+        start_offset = node.replica.epoch_start_offset
+        if start_offset is not None and high_watermark <= start_offset:
             self.violated(
                 f"node {node.node_id} moved the high watermark to {high_watermark}, and its epoch {epoch} starts at"
-                f" {state.epoch_start_offset}"
+                f" {start_offset}"
             )

@@ -11,7 +11,6 @@ from kraftlog.sim.observation.step import Step
 from raft.core.actions import Send
 from raft.core.events import TimePassed
 from raft.core.messages import FetchRequest
-from raft.core.states import Leader
 from raft.core.types import Offset
 
 FETCH_SAYS_HIGH_WATERMARK: Final = 18
@@ -44,20 +43,21 @@ class StalenessBounded(Invariant):
         node = step.node
         for action in step.actions:
             if isinstance(action, Send) and isinstance(action.request, FetchRequest) and node.replica is not None:
-                self._sent[node.node_id] = (node.life, action.request, node.replica._context.fetch_version)
-        leader = None if node.replica is None else node.replica._context.state
-        if node.replica is None or not isinstance(leader, Leader):
+                self._sent[node.node_id] = (node.life, action.request, node.replica.fetch_version)
+        leader = node.replica
+        if leader is None or not leader.is_leader:
             return
-        place = (node.node_id, node.life, node.replica.epoch)
-        before, now_ms = self._held_since_ms.get(place, {}), node.replica._context.now_ms
-        held = leader.purgatory._parked
-        since_ms = self._held_since_ms[place] = {request_id: before.get(request_id, now_ms) for request_id in held}
+        place = (node.node_id, node.life, leader.epoch)
+        before, now_ms, held = self._held_since_ms.get(place, {}), leader.now_ms, leader.parked_fetches
+        since_ms = {fetch.request_id: before.get(fetch.request_id, now_ms) for fetch in held}
+        self._held_since_ms[place] = since_ms
         has_looked = any(isinstance(event, TimePassed) for event in step.events)
-        for request_id, fetch in held.items():
-            waited_ms = now_ms - since_ms[request_id]
+        high_watermark = leader.high_watermark_of_epoch
+        for fetch in held:
+            waited_ms = now_ms - since_ms[fetch.request_id]
             if has_looked and waited_ms > fetch.request.max_wait_ms:
                 self.violated(f"node {node.node_id} has held {fetch.request} for {waited_ms} ms")
-            self._check_sender(node, leader.high_watermark, fetch.request)
+            self._check_sender(node, high_watermark, fetch.request)
 
     def _check_sender(self, leader: NodeView, high_watermark: Offset, request: FetchRequest) -> None:
         """The leader's high watermark counts from when it is known in its own epoch (RF-42)."""

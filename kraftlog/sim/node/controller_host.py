@@ -17,8 +17,6 @@ from unittest import mock
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.controller import controller as controller_module
-from kraftlog.controller import paged_writes
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules import pages
@@ -225,9 +223,15 @@ class ControllerHost:
                 unclean_election_check_interval_ms=brokers.unclean_interval_ms,
                 metadata_max_idle_interval_ms=brokers.idle_interval_ms,
             ),
+            on_bug=self._found_bug,
         )
         self._machine.subscribe(FetchVersionGate(self._machine, self._allow_fetch_version))
         process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(self._machine)))
+
+    def _found_bug(self, message: str, **details: object) -> None:
+        """What the controller reports as a bug of its own is a violation."""
+        text = f"the controller says: {message} {details or ''}".rstrip()
+        self._process.environment.report_violation(text, sys.exc_info()[1])
 
     def _allow_fetch_version(self, version: int) -> None:
         self._process.shell.step(FetchVersionAllowed(version))
@@ -267,30 +271,11 @@ class ControllerHost:
             subscriber.shut_down()
 
 
-class _BugReports:
-    """Replaces the controller's logger: what it logs as a bug of its own is a violation."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-
-    def exception(self, message: str, **details: object) -> None:
-        """A bug."""
-        text = f"the controller says: {message} {details or ''}".rstrip()
-        self._environment.report_violation(text, sys.exc_info()[1])
-
-    def __getattr__(self, level: str) -> Callable[..., None]:
-        return lambda *message, **details: None
-
-
 @contextlib.contextmanager
-def watching_controllers(environment: Environment) -> Iterator[None]:
-    """End the run when a controller finds a bug in itself, and let its pages be small, for as long as this lasts."""
+def small_pages(environment: Environment) -> Iterator[None]:
+    """Let the controllers' pages be small, for as long as this lasts."""
     if environment.parameters.brokers is None:
         yield
         return
-    with (
-        mock.patch.object(controller_module, "logger", _BugReports(environment)),
-        mock.patch.object(paged_writes, "logger", _BugReports(environment)),
-        mock.patch.object(pages, "PAGE_PARTITIONS", PAGE_PARTITIONS),
-    ):
+    with mock.patch.object(pages, "PAGE_PARTITIONS", PAGE_PARTITIONS):
         yield

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
+from kraftlog.sim.marks import edge_taken
 from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.hardware import Hardware
-from kraftlog.sim.node.observed_shell import ObservedShell
 from kraftlog.sim.node.register_service import RegisterService
 from kraftlog.sim.node.runtime import SimulatedRuntime
 from kraftlog.sim.node.slow_listener import SLOW_LISTENER, SlowListener
@@ -21,6 +21,7 @@ from kraftlog.sim.observation.node_view import STATE_MACHINE
 from kraftlog.sim.virtual.crash import Crash, ProcessKilled
 from kraftlog.sim.virtual.disk import DIRECTORY
 from raft.core.actions import Action, Send
+from raft.core.decisions import StateEntered
 from raft.core.events import (
     Event,
     RequestCancelled,
@@ -31,9 +32,11 @@ from raft.core.events import (
     StateMachineFenced,
 )
 from raft.core.messages import Request, Response, VoteResponse
+from raft.core.replica_view import ReplicaView
 from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.open_log import open_log
+from raft.shell.shell import Shell
 from raft.shell.shell_host import Identity
 from raft.shell.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
@@ -50,7 +53,7 @@ class _Waiting(NamedTuple):
 
 
 class Process(SteppedProcess):
-    """See the module. It is the host of its shell (`raft.shell.shell.ShellHost`)."""
+    """See the module. It is its shell's host and its observer (`raft.shell.shell_host`, `raft.shell.observer`)."""
 
     def __init__(self, environment: Environment, machine: Hardware) -> None:
         super().__init__(environment, machine)
@@ -99,9 +102,7 @@ class Process(SteppedProcess):
         self.register_service = RegisterService(self)
         self.controller_host = ControllerHost(self)
         self.apply_loop = ApplyLoop(self, self.register_service, self.controller_host, apply_random)
-        self.shell = ObservedShell(
-            self.note_event,
-            self.note_actions,
+        self.shell = Shell(
             identity=Identity(
                 cluster_id=environment.cluster_id,
                 key=machine.key,
@@ -119,6 +120,7 @@ class Process(SteppedProcess):
             random=machine.new_random(),
             runtime=self.runtime,
             host=self,
+            observer=self,
         )
         view = machine.view
         view.replica, view.log = self.shell.replica, self.log
@@ -142,7 +144,7 @@ class Process(SteppedProcess):
             return
         self.ended = True
         self.step.ended = reason
-        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica._context.snapshot_fetch is not None:
+        if reason != "shut down" and hasattr(self, "shell") and self.shell.replica.is_fetching_snapshot:
             self.environment.marks.hit("killed while a snapshot is received")
         if reason != "shut down" and hasattr(self, "apply_loop") and self.apply_loop.has_acknowledged:
             self.environment.marks.hit("killed between an acknowledgement and its application")
@@ -310,15 +312,14 @@ class Process(SteppedProcess):
             self.environment.process_failed(self, error)
             self.end(f"stopped itself: {error}", Crash.KILLED)
 
-    def note_event(self, event: Event) -> None:
-        """Record the core's events."""
-        self.step.events.append(event)
-
-    def note_actions(self, actions: Sequence[Action]) -> None:
-        """Record the core's orders."""
+    def stepped(self, event: Event | None, actions: Sequence[Action], replica: ReplicaView) -> None:
+        """Record the replica's event and its orders (raft.shell.observer.ShellObserver)."""
+        if event is not None:
+            self.step.events.append(event)
         self.step.actions.extend(actions)
-        for action in actions:
-            self.environment.marks.hit(type(action).__name__)
+        for decision in replica.decisions:
+            if isinstance(decision, StateEntered):
+                self.environment.marks.hit(edge_taken(decision))
 
     def note_positions(self) -> None:
         """Let the checkers see how far the listeners are."""

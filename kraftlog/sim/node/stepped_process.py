@@ -13,7 +13,6 @@ from typing import Final, Protocol
 from kraftbase.endpoint import Endpoint
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.hardware import Hardware
-from kraftlog.sim.node.observed_shell import ObservedShell
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.parameters import Parameters
 from kraftlog.sim.virtual.crash import Crash, ProcessKilled
@@ -24,6 +23,7 @@ from raft.core.messages import Response
 from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
 from raft.core.voters import VoterSet
 from raft.shell.runtime import Runtime
+from raft.shell.shell import Shell
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
@@ -88,7 +88,7 @@ class Environment(Protocol):
 class SteppedProcess(ABC):
     """One life of a node, step by step. What runs in it, `kraftlog.sim.node.process.Process` opens."""
 
-    shell: ObservedShell
+    shell: Shell
     runtime: Runtime
     log: SegmentedLog
     snapshots: SnapshotStore
@@ -150,7 +150,7 @@ class SteppedProcess(ABC):
         except BaseException as error:
             self.fatal(error)
         self._busy_until_us = now_us + self.stalled_us
-        self.machine.view.is_behind = not self.ended and self.shell.has_pending_actions
+        self.machine.view.is_behind = not self.ended and self.shell.is_behind
         self.environment.finish_step(self.step)
 
     def resume(self) -> None:

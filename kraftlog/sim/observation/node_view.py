@@ -10,7 +10,7 @@ from kraftbase.errors import KraftlogError
 from kraftlog.sim.observation.durable_log import DurableLog
 from kraftlog.sim.observation.durable_state import DurableSnapshots
 from raft.core.election_state import ElectionState
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.types import Batch, Offset, ReplicaKey
 from raft.storage.segmented_log import SegmentedLog
 
@@ -31,7 +31,7 @@ class NodeView:
     is_voter: bool
     life: int = 0
     """How often its process was started."""
-    replica: Replica | None = None
+    replica: ReplicaView | None = None
     """None while no process runs."""
     log: SegmentedLog | None = None
     applied: AppliedState | None = None

@@ -9,15 +9,14 @@ from typing import Final
 from kraftbase.errors import FlushFailed, InvariantViolation
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.faults.ambushes import watching_snapshot_work
-from kraftlog.sim.marks import Marks, marking_edges
-from kraftlog.sim.node.controller_host import watching_controllers
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.node.controller_host import small_pages
 from kraftlog.sim.observation.trace import describe
 from kraftlog.sim.parameters import Overrides, Parameters, draw
 from kraftlog.sim.registers.linearizability import Verdict, check_history
 from kraftlog.sim.registers.oracle import HistoryViolation
 from kraftlog.sim.runs.convergence import converge
 from kraftlog.sim.runs.fault_schedule import FaultSchedule
-from kraftlog.sim.runs.muted_logs import muted_logs
 from kraftlog.sim.runs.outcome import Outcome
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
@@ -33,23 +32,25 @@ def run_seed(seed: int, *, overrides: Overrides | None = None, kinds: Sequence[s
 
 
 def run(parameters: Parameters, *, echo: bool = False) -> Outcome:
-    """One run from beginning to end. A violation is in the outcome, not raised."""
+    """One run from beginning to end. A violation is in the outcome, not raised.
+
+    The simulated nodes log as nodes do: the process that runs them sets the level, `kraftlog sim` to critical.
+    """
     marks = Marks()
-    with muted_logs(), marking_edges(marks):
-        world = World(parameters, echo=echo, marks=marks)
-        undecided = 0
-        violation: str | None = None
-        try:
-            with watching_snapshot_work(world), watching_controllers(world):
-                _safety_phase(world)
-                converge(world)
-            world.checker.at_end()
-            undecided = _judge_history(world)
-        except Violation as found:
-            violation = _explain(found)
-        except (Exception, FlushFailed, InvariantViolation) as error:
-            # What is wrong with the simulator itself must name the seed, too, and not end the sweep.
-            violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
+    world = World(parameters, echo=echo, marks=marks)
+    undecided = 0
+    violation: str | None = None
+    try:
+        with watching_snapshot_work(world), small_pages(world):
+            _safety_phase(world)
+            converge(world)
+        world.checker.at_end()
+        undecided = _judge_history(world)
+    except Violation as found:
+        violation = _explain(found)
+    except (Exception, FlushFailed, InvariantViolation) as error:
+        # What is wrong with the simulator itself must name the seed, too, and not end the sweep.
+        violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
     return _outcome(world, violation, undecided)
 
 

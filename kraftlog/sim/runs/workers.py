@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Final, TypeVar
 
+from kraftlog.process.logs import configure_logging
+
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
@@ -27,7 +29,7 @@ def in_workers(work: Callable[[Input], Output], inputs: Iterable[Input]) -> Gene
     BrokenProcessPool if a worker was killed.
     """
     processors = os.cpu_count() or 1
-    pool = ProcessPoolExecutor(processors, multiprocessing.get_context("spawn"), initializer=_collect_seldom)
+    pool = ProcessPoolExecutor(processors, multiprocessing.get_context("spawn"), initializer=_set_up)
     running: set[Future[Output]] = set()
     try:
         for one in inputs:
@@ -42,6 +44,7 @@ def in_workers(work: Callable[[Input], Output], inputs: Iterable[Input]) -> Gene
         pool.shutdown(cancel_futures=True)
 
 
-def _collect_seldom() -> None:
+def _set_up() -> None:
+    configure_logging("critical")  # as the command that they work for: thousands of nodes would repeat the same
     gc.freeze()  # what was imported stays
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

@@ -59,12 +59,11 @@ def falsified(response: FetchResponse, receiver: NodeView, chance: float) -> Fet
     replica = receiver.replica
     if replica is None:
         return response
-    log = replica._context.log
-    start, end = log.start_offset, replica.high_watermark
+    start, end = replica.log_start.offset, replica.high_watermark
     if end <= start:
         return response
     offset = Offset(start + int(chance * (end - start)))
-    epoch = max(Epoch(1), log.epochs.epoch_before(Offset(offset + 1)))
+    epoch = max(Epoch(1), replica.epoch_before(Offset(offset + 1)))
     point = OffsetAndEpoch(epoch=epoch, offset=offset)
     if int(chance * 1_000) % 3 == 0 and offset > 0:
         return replace(response, records=(), snapshot_id=point)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import elections, following, leading, newcomers, refusals, replica, startup, transitions
+from raft.core import elections, following, leading, newcomers, refusals, replica, startup, transitions, vote_refusals
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.connections import Pending
 from raft.core.context import Context
@@ -123,37 +123,37 @@ def leader_of_any_id() -> list[Any]:
 def log_not_compared() -> list[Any]:
     """The first candidate gets the vote."""
 
-    def is_log_up_to_date(context: Context, request: VoteRequest) -> bool:
-        return True
+    def refuse_log(context: Context, request: VoteRequest) -> str | None:
+        return None
 
-    return [instead(elections, "_is_log_up_to_date", is_log_up_to_date)]
+    return [instead(vote_refusals, "refuse_log", refuse_log)]
 
 
 @mutation("a vote is given twice in an epoch", "RF-08")
 def votes_twice() -> list[Any]:
     """A vote that was granted does not prevent another."""
 
-    def grants_vote(context: Context, request: VoteRequest) -> bool:
-        return isinstance(context.state, Unattached) and elections._is_log_up_to_date(context, request)
+    def refuse_vote(context: Context, request: VoteRequest) -> str | None:
+        return vote_refusals.refuse_log(context, request) if isinstance(context.state, Unattached) else "it is busy"
 
     def add_vote(context: Context, key: ReplicaKey) -> None:
         return None
 
-    return [instead(elections, "_grants_vote", grants_vote), instead(elections, "_add_vote", add_vote)]
+    return [instead(vote_refusals, "refuse_vote", refuse_vote), instead(elections, "_add_vote", add_vote)]
 
 
 @mutation("a pre-vote opens an epoch", "KIP-996")
 def pre_vote_counts() -> list[Any]:
     """A pre-vote request raises the epoch of its receiver."""
-    grants_pre_vote = elections._grants_pre_vote
+    refuse_pre_vote = vote_refusals.refuse_pre_vote
 
-    def eager(context: Context, request: VoteRequest) -> bool:
-        granted = grants_pre_vote(context, request)
-        if granted and isinstance(context.state, Unattached):
+    def eager(context: Context, request: VoteRequest) -> str | None:
+        refusal = refuse_pre_vote(context, request)
+        if refusal is None and isinstance(context.state, Unattached):
             elections.become_unattached(context, Epoch(context.epoch + 1))
-        return granted
+        return refusal
 
-    return [instead(elections, "_grants_pre_vote", eager)]
+    return [instead(vote_refusals, "refuse_pre_vote", eager)]
 
 
 @mutation("a leader leads on in its epoch after a restart", "RF-13")

@@ -13,12 +13,11 @@ import raft.storage.segmented_log
 import snapshot.format
 from kraftbase.checksum import crc32c
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import snapshot_fetch
+from raft.core import rebuilding, snapshot_fetch
 from raft.core.actions import TruncateFullyAndStartAt
 from raft.core.context import Context
 from raft.core.epochs import EpochCache
 from raft.core.messages import FetchSnapshotRequest
-from raft.core.replica import Replica
 from raft.core.states import Leader
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.delivery import ListenerCursor
@@ -151,20 +150,19 @@ def begins_anew_too_early() -> list[Any]:
 @mutation("a leader starts over at its own snapshot", "SN-15")
 def leader_loads() -> list[Any]:
     """Its newest snapshot replaces its log."""
-    step = Replica.step
+    poll = rebuilding.poll
 
-    def eager(self: Replica, event: Any, now_ms: int) -> Any:
-        actions = step(self, event, now_ms)
-        context, latest = self._context, self._context.log.latest_snapshot
-        if not isinstance(context.state, Leader) or latest is None or actions:
-            return actions
+    def eager(context: Context) -> None:
+        poll(context)
+        leader, latest = context.state, context.log.latest_snapshot
+        if not isinstance(leader, Leader) or latest is None or context.actions or leader.accumulator.has_scheduled:
+            return
         if latest.offset == context.log.end_offset > context.log.start_offset:
             context.log.epochs = EpochCache(start=latest)
-            return [TruncateFullyAndStartAt(latest)]
-        return actions
+            context.order(TruncateFullyAndStartAt(latest))
 
     return [
-        instead(Replica, "step", eager),
+        instead(rebuilding, "poll", eager),
         instead(raft.storage.segmented_log, "is_replaced_by", lambda log_end, snapshot_id: True),
     ]
 

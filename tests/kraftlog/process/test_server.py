@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, CorruptLog, ErrorCode
@@ -47,6 +49,17 @@ async def test_a_voter_whose_log_is_gone_refuses_the_start_and_changes_nothing(t
             pass
     assert list((tmp_path / "node" / "log").iterdir()) == []
     assert (tmp_path / "node" / "metadata.db").exists()
+
+
+@pytest.mark.parametrize(("level", "reasons"), [("debug", ["it is the only voter"]), ("info", [])])
+async def test_a_node_of_level_debug_logs_why_it_decides_as_it_does(
+    tmp_path: Path, level: str, reasons: list[str]
+) -> None:
+    config = replace(formatted(tmp_path / "node"), log_level=level)
+    with capture_logs() as lines:
+        async with running_node(config):
+            pass
+    assert [line["reason"] for line in lines if line["event"] == "election begun"] == reasons
 
 
 async def test_a_metadata_database_that_is_gone_is_made_again_from_the_log(tmp_path: Path) -> None:

@@ -80,9 +80,9 @@ ALL_REQUESTS = [*VOTER_REQUESTS, *LEADER_REQUESTS, lambda epoch: DescribeQuorumR
 
 
 def picture(harness: Harness) -> Any:
-    """All of a replica's data but the actions that were handed out and what gives chance."""
+    """All of a replica's data but what was handed out, actions and decisions, and what gives chance."""
     context = harness.context
-    fields = [name for name in type(context).__slots__ if name not in ("actions", "random", "config")]
+    fields = [name for name in type(context).__slots__ if name not in ("actions", "decisions", "random", "config")]
     connections = {name: getattr(context.connections, name) for name in type(context.connections).__slots__}
     values = {name: getattr(context, name) for name in fields if name not in ("connections", "state", "log")}
     state = {name: getattr(context.state, name) for name in type(context.state).__slots__}

@@ -12,6 +12,7 @@ from raft.core.config import QuorumConfig
 from raft.core.events import TimePassed
 from raft.core.types import NodeId, ReplicaKey
 from raft.core.voters import Voter, VoterSet
+from raft.shell.observer import ShellObserver
 from raft.shell.shell import Shell
 from raft.shell.shell_host import Identity, ShellHost
 from raft.storage.quorum_state import QuorumStateStore
@@ -19,13 +20,14 @@ from raft.storage.segmented_log import LogConfig, SegmentedLog
 from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from tests.raft.by_hand import HandRuntime
+from tests.raft.shell.voter_shell import Heard
 
 VOTERS = VoterSet(
     Voter(ReplicaKey(NodeId(node_id), UUID(int=100 + node_id)), Endpoint(f"node-{node_id}", 9093)) for node_id in (1, 2)
 )
 
 
-def a_voter(runtime: HandRuntime) -> Shell:
+def a_voter(runtime: HandRuntime, observer: ShellObserver) -> Shell:
     """One of two voters, without contact to the other."""
     files = MemoryFileSystem()
     files.make_directories("data")
@@ -42,24 +44,23 @@ def a_voter(runtime: HandRuntime) -> Shell:
         random=Random(1),
         runtime=runtime,
         host=create_autospec(ShellHost, instance=True),
+        observer=observer,
     )
 
 
 def test_a_timer_that_comes_early_is_set_anew_and_the_replica_hears_nothing() -> None:
-    runtime = HandRuntime()
-    shell = a_voter(runtime)
+    runtime, heard = HandRuntime(), Heard()
+    shell = a_voter(runtime, heard)
     shell.start()
     runtime.run()
     deadline_ms = shell.replica.next_deadline_ms
     assert deadline_ms is not None
-    heard: list[object] = []
-    step = shell.replica.step
-    shell.replica.step = lambda event, now_ms: (heard.append(event), step(event, now_ms))[1]  # type: ignore[method-assign]
+    heard.events.clear()
     early = next(timer for timer in runtime.timers if timer.callback == shell._timer_fired)
     runtime.timers.remove(early)
     runtime.time_ms = deadline_ms - 1
     early.callback()
-    assert heard == []
+    assert heard.events == []
     assert any(timer.callback == shell._timer_fired for timer in runtime.timers)
     runtime.advance(5)
-    assert TimePassed() in heard
+    assert TimePassed() in heard.events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
@@ -10,12 +11,14 @@ from uuid import UUID
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.actions import Send
+from raft.core.actions import Action, Send
 from raft.core.config import QuorumConfig
-from raft.core.events import RequestReceived, ResponseReceived
+from raft.core.events import Event, RequestReceived, ResponseReceived
 from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
+from raft.core.replica_view import ReplicaView
 from raft.core.types import LeaderAndEpoch, NodeId, Offset, ReplicaKey
 from raft.core.voters import Voter, VoterSet
+from raft.shell.observer import ShellObserver
 from raft.shell.shell import Shell
 from raft.shell.shell_host import Identity
 from raft.storage.batch import encode_body
@@ -33,10 +36,22 @@ VOTERS = VoterSet(
 OBSERVER = ReplicaKey(NodeId(9), UUID(int=9))
 
 
+class Heard:
+    """An observer: the events that the replica took, and what it ordered, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event | None] = []
+        self.actions: list[Action] = []
+
+    def stepped(self, event: Event | None, actions: Sequence[Action], replica: ReplicaView) -> None:
+        self.events.append(event)
+        self.actions.extend(actions)
+
+
 class VoterShell:
     """The shell of node 1, and its outputs and events, in order. Alone, or with nodes 2 and 3."""
 
-    def __init__(self, voter_count: int = 3) -> None:
+    def __init__(self, voter_count: int = 3, observer: ShellObserver | None = None) -> None:
         self.runtime = HandRuntime()
         self.happened: list[str] = []
         self.ready_at_replies: list[int] = []
@@ -65,6 +80,7 @@ class VoterShell:
             random=Random(1),
             runtime=self.runtime,
             host=cast(Any, self),
+            observer=observer,
         )
         self.shell.start()
 
@@ -139,8 +155,8 @@ class VoterShell:
 class LeadingShell(VoterShell):
     """It leads, and all of its log is committed."""
 
-    def __init__(self, voter_count: int = 3) -> None:
-        super().__init__(voter_count)
+    def __init__(self, voter_count: int = 3, observer: ShellObserver | None = None) -> None:
+        super().__init__(voter_count, observer)
         while not self.shell.replica.is_leader:
             self.runtime.advance(100)
             self._elect()

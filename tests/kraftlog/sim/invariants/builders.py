@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from kraftbase.endpoint import Endpoint
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.invariants.invariant import Invariant
@@ -22,10 +22,13 @@ from kraftlog.sim.observation.step import Delivery, Step
 from kraftlog.sim.violation import Violation
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord
 from raft.core.actions import Send, TruncateFullyAndStartAt
+from raft.core.config import QuorumConfig
+from raft.core.epochs import EpochCache
 from raft.core.messages import Request
-from raft.core.replica import Replica
+from raft.core.replica_view import ReplicaView
 from raft.core.states import ReplicaProgress, Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, Batch, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.voters import VoterSet
 from raft.storage.batch import encode_batch
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.names import snapshot_name
@@ -38,7 +41,7 @@ SNAPSHOTS = "data/snapshots"
 
 @dataclass
 class StandIn:
-    """What the invariants ask of a replica, set by the test. `_context` stands for what they look at from within."""
+    """What the invariants read of a replica (`raft.core.replica_view`), set by the test."""
 
     role: Role = Role.FOLLOWER
     epoch: int = 1
@@ -47,7 +50,23 @@ class StandIn:
     is_recovering: bool = False
     may_found: bool = False
     followers: tuple[ReplicaProgress, ...] = ()
-    _context: Any = field(default_factory=lambda: SimpleNamespace(log=SimpleNamespace(latest_snapshot=None)))
+    now_ms: int = 0
+    config: QuorumConfig = field(default_factory=QuorumConfig)
+    endpoint: Endpoint | None = None
+    voters: VoterSet | None = None
+    bootstrap_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoint: Endpoint | None = None
+    latest_snapshot_id: OffsetAndEpoch | None = None
+    epochs: EpochCache = field(default_factory=EpochCache)
+    has_fetched: bool = False
+    fetch_deadline_ms: int | None = None
+
+    @property
+    def log_start(self) -> OffsetAndEpoch:
+        return self.epochs.start
+
+    def epoch_entries(self) -> list[tuple[Epoch, Offset]]:
+        return self.epochs.entries()
 
     @property
     def is_leader(self) -> bool:
@@ -84,7 +103,7 @@ class Cluster(Observed):
     def become(self, node_id: int, **attributes: Any) -> StandIn:
         """Let its replica be another one, in the same process."""
         replica = self.replicas[node_id] = StandIn(**attributes)
-        self.nodes[node_id].replica = cast(Replica, replica)
+        self.nodes[node_id].replica = cast(ReplicaView, replica)
         return replica
 
     def kill(self, node_id: int) -> Step:

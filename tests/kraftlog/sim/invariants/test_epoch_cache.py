@@ -30,8 +30,7 @@ def cache_of(entries: Iterable[tuple[int, int]], start: OffsetAndEpoch = LOG_BEG
 
 def stepped(cluster: Cluster, *, core: Cache | None = None, started: bool = False) -> Step:
     """A step of node 1, whose core has that cache; else the one that its log has."""
-    cache = core or cluster.log(1).epochs
-    cluster.become(1, _context=SimpleNamespace(log=SimpleNamespace(epochs=cache, start=cache.start)))
+    cluster.become(1, epochs=core or cluster.log(1).epochs)
     return cluster.step(1, started=started)
 
 

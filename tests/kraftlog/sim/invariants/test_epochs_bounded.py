@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from kraftlog.sim.invariants.epochs_bounded import EpochsBounded
@@ -38,8 +36,7 @@ class Voter:
     def become(self, role: Role, epoch: int, *, after_ms: int = 0) -> None:
         self.now_ms += after_ms
         self.cluster.now_us += after_ms * 1_000
-        context = SimpleNamespace(now_ms=self.now_ms, config=CONFIG)
-        self.cluster.become(1, role=role, epoch=epoch, _context=context)
+        self.cluster.become(1, role=role, epoch=epoch, now_ms=self.now_ms, config=CONFIG)
 
     def restart(self, role: Role, epoch: int) -> Step:
         step = self.cluster.start(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ from kraftlog.sim.invariants.leader_kept import REFUSED_MS, LeaderIsKept
 from raft.core.actions import Send
 from raft.core.config import QuorumConfig
 from raft.core.events import RequestFailed, ResponseReceived
-from raft.core.states import Follower, Role
-from raft.core.types import Epoch, NodeId
+from raft.core.states import Role
 from tests.kraftlog.sim.invariants.builders import Cluster, violates
 from tests.raft.core.builders import endpoint, fetch, fetch_response, vote, vote_response
 
@@ -34,16 +32,17 @@ class Story:
     def is_(self, role: Role, *, epoch: int = EPOCH, after_ms: int = 0, contact: bool = False, **step: Any) -> None:
         """Some time later node 1 is in that role; `contact`: its leader has just answered a fetch."""
         self.now_ms += after_ms
-        state = Follower(
-            epoch=Epoch(epoch),
-            leader_id=NodeId(3),
+        self.cluster.become(
+            1,
+            role=role,
+            epoch=epoch,
+            leader_id=3,
             leader_endpoint=endpoint(3),
-            voted_key=None,
+            now_ms=self.now_ms,
+            config=CONFIG,
             fetch_deadline_ms=self.now_ms + CONFIG.fetch_timeout_ms if contact else 0,
             has_fetched=contact,
         )
-        context = SimpleNamespace(state=state, now_ms=self.now_ms, config=CONFIG)
-        self.cluster.become(1, role=role, epoch=epoch, leader_id=3, _context=context)
         self.invariant.after_step(self.cluster.step(1, **step))
 
     def fetches(self) -> int:

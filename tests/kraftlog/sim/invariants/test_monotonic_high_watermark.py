@@ -61,8 +61,7 @@ def test_a_sole_voter_knows_it_at_once() -> None:
 @pytest.mark.parametrize("high_watermark", [2, 3])
 def test_a_new_process_knows_what_its_newest_snapshot_holds_and_no_more(high_watermark: int) -> None:
     cluster, invariant = known(3)
-    step = cluster.start(1, high_watermark=high_watermark)
-    cluster.replicas[1]._context.log.latest_snapshot = at(2)
+    step = cluster.start(1, high_watermark=high_watermark, latest_snapshot_id=at(2))
     if high_watermark == 2:
         invariant.after_step(step)
         return

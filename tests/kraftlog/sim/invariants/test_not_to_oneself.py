@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from kraftlog.sim.invariants.not_to_oneself import NotToOneself
 from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import endpoint, fetch, vote
@@ -12,7 +10,7 @@ from tests.raft.core.builders import endpoint, fetch, vote
 def test_requests_go_to_others_and_never_to_oneself() -> None:
     cluster = Cluster()
     invariant = NotToOneself(cluster)
-    cluster.become(1, _context=SimpleNamespace(endpoint=endpoint(1)))
+    cluster.become(1, endpoint=endpoint(1))
     invariant.after_step(cluster.step(1))
     invariant.after_step(cluster.step(1, actions=[send(fetch(1, 1), 2), send(vote(1, 1), 3)]))
     with violates(invariant):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import OBSERVER_ID, election_state, endpoint, fetch, key
 
 VOTERS = VoterSet(Voter(key(node_id), endpoint(node_id)) for node_id in (1, 2, 3))
-CONTEXT = SimpleNamespace(voters=VOTERS, bootstrap_endpoints=(Endpoint("first", 1),))
+FIRST = Endpoint("first", 1)
 
 
 class Judged:
@@ -30,7 +29,7 @@ class Judged:
         self.become(1, Role.UNATTACHED, 0)
 
     def become(self, node_id: int, role: Role, epoch: int, *actions: Any) -> None:
-        self.cluster.become(node_id, role=role, epoch=epoch, _context=CONTEXT)
+        self.cluster.become(node_id, role=role, epoch=epoch, voters=VOTERS, bootstrap_endpoints=(FIRST,))
         self.invariant.after_step(self.cluster.step(node_id, actions=list(actions)))
 
 

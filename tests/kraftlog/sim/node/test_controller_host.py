@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
+
+import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller import controller
@@ -13,10 +16,12 @@ from kraftlog.controller.rules import pages
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node import controller_host as controller_host
-from kraftlog.sim.node.controller_host import CommitFuture, watching_controllers
+from kraftlog.sim.node.controller_host import CommitFuture, small_pages
 from kraftlog.sim.parameters import Overrides, draw
 from kraftlog.sim.users.broker import BrokerState
+from kraftlog.sim.violation import Violation
 from kraftlog.sim.world import World
+from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 
 def make_world(brokers: int = 3) -> World:
@@ -52,7 +57,7 @@ def test_a_settlement_tells_in_a_step_of_its_own() -> None:
 
 def test_brokers_register_and_are_unfenced_over_the_network() -> None:
     world = make_world()
-    with watching_controllers(world):
+    with small_pages(world):
         world.start_all()
         for broker in world.brokers:
             broker.start()
@@ -69,25 +74,31 @@ def test_brokers_register_and_are_unfenced_over_the_network() -> None:
     assert [node_id for node_id, one in controllers(world).items() if one.is_active] == [leader.node_id]
 
 
-def test_a_bug_that_the_controller_logs_is_a_violation_and_pages_are_small_for_so_long() -> None:
+def test_a_bug_that_the_controller_finds_in_itself_is_a_violation() -> None:
     world = make_world()
+    world.start_all()
+    world.run_for(10_000_000)
+    leader = world.leader()
+    assert leader is not None and leader.process is not None
+    answers: list[OperationResult] = []
+    with mock.patch.object(controller, "decide", side_effect=ZeroDivisionError):
+        leader.process.controller_host.handle(Operation(), lambda result, _: answers.append(result))
+        with pytest.raises(Violation, match="the controller says: an operation met a bug") as found:
+            world.run_for(1_000_000)
+    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+
+
+def test_pages_are_small_for_so_long() -> None:
     before = pages.PAGE_PARTITIONS
-    with watching_controllers(world):
+    with small_pages(make_world()):
         assert pages.PAGE_PARTITIONS == controller_host.PAGE_PARTITIONS < before
-        controller.logger.warning("nothing bad")
-        assert world.violation is None
-        try:
-            raise ZeroDivisionError
-        except ZeroDivisionError:
-            controller.logger.exception("an operation met a bug", operation="create_topics")
-    assert "an operation met a bug" in str(world.violation)
-    assert world.violation is not None and isinstance(world.violation.__cause__, ZeroDivisionError)
     assert before == pages.PAGE_PARTITIONS
 
 
 def test_without_brokers_there_is_no_controller() -> None:
     world = World(draw(1, KINDS), marks=Marks())
-    with watching_controllers(world):
+    with small_pages(world):
         world.start_all()
         assert pages.PAGE_PARTITIONS > controller_host.PAGE_PARTITIONS
     assert controllers(world) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 
 import pytest
+import structlog
 
 from kraftlog.sim.runs.workers import in_workers
 
@@ -34,6 +36,14 @@ def test_each_input_is_worked_on_and_none_is_taken_long_before() -> None:
         first = next(outcomes)
         assert len(taken) <= 2 * (os.cpu_count() or 1)
         assert sorted([first, *outcomes]) == [number * number for number in range(50)]
+
+
+def logs_errors(number: int) -> bool:
+    return bool(structlog.get_logger().is_enabled_for(logging.ERROR))
+
+
+def test_simulated_nodes_log_nothing_below_critical() -> None:
+    assert list(in_workers(logs_errors, [1])) == [False]
 
 
 def test_a_worker_that_is_killed_ends_the_sweep() -> None:

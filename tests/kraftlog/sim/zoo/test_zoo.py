@@ -9,7 +9,7 @@ import pytest
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import hunt
 from kraftlog.sim.zoo.mutation import MUTATIONS
-from raft.core import elections, leading
+from raft.core import leading, vote_refusals
 from raft.core.quorum import majority_end_offset
 from raft.core.types import Offset
 
@@ -55,10 +55,10 @@ def test_there_are_bugs_enough_and_each_says_where_it_is_known_from() -> None:
 
 
 def test_a_bug_is_gone_when_the_hunt_is_over() -> None:
-    grants_vote = elections._grants_vote
+    refuse_vote = vote_refusals.refuse_vote
     with MUTATIONS["a vote is given twice in an epoch"].put_in():
-        assert elections._grants_vote is not grants_vote
-    assert elections._grants_vote is grants_vote
+        assert vote_refusals.refuse_vote is not refuse_vote
+    assert vote_refusals.refuse_vote is refuse_vote
     with MUTATIONS["less than a majority commits"].put_in():
         mutated: Callable[[list[Offset]], Offset] = vars(leading)["majority_end_offset"]
         assert mutated([Offset(1), Offset(2), Offset(3), Offset(4)]) == 3

@@ -1,0 +1,51 @@
+"""What a replica decided in a step, and why: for whoever observes it (`raft.core.replica_view`).
+
+Nothing of the protocol depends on these values. They are made only for what is rare: votes, elections, transitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from raft.core.states import Role
+from raft.core.types import Epoch, ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntered:
+    """It has taken an edge of the transition table."""
+
+    left: Role
+    left_epoch: Epoch
+    entered: Role
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRefused:
+    """It did not grant a vote, or a pre-vote."""
+
+    candidate: ReplicaKey
+    epoch: Epoch
+    """The candidate's."""
+    pre_vote: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionBegun:
+    """It asks for pre-votes, or as the only voter elects itself."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionPutOff:
+    """It will ask for pre-votes in `wait_ms` at the earliest, unless a leader is heard meanwhile."""
+
+    wait_ms: int
+    reason: str
+
+
+Decision: TypeAlias = StateEntered | VoteRefused | ElectionBegun | ElectionPutOff
