@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
-from kraftlog.kafka.notation import Field, Message, Struct
+from kraftlog.kafka.notation import NONE, Field, Message, Struct
 from kraftlog.kafka.primitives import SIZES
 
 
@@ -51,9 +51,7 @@ class Layout:
 
     def element_size_min(self, field: Field) -> int:
         """The fewest bytes that an element of an array can have."""
-        if field.kind == "struct":
-            return self.size_min(cast(type[Struct], field.struct))
-        return SIZES.get(field.kind) or self._length_size(field)
+        return self._field_size_min(element_of(field))
 
     def _field_size_min(self, field: Field) -> int:
         if field.is_array:
@@ -71,3 +69,8 @@ class Layout:
 def is_fixed(field: Field) -> bool:
     """Whether a field has the same number of bytes in each value."""
     return field.kind in SIZES and not field.is_array
+
+
+def element_of(field: Field) -> Field:
+    """The field that an element of an array would be."""
+    return replace(field, null=NONE, tag=None, is_array=False)

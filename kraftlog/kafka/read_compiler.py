@@ -11,8 +11,8 @@ from struct import Struct as Packing
 from typing import Any, Final, cast
 
 from kraftlog.kafka.generated_code import Code, Function, Step
-from kraftlog.kafka.layout import Layout, is_fixed
-from kraftlog.kafka.notation import DEFAULTS, NONE, Field, Message, Struct
+from kraftlog.kafka.layout import Layout, element_of, is_fixed
+from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
 from kraftlog.kafka.primitives import FORMATS, SIZES, SMALL, UNPACK, read_varint, unpack_many
 
 STRING_BYTES_MAX: Final = 32_767
@@ -166,7 +166,7 @@ class _Reader:
                 element = self._struct(cast(type[Struct], field.struct))
             else:
                 element = self.code.variable("e")
-                self._counted(_element(field), element, self._bytes)
+                self._counted(element_of(field), element, self._bytes)
             self.code.add(f"{items}.append({element})")
         self.code.path = outer
         self.code.add(f"{target} = tuple({items})")
@@ -203,8 +203,3 @@ class _Reader:
             return
         with self.code.block("else:"):
             self.code.add(keep, f"p = {after}")
-
-
-def _element(field: Field) -> Field:
-    """The field that an element of an array of strings or bytes would be."""
-    return Field(field.kind, field.versions, NONE, field.default, None, False, is_flexible=field.is_flexible)

@@ -11,7 +11,7 @@ from struct import Struct as Packing
 from typing import Any, cast
 
 from kraftlog.kafka.generated_code import Code, Function, Step
-from kraftlog.kafka.layout import Layout, is_fixed
+from kraftlog.kafka.layout import Layout, element_of, is_fixed
 from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
 from kraftlog.kafka.primitives import FORMATS, ONE_BYTE, PACK, PACK_COMPACT, SMALL, pack_many, varint
 from kraftlog.kafka.read_compiler import STRING_BYTES_MAX
@@ -167,7 +167,7 @@ class _Writer:
             else:
                 encoded = self.code.variable("v")
                 self.code.add(f"{encoded} = {item}")
-                self._bytes(field, encoded, put)
+                self._bytes(element_of(field), encoded, put)
         self.code.path = outer
 
     def _numbers(self, field: Field, value: str, put: str) -> None:
