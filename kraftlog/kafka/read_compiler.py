@@ -1,7 +1,7 @@
 """Makes the function that reads one version of a message.
 
 It checks every length against the bytes that are left, and every count before it loops: `n` elements of at least `m`
-bytes each are in no fewer than `n * m` bytes. So what it makes is in proportion to the bytes. It raises IndexError,
+bytes each are in no fewer than `n * m` bytes. So what it makes takes at most 40 times as much memory as the bytes. It raises IndexError,
 `struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
 """
 
@@ -144,7 +144,8 @@ class _Reader:
         with self.code.block("if n > end - p:"):
             self.code.add("raise ValueError(f'{n} bytes are not in the {end - p} that are left')")
         made = {"string": "str(data[p:p + n], 'utf-8')", "bytes": "bytes(data[p:p + n])"}
-        self.code.add(f"{target} = {made.get(field.kind, 'memoryview(data)[p:p + n]')}", "p += n")
+        view = "memoryview(data)[p:p + n] if n else b''"  # a view is 200 bytes
+        self.code.add(f"{target} = {made.get(field.kind, view)}", "p += n")
 
     def _elements(self, field: Field, target: str) -> None:
         """Code for `n` elements."""

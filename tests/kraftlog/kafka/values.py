@@ -34,7 +34,9 @@ MESSAGES: Final = [*REQUESTS, *METADATA_RECORDS.values(), *CONTROL, RequestHeade
 UNKNOWN_TAG_MIN: Final = 40
 """No table has a tag as high."""
 
-PRIMITIVES: Final[dict[str, st.SearchStrategy[Any]]] = {
+Primitives = dict[str, st.SearchStrategy[Any]]
+
+PRIMITIVES: Final[Primitives] = {
     "int8": st.integers(-(2**7), 2**7 - 1),
     "int16": st.integers(-(2**15), 2**15 - 1),
     "uint16": st.integers(0, 2**16 - 1),
@@ -46,28 +48,44 @@ PRIMITIVES: Final[dict[str, st.SearchStrategy[Any]]] = {
     "string": st.text(max_size=20),
     "bytes": st.binary(max_size=150),
     "records": st.binary(max_size=150),
+    "error_code": st.integers(-(2**15), 2**15 - 1),
 }
 
 UNKNOWN_TAGS: Final = st.dictionaries(st.integers(UNKNOWN_TAG_MIN, 2**31 - 1), st.binary(max_size=9), max_size=2).map(
     lambda tags: tuple(sorted(tags.items()))
 )
 
+MODEST: Final = {
+    **PRIMITIVES,
+    **dict.fromkeys(("int8", "int16", "uint16", "int32", "int64"), st.integers(1, 100)),
+    "error_code": st.sampled_from([0, 3, 35]),
+}
+"""Numbers that can also be times and durations, and error codes that are some."""
+
 
 def values(message: type[Message], version: int) -> st.SearchStrategy[Message]:
     """Values that a version of a message can have: fields that it lacks have their defaults."""
-    return cast(st.SearchStrategy[Message], _structs(Layout(message, version), message))
+    return cast(st.SearchStrategy[Message], _structs(Layout(message, version), message, PRIMITIVES, UNKNOWN_TAGS))
 
 
-def _structs(layout: Layout, struct: type[Struct]) -> st.SearchStrategy[Struct]:
-    fields = {field.name: _values(layout, field) for field in struct.FIELDS if layout.has(field)}
-    return st.builds(struct, **fields, unknown_tags=UNKNOWN_TAGS if layout.is_flexible else st.just(()))
+def modest_values(message: type[Message], version: int) -> st.SearchStrategy[Message]:
+    """Values that other programs take, too."""
+    return cast(st.SearchStrategy[Message], _structs(Layout(message, version), message, MODEST, st.just(())))
 
 
-def _values(layout: Layout, field: Field) -> st.SearchStrategy[Any]:
+Tags = st.SearchStrategy[tuple[tuple[int, bytes], ...]]
+
+
+def _structs(layout: Layout, struct: type[Struct], primitives: Primitives, tags: Tags) -> st.SearchStrategy[Struct]:
+    fields = {field.name: _values(layout, field, primitives, tags) for field in struct.FIELDS if layout.has(field)}
+    return st.builds(struct, **fields, unknown_tags=tags if layout.is_flexible else st.just(()))
+
+
+def _values(layout: Layout, field: Field, primitives: Primitives, tags: Tags) -> st.SearchStrategy[Any]:
     if field.kind == "struct":
-        found: st.SearchStrategy[Any] = _structs(layout, cast(type[Struct], field.struct))
+        found: st.SearchStrategy[Any] = _structs(layout, cast(type[Struct], field.struct), primitives, tags)
     else:
-        found = PRIMITIVES[field.kind]
+        found = primitives["error_code" if field.name.endswith("error_code") else field.kind]
     if field.is_array:
         found = st.lists(found, max_size=3 if field.kind == "struct" else 20).map(tuple)
     return st.none() | found if layout.can_be_null(field) else found
