@@ -1,8 +1,8 @@
 """Makes the function that reads one version of a message.
 
 It checks every length against the bytes that are left, and every count before it loops: `n` elements of at least `m`
-bytes each are in no fewer than `n * m` bytes. So what it makes takes at most 40 times as much memory as the bytes. It raises IndexError,
-`struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
+bytes each are in no fewer than `n * m` bytes. So what it makes takes at most 40 times as much memory as the bytes. It
+raises IndexError, `struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our bytes, read and written again by two other programs: kio, and kafka-python, which also says the same of each field."""
+"""Our bytes, read and written again by kio and by kafka-python; the latter must also say the same of each field."""
 
 from __future__ import annotations
 
