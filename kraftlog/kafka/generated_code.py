@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from struct import Struct as Packing
+from struct import error as PackingError
 from types import TracebackType
 from typing import Any, Final
 
@@ -17,11 +19,17 @@ INDENT: Final = "    "
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a path: a field, and the variables from which the index in it follows, if it is an array."""
+    """One step of a path: a field, or the fields of fixed size that a line reads or writes at once."""
 
     name: str
     items: str = ""
+    """For an array: the variable with the elements, so far or all."""
     item: str = ""
+    """For an array that is written: the variable with the element that is being written."""
+    run: tuple[tuple[str, str], ...] = ()
+    """For a line of several fields: each with its format."""
+    value: str = ""
+    """For a line of several fields: the variable with the struct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class Function:
 
 
 def _shown(step: Step, variables: dict[str, Any]) -> str:
+    if step.run:
+        return _failed(step, variables)
     if not step.items:
         return step.name
     items = variables[step.items]
@@ -50,6 +60,22 @@ def _shown(step: Step, variables: dict[str, Any]) -> str:
         return f"{step.name}[{len(items)}]"
     item = variables[step.item]
     return f"{step.name}[{next(index for index, other in enumerate(items) if other is item)}]"
+
+
+def _failed(step: Step, variables: dict[str, Any]) -> str:
+    """The field of a run that failed: the first that is not in the bytes, or that cannot be packed."""
+    size = 0
+    for name, form in step.run:
+        size += Packing(f">{form}").size
+        if "data" in variables:
+            if variables["p"] + size > len(variables["data"]):
+                return name
+            continue
+        try:
+            Packing(f">{form}").pack(getattr(variables[step.value], name))
+        except (PackingError, AttributeError):
+            return name
+    return step.name
 
 
 class Code:

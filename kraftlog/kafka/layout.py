@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
+from kraftlog.kafka.generated_code import Step
 from kraftlog.kafka.notation import NONE, Field, Message, Struct
-from kraftlog.kafka.primitives import SIZES
+from kraftlog.kafka.primitives import FORMATS, SIZES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,8 @@ def is_fixed(field: Field) -> bool:
 def element_of(field: Field) -> Field:
     """The field that an element of an array would be."""
     return replace(field, null=NONE, tag=None, is_array=False)
+
+
+def run_step(run: list[Field], value: str) -> Step:
+    """The path of a line that reads or writes these fields of the struct in a variable at once."""
+    return Step(run[0].name, run=tuple((field.name, FORMATS[field.kind]) for field in run), value=value)

@@ -11,7 +11,7 @@ from struct import Struct as Packing
 from typing import Any, Final, cast
 
 from kraftlog.kafka.generated_code import Code, Function, Step
-from kraftlog.kafka.layout import Layout, element_of, is_fixed
+from kraftlog.kafka.layout import Layout, element_of, is_fixed, run_step
 from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
 from kraftlog.kafka.primitives import FORMATS, SIZES, SMALL, UNPACK, read_varint, unpack_many
 
@@ -84,7 +84,7 @@ class _Reader:
             return
         packing = Packing(">" + "".join(FORMATS[field.kind] for field in run))
         targets = ", ".join(f"{value}.{field.name}" for field in run)
-        with self.code.at(Step(" or ".join(field.name for field in run))):
+        with self.code.at(run_step(run, value)):
             unpack = self.code.constant(packing.unpack_from)
             self.code.add(f"{targets}{',' if len(run) == 1 else ''} = {unpack}(data, p)")
         self.code.add(f"p += {packing.size}")

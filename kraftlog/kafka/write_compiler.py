@@ -11,7 +11,7 @@ from struct import Struct as Packing
 from typing import Any, cast
 
 from kraftlog.kafka.generated_code import Code, Function, Step
-from kraftlog.kafka.layout import Layout, element_of, is_fixed
+from kraftlog.kafka.layout import Layout, element_of, is_fixed, run_step
 from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
 from kraftlog.kafka.primitives import FORMATS, ONE_BYTE, PACK, PACK_COMPACT, SMALL, pack_many, varint
 from kraftlog.kafka.read_compiler import STRING_BYTES_MAX
@@ -87,7 +87,7 @@ class _Writer:
                     self._check_uuid(f"{value}.{field.name}")
         packing = Packing(">" + "".join(FORMATS[field.kind] for field in run))
         values = ", ".join(f"{value}.{field.name}" for field in run)
-        with self.code.at(Step(" or ".join(field.name for field in run))):
+        with self.code.at(run_step(run, value)):
             self.code.add(f"{put}({self.code.constant(packing.pack)}({values}))")
 
     def _check_uuid(self, source: str) -> None:
