@@ -6,8 +6,8 @@ A FrameReader never reads a socket. It says where the next bytes may be put, and
     while (frame := reader.next_frame()) is not None: ...        count = socket.recv_into(reader.space())
                                                                  reader.received(count)
 
-A frame that is longer than what arrives at once gets memory of its own, into which the rest is read. Its length alone
-reserves little: the memory doubles as the bytes come.
+Small frames are handed out as bytes. A large one gets memory of its own, into which its rest is read, and is handed out
+as a view of that. Its length alone reserves little: the memory doubles as the bytes come.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraftlog.kafka.notation import Buffer
 
 LENGTH: Final = Packing(">i")
 SPACE_BYTES: Final = 64 * 1024
-"""Frames up to this size arrive with one read of the socket."""
+"""Frames that fit, with their length, share this space; one read of the socket may bring many of them."""
 
 RESERVED_BYTES_MAX: Final = 1024 * 1024
 """What a length may reserve before any byte of its frame is there."""
@@ -98,9 +98,11 @@ class FrameReader:
                 raise MalformedBytes("frame", f"its length is {size}, and must be from {self._min} to {self._max}")
             start = at + LENGTH.size
             end = start + size
-            if end > self._shared_bytes:
+            if end - at > SPACE_BYTES:
                 self._begin_own(size, start)
                 return
+            if end > self._shared_bytes:
+                break
             self._frames.append(bytes(memoryview(self._shared)[start:end]))
             at = end
         left = self._shared_bytes - at

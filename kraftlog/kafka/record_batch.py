@@ -127,7 +127,7 @@ class RecordBatch(NamedTuple):
                 " which is not opened here"
             )
         return read_records(
-            self.data, HEADER_BYTES, self.record_count, self.base_offset, self.last_offset_delta,
+            bytes(self.data), HEADER_BYTES, self.record_count, self.base_offset, self.last_offset_delta,
             self.base_timestamp_ms, self.max_timestamp_ms if self.has_log_append_time else None,
         )  # fmt: skip
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.primitives import read_signed_varlong, signed_varlong
 
 RECORD_BYTES_MIN: Final = 7
@@ -33,12 +32,14 @@ class Record(NamedTuple):
 
 
 def read_records(
-    data: Buffer, at: int, count: int, base_offset: int, last_offset_delta: int, base_timestamp_ms: int,
+    data: bytes, at: int, count: int, base_offset: int, last_offset_delta: int, base_timestamp_ms: int,
     log_append_time_ms: int | None,
 ) -> tuple[Record, ...]:  # fmt: skip
     """All `count` records from a position to the end of the bytes. Raises MalformedBytes."""
     if count > (len(data) - at) // RECORD_BYTES_MIN:
-        raise MalformedBytes(_name(base_offset, 0), f"{count} records are not in the {len(data) - at} bytes left")
+        raise MalformedBytes(
+            f"batch at offset {base_offset}", f"{count} records are not in the {len(data) - at} bytes left"
+        )
     records: list[Record] = []
     try:
         for _ in range(count):
@@ -54,7 +55,7 @@ def read_records(
 
 
 def _read_record(
-    data: Buffer, at: int, base_offset: int, last_offset_delta: int, base_timestamp_ms: int
+    data: bytes, at: int, base_offset: int, last_offset_delta: int, base_timestamp_ms: int
 ) -> tuple[Record, int]:
     length, at = _length(data, at)
     end = at + length
@@ -75,21 +76,21 @@ def _read_record(
     return Record(base_offset + offset_delta, base_timestamp_ms + timestamp_delta, key, value, headers, attributes), at
 
 
-def _length(data: Buffer, at: int) -> tuple[int, int]:
+def _length(data: bytes, at: int) -> tuple[int, int]:
     length, at = read_signed_varlong(data, at)
     if length < 0 or length > len(data) - at:
         raise ValueError(f"{length} bytes are not in the {len(data) - at} that are left")
     return length, at
 
 
-def _bytes(data: Buffer, at: int) -> tuple[bytes | None, int]:
+def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     if data[at] == 1:
         return None, at + 1
     length, at = _length(data, at)
-    return bytes(data[at : at + length]), at + length
+    return data[at : at + length], at + length
 
 
-def _headers(data: Buffer, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = read_signed_varlong(data, at)
     if not 0 <= count <= (len(data) - at) // HEADER_BYTES_MIN:
         raise ValueError(f"{count} headers are not in the {len(data) - at} bytes that are left")
