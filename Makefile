@@ -55,6 +55,7 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench snapshot
 	$(BIN)/kraftlog bench reload
 	$(BIN)/kraftlog bench metadata
+	$(BIN)/kraftlog bench kafka
 
 peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our message tables against Kafka's, and the benchmark that compares with both
 	@$(BIN)/python tools/install_peers.py build/peers

@@ -43,7 +43,11 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 def read_signed_varlong(data: Buffer, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits at `at`, and the position after it. Raises as `read_varint`."""
-    value = shift = 0
+    byte = data[at]
+    at += 1
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 127, 7
     while True:
         byte = data[at]
         at += 1
