@@ -74,7 +74,9 @@ def varint(value: int) -> bytes:
 
 
 def signed_varlong(value: int) -> bytes:
-    """`value` as a zigzag varint."""
+    """`value` as a zigzag varint. Raises ValueError if it has more than 64 bits."""
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value} has more than 64 bits")
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 

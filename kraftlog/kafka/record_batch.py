@@ -172,15 +172,18 @@ def encode_batch(
     """
     if attributes & _COMPRESSION_BITS:
         raise UnwritableValue(_name(base_offset), "records are not compressed here")
+    deltas = [record.offset - base_offset for record in records]
+    last_offset_delta = max(deltas, default=-1) if last_offset_delta is None else last_offset_delta
+    if deltas != sorted(deltas) or (deltas and not 0 <= deltas[0] <= deltas[-1] <= last_offset_delta):
+        raise UnwritableValue(_name(base_offset), f"its records' offsets do not ascend from 0 to {last_offset_delta}")
     timestamps = [record.timestamp_ms for record in records]
-    first = timestamps[0] if timestamps else -1
-    base_timestamp_ms = first if base_timestamp_ms is None else base_timestamp_ms
-    last = records[-1].offset - base_offset if records else -1
+    if base_timestamp_ms is None:
+        base_timestamp_ms = timestamps[0] if timestamps else -1
     try:
         body = b"".join([encode_record(record, base_offset, base_timestamp_ms) for record in records])
         checked = _CHECKED.pack(
             attributes,
-            last if last_offset_delta is None else last_offset_delta,
+            last_offset_delta,
             base_timestamp_ms,
             max(timestamps, default=-1) if max_timestamp_ms is None else max_timestamp_ms,
             producer_id,

@@ -210,6 +210,9 @@ def _read_or_refused(data: bytes) -> None:
     ("record", "arguments"),
     [
         (Record(2**33, 0, None, None), {}),
+        (Record(-1, 0, None, None), {}),
+        (Record(5, 0, None, None), {"last_offset_delta": 4}),
+        (Record(0, 2**63, None, None), {"base_timestamp_ms": 0}),
         (Record(0, 0, None, None, attributes=256), {}),
         (Record(0, 0, None, None, headers=(("\ud800", b""),)), {}),
         (Record(0, 0, None, None), {"producer_epoch": 2**15}),
@@ -219,3 +222,8 @@ def _read_or_refused(data: bytes) -> None:
 def test_what_has_no_bytes_is_refused(record: Record, arguments: dict[str, Any]) -> None:
     with pytest.raises(UnwritableValue, match=r"^batch at offset 0: "):
         encode_batch((record,), base_offset=0, partition_leader_epoch=0, **arguments)
+
+
+def test_records_are_in_the_order_of_their_offsets() -> None:
+    with pytest.raises(UnwritableValue, match="its records' offsets do not ascend from 0 to 3"):
+        encode_batch((RECORDS[2], RECORDS[0]), base_offset=7, partition_leader_epoch=0)
