@@ -23,10 +23,11 @@ KAFKA: Final = "4.3.0"
 DIRECTORY: Final = ROOT / "build" / "peers" / "kafka"
 JARS: Final = [DIRECTORY / f"kafka-{name}-{KAFKA}.jar" for name in ("clients", "metadata")]
 
-pytestmark = pytest.mark.skipif(
-    not all(jar.exists() for jar in JARS),
-    reason=f"the jars of Kafka {KAFKA} are not in {DIRECTORY.relative_to(ROOT)}; `make peers` fetches them",
-)
+if not all(jar.exists() for jar in JARS):
+    pytest.skip(
+        f"the jars of Kafka {KAFKA} are not in {DIRECTORY.relative_to(ROOT)}; `make peers` fetches them",
+        allow_module_level=True,
+    )
 
 IMPLICIT: Final = {"string": "", "bytes": b"", "records": b"", "uuid": ZERO_UUID, "bool": False, "float64": 0.0}
 
