@@ -93,10 +93,7 @@ class ServerConnection:
         is_offered = version in self._offered[key]
         if not is_offered and key != API_VERSIONS:
             raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {self._offered[key]}")
-        if version > api.versions.highest:  # the header's client id is as in version 1, whatever follows it
-            header, _ = decode_from(RequestHeader, 1, frame, 0)
-        else:
-            header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
+        header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
         body = _whole(api.request, version, frame, at) if is_offered else None
         request = Request(api, version, header.correlation_id, header.client_id, body)
         self._unanswered.append(request)

@@ -69,6 +69,20 @@ def test_unknown_tags_are_kept_and_written_among_the_known_ones_in_order() -> No
     assert read.unknown_tags == ((11, b"x"), (12, b""))
 
 
+def test_tagged_fields_are_in_the_order_of_their_tags() -> None:
+    """Which is not the order of the table: directories, tag 8, stand before tags 6 and 7."""
+    value = PartitionChangeRecord(directories=(), eligible_leader_replicas=(), last_known_elr=())
+    data = encode(value, 2)
+    assert data.endswith(bytes.fromhex("03 06 01 01 07 01 01 08 01 01"))
+    assert decode(PartitionChangeRecord, 2, data) == value
+
+
+def test_a_string_is_not_longer_than_kafka_has_them() -> None:
+    data = encode(TopicRecord(name="n" * 32_767), 0)
+    with pytest.raises(MalformedBytes, match=r"^TopicRecord.name: has 32768 bytes, and must have at most 32767"):
+        decode(TopicRecord, 0, b"\x81\x80\x02n" + data[3:])
+
+
 def test_records_are_a_view_of_the_bytes() -> None:
     records = bytes(1000)
     partition = PartitionProduceData(index=3, records=records)

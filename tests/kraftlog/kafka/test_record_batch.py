@@ -224,6 +224,29 @@ def test_what_has_no_bytes_is_refused(record: Record, arguments: dict[str, Any])
         encode_batch((record,), base_offset=0, partition_leader_epoch=0, **arguments)
 
 
-def test_records_are_in_the_order_of_their_offsets() -> None:
+@pytest.mark.parametrize("order", [(2, 0), (0, 2, 1), (0, 2, 1, 2)])
+def test_records_are_in_the_order_of_their_offsets(order: tuple[int, ...]) -> None:
     with pytest.raises(UnwritableValue, match="its records' offsets do not ascend from 0 to 3"):
-        encode_batch((RECORDS[2], RECORDS[0]), base_offset=7, partition_leader_epoch=0)
+        encode_batch([RECORDS[index] for index in order], base_offset=7, partition_leader_epoch=0)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ("10 00 00 00 01 01 00", "8 bytes are not in the 6 that are left"),
+        ("0e 00 00 00 01 01 00 00", "its length is wrong by -1 bytes"),
+        ("0a 00 00 00 01 01 00", "its length is wrong by 1 bytes"),
+        ("0f 00 00 00 01 01 00", "-8 bytes are not in the 6 that are left"),
+        ("0c 00 00 00 03 01 00", "-2 bytes are not in the 2 that are left"),
+        ("0c 00 00 00 01 01 01", "-1 headers are not in the 0 bytes that are left"),
+        ("10 00 00 00 01 01 04 00 01", "2 headers are not in the 2 bytes that are left"),
+        ("12 00 00 00 01 01 02 02 ff 01", "'utf-8' codec can't decode byte"),
+        ("20 00 ff ff ff ff ff ff ff ff ff 02 00 01 01 00 00", "a varint has more than 64 bits"),
+        ("20 00 ff ff ff ff ff ff ff ff ff 80 00 01 01 00 00", "a varint has more than 10 bytes"),
+    ],
+)
+def test_what_is_no_record_is_refused(record: str, words: str) -> None:
+    body = bytes.fromhex(record)
+    header = _batch(BATCH)._replace(batch_length=HEADER_BYTES - 12 + len(body), record_count=1)
+    with pytest.raises(MalformedBytes, match=rf"^batch at offset 7: records\[0\]: {words}"):
+        _batch(HEADER.pack(*header[:-1]) + body).records()
