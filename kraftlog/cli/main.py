@@ -23,6 +23,7 @@ from kraftlog.cli import (
     bench,
     brokers,
     configs,
+    difftest,
     dump_log,
     elect,
     faults,
@@ -99,6 +100,7 @@ app.add_typer(acls.app, name="acls")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
 faults.add_to(app)
+difftest.add_to(app)
 
 
 @app.callback()

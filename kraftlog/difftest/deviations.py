@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from kraftlog.difftest import steps
-from kraftlog.difftest.comparison import Difference
+from kraftlog.difftest.comparison import NOTHING, Difference
 from kraftlog.difftest.steps import Step
 
 Explains = Callable[[Difference, Step], bool]
@@ -40,14 +40,21 @@ def _fenced_first(difference: Difference, step: Step) -> bool:
     )
 
 
+def _clears_all(difference: Difference, step: Step) -> bool:
+    """CT-56: eligible replicas are forgotten by changes of their partitions, not by a record of its own."""
+    others = [record for record in difference.kafka.split("; ") if not record.startswith("ClearElr(")]
+    return difference.of == "records" and "; ".join(others or [NOTHING]) == difference.own
+
+
 def _address(difference: Difference, step: Step) -> bool:
     """CT-63: an IP address of a quota must be one."""
     is_host = isinstance(step, steps.AlterQuotas) and any(kind == "ip" for kind, _ in step.entity)
-    return is_host and difference.own in ("INVALID_REQUEST", "nothing")
+    return is_host and difference.own in ("INVALID_REQUEST", NOTHING)
 
 
 _RULES: Final[tuple[tuple[str, Explains], ...]] = (
     ("CT-34", _not_registered),
     ("CT-36", _fenced_first),
+    ("CT-56", _clears_all),
     ("CT-63", _address),
 )

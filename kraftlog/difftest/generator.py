@@ -157,7 +157,9 @@ class _Generator:
         factor = len(self._replicas())
         assignments = [tuple(self._random.sample(BROKERS, factor)) for _ in range(count)]
         self._assigned[free[0]] = assignments
-        configs = [(name, self._random.choice(values)) for name, values in TOPIC_CONFIGS[:2] if self._random.random() < 0.5]
+        configs = [
+            (name, self._random.choice(values)) for name, values in TOPIC_CONFIGS[:2] if self._random.random() < 0.5
+        ]
         topic = NewTopic(free[0], tuple(assignments), configs=tuple(configs))
         return [steps.CreateTopics((topic,), validate_only=False)]
 

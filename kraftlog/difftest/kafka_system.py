@@ -12,8 +12,9 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.bench.peers.installed import Kafka
 from kraftlog.bench.peers.kafka import controllers
 from kraftlog.bench.peers.kafka_requests import Connection
+from kraftlog.difftest.kafka_answers import answer_of
 from kraftlog.difftest.kafka_records import from_kafka
-from kraftlog.difftest.kafka_requests import VERSIONS, Known, answer_of, request_of
+from kraftlog.difftest.kafka_requests import VERSIONS, Known, request_of
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import Step
 from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, System
@@ -53,8 +54,10 @@ SETTINGS: Final[dict[str, object]] = {
     "unclean.leader.election.interval.ms": 86_400_000,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "controller.quorum.fetch.timeout.ms": 20_000,
+    "controller.quorum.election.timeout.ms": 2_000,
 }
-"""Nothing happens by itself, and access control entries are kept."""
+"""Nothing happens by itself, access control entries are kept, and a busy machine does not change the leader."""
 
 
 class KafkaSystem(System):

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kraftlog.difftest.kafka_records import NO_CHANGE_OF_LEADER, NO_CHANGE_OF_RECOVERY, from_kafka
-from kraftlog.difftest.records import Names, Record
+from kraftlog.difftest.records import UNASSIGNED, Names, Record
 from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
 from kraftpb.v1 import metadata_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.words.ids import UNASSIGNED_DIRECTORY
 
 
 def from_own(record: MetadataRecord, names: Names) -> Record | None:
@@ -80,7 +81,7 @@ def _partition(record: metadata_pb2.PartitionRecord) -> Message:
         leader_recovery_state=record.leader_recovery_state,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        directories=tuple(record.directories),
+        directories=tuple(map(_directory, record.directories)),
         eligible_leader_replicas=tuple(record.eligible_leader_replicas),
         last_known_elr=tuple(record.last_known_elr),
     )
@@ -90,6 +91,7 @@ def _change_partition(record: metadata_pb2.PartitionChangeRecord) -> Message:
     def ids(name: str) -> tuple[Any, ...] | None:
         return tuple(getattr(record, name).ids) if record.HasField(name) else None  # type: ignore[arg-type]
 
+    directories = ids("directories")
     return kafka.PartitionChangeRecord(
         partition_id=record.partition_id,
         topic_id=record.topic_id,
@@ -101,10 +103,15 @@ def _change_partition(record: metadata_pb2.PartitionChangeRecord) -> Message:
         leader_recovery_state=(
             record.leader_recovery_state if record.HasField("leader_recovery_state") else NO_CHANGE_OF_RECOVERY
         ),
-        directories=ids("directories"),
+        directories=None if directories is None else tuple(map(_directory, directories)),
         eligible_leader_replicas=ids("eligible_leader_replicas"),
         last_known_elr=ids("last_known_elr"),
     )
+
+
+def _directory(found: bytes) -> bytes:
+    """Kafka's id of a directory: ours of one that is not known is what Kafka has for a migration."""
+    return UNASSIGNED if found == UNASSIGNED_DIRECTORY else found
 
 
 def _config(record: metadata_pb2.ConfigRecord) -> Message:

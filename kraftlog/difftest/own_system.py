@@ -13,8 +13,9 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.workload import bench_cluster
 from kraftlog.difftest.kafka_requests import Known
+from kraftlog.difftest.own_answers import answer_of
 from kraftlog.difftest.own_records import from_own
-from kraftlog.difftest.own_requests import answer_of, operation_of
+from kraftlog.difftest.own_requests import operation_of
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import Step
 from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, System

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import ApiError, KraftlogError
+from kraftbase.errors import KraftlogError
 from kraftlog.bench.peers.installed import Kafka
 from kraftlog.difftest.kafka_system import KafkaSystem
 from kraftlog.difftest.own_system import OwnSystem
@@ -39,25 +39,27 @@ class Pair:
 
     async def run(self, sequence: Sequence[Step]) -> Outcome:
         """Run a sequence from a state in which there is nothing. Raises what the last of three attempts raised."""
-        for attempt in range(1, ATTEMPTS + 1):
+        attempt = 1
+        while True:
             try:
                 session = await self._started()
                 outcome = await session.run(list(sequence))
-                if not await session.clear():
-                    await self._stop()
             except KraftlogError:
                 self.disturbances += 1
                 await self._stop()
                 if attempt == ATTEMPTS:
                     raise
+                attempt += 1
             else:
+                if not await _is_cleared(session):
+                    await self._stop()
                 return outcome
-        raise AssertionError("unreachable")
 
     async def _started(self) -> Session:
         if self._session is None:
             self.starts += 1
-            name = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftlog-difftest-", dir=self._directory))
+            directory = tempfile.TemporaryDirectory(prefix="kraftlog-difftest-", dir=self._directory)
+            name = self._stack.enter_context(directory)
             kafka = await self._stack.enter_async_context(KafkaSystem.running(self._kafka, Path(name)))
             own = await self._stack.enter_async_context(OwnSystem.running(Path(name)))
             self._session = Session(kafka, own)
@@ -67,3 +69,11 @@ class Pair:
     async def _stop(self) -> None:
         stack, self._stack, self._session = self._stack, AsyncExitStack(), None
         await stack.aclose()
+
+
+async def _is_cleared(session: Session) -> bool:
+    """Whether both are as new again. A system that does not answer is not."""
+    try:
+        return await session.clear()
+    except KraftlogError:
+        return False

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-UNASSIGNED: Final = (0).to_bytes(16, "big")
-LOST: Final = (1).to_bytes(16, "big")
-MIGRATING: Final = (2).to_bytes(16, "big")
-RESERVED_DIRECTORIES: Final = {UNASSIGNED: "unassigned", LOST: "lost", MIGRATING: "migrating"}
+MIGRATING: Final = (0).to_bytes(16, "big")
+UNASSIGNED: Final = (1).to_bytes(16, "big")
+LOST: Final = (2).to_bytes(16, "big")
+RESERVED_DIRECTORIES: Final = {MIGRATING: "migrating", UNASSIGNED: "unassigned", LOST: "lost"}
+"""Kafka's DirectoryId."""
 
 COMPARED_FEATURES: Final = frozenset({"metadata.version", "eligible.leader.replicas.version"})
 """Features that both systems have: the others are left out."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from kraftbase.errors import ApiError, ErrorCode, KraftlogError
 from kraftlog.bench.figures import write_json
 from kraftlog.bench.peers.installed import find_peers
 from kraftlog.difftest.comparison import Difference
@@ -18,7 +21,7 @@ from kraftlog.difftest.generator import generate
 from kraftlog.difftest.pair import Pair
 from kraftlog.difftest.session import Outcome
 from kraftlog.difftest.shrink import shrink
-from kraftlog.difftest.steps import Step, to_json
+from kraftlog.difftest.steps import Step, from_json, to_json
 
 SHOWN_BYTES: Final = 400
 
@@ -31,6 +34,24 @@ class Plan:
     seed: int
     length: int
     is_shrunk: bool = False
+    steps: Path | None = None
+    """A report whose sequences are run instead."""
+
+    def all_sequences(self) -> list[tuple[int, list[Step]]]:
+        """Each sequence with its seed. Raises ApiError for a file that is no report."""
+        if self.steps is None:
+            return [(seed, generate(seed, self.length)) for seed in range(self.seed, self.seed + self.sequences)]
+        try:
+            report = json.loads(self.steps.read_text(encoding="utf-8"))
+            return [
+                (one["seed"], [from_json(step) for step in one["steps"]])
+                for one in report["sequences"]
+                if one["steps"]
+            ]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"{self.steps} is no report of kraftlog difftest --json: {error!r}"
+            ) from None
 
 
 async def run(installed: Path, plan: Plan, directory: Path | None, json_path: Path | None, console: Console) -> bool:
@@ -42,26 +63,31 @@ async def run(installed: Path, plan: Plan, directory: Path | None, json_path: Pa
     if peers.kafka is None:
         console.print(f"skipped: {peers.missing['Kafka']}")
         return True
+    sequences = plan.all_sequences()
     results: list[dict[str, Any]] = []
     errors: Counter[str] = Counter()
     started = time.monotonic()
     with console.status("starting three controllers of each") as status:
         async with Pair(peers.kafka, directory) as pair:
-            for seed in range(plan.seed, plan.seed + plan.sequences):
-                status.update(f"sequence {len(results) + 1} of {plan.sequences}, seed {seed}")
-                sequence = generate(seed, plan.length)
-                outcome = await pair.run(sequence)
-                errors.update(outcome.answers)
-                if outcome.findings and plan.is_shrunk:
-                    status.update(f"seed {seed}: making the sequence shorter")
-                    sequence, outcome = await _shortest(pair, sequence, outcome)
+            for seed, sequence in sequences:
+                status.update(f"sequence {len(results) + 1} of {len(sequences)}, seed {seed}")
+                try:
+                    outcome = await pair.run(sequence)
+                    errors.update(outcome.answers)
+                    if outcome.findings and plan.is_shrunk:
+                        status.update(f"seed {seed}: making the sequence shorter")
+                        sequence, outcome = await _shortest(pair, sequence, outcome)
+                except KraftlogError as error:
+                    console.print(f"seed {seed}: not run to its end: {error}")
+                    results.append({"seed": seed, "error": str(error), "steps": [to_json(step) for step in sequence]})
+                    continue
                 results.append(_result(seed, sequence, outcome))
                 _show(seed, sequence, outcome, console)
     seconds = time.monotonic() - started
-    findings = sum(bool(result["findings"]) for result in results)
+    failed = [result for result in results if "error" in result or result["findings"]]
     console.print(
-        f"{len(results)} sequences, {sum(result['steps_done'] for result in results)} steps in {seconds:.0f} s;"
-        f" {findings} with findings; both systems were started {pair.starts} times"
+        f"{len(results)} sequences, {sum(result.get('steps_done', 0) for result in results)} steps in {seconds:.0f} s;"
+        f" {len(failed)} with findings; both systems were started {pair.starts} times"
     )
     write_json(
         json_path,
@@ -74,7 +100,7 @@ async def run(installed: Path, plan: Plan, directory: Path | None, json_path: Pa
             "disturbances": pair.disturbances,
         },
     )
-    return findings == 0
+    return not failed
 
 
 async def _shortest(pair: Pair, sequence: Sequence[Step], outcome: Outcome) -> tuple[list[Step], Outcome]:
@@ -95,12 +121,16 @@ async def _shortest(pair: Pair, sequence: Sequence[Step], outcome: Outcome) -> t
 
 
 def is_alike(one: Difference, other: Difference) -> bool:
-    """Whether two differences are of the same kind: in the same part of the comparison, with the same answers."""
-    if one.of != other.of:
-        return False
-    if one.of == "answer":
-        return (one.kafka.split()[:1], one.own.split()[:1]) == (other.kafka.split()[:1], other.own.split()[:1])
-    return one.where.split()[0] == other.where.split()[0] and (one.kafka, one.own) == (other.kafka, other.own)
+    """Whether two differences are of the same kind: the same but for ids, epochs and the lengths of lists."""
+    return _shape(one) == _shape(other)
+
+
+def _shape(difference: Difference) -> tuple[str, ...]:
+    if difference.of == "answer":
+        errors = (difference.kafka.split()[0], difference.own.split()[0])
+        return difference.of, *errors, *(("values",) if errors[0] == errors[1] else ())
+    texts = (re.sub(r"\d+", "#", text) for text in (difference.where.split()[0], difference.kafka, difference.own))
+    return difference.of, *(re.sub(r"\(#(, #)*,?\)", "(#)", text) for text in texts)
 
 
 def _result(seed: int, sequence: Sequence[Step], outcome: Outcome) -> dict[str, Any]:
