@@ -14,7 +14,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.core.config import FETCH_VERSIONS
 from raft.core.events import FetchVersionAllowed, StateDigestReported, StateMachineFenced
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
-from raft.listener import Listener
+from raft.delivery import AnyListener
 from raft.node import Node
 from raft.rpc.codec import STATE_DIGEST_BYTES
 from raft.storage.batch import encode_body
@@ -115,7 +115,7 @@ class RaftClient:
         """The base offset of the next prepared append, if this node leads."""
         return self._node.replica.next_append_offset
 
-    def register(self, listener: Listener, *, start_offset: Offset | None = None) -> None:
+    def register(self, listener: AnyListener, *, start_offset: Offset | None = None) -> None:
         """Feed `listener` every committed batch from the one that holds `start_offset` (LI-06).
 
         A listener that keeps its position gives the offset after the last record that it took. Without an offset it is
@@ -127,7 +127,7 @@ class RaftClient:
         if not self._node.delivery.register(listener, start_offset):
             logger.warning("the listener is registered already", listener=repr(listener))
 
-    def unregister(self, listener: Listener) -> None:
+    def unregister(self, listener: AnyListener) -> None:
         """Stop feeding `listener`. If it is registered again, it starts from the offset given then (LI-06)."""
         if not self._node.delivery.unregister(listener):
             logger.warning("the listener is not registered", listener=repr(listener))

@@ -15,6 +15,7 @@ from raft.commits import CommitFeed
 from raft.core.types import Batch, DirectoryId, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.delivery import Delivery
 from raft.listener import Listener
+from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.batch import encode_batch
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
@@ -49,7 +50,9 @@ class MemoryLog:
         """What is below is delivered to listeners as the newest of `snapshots`."""
         self.snapshots: SnapshotStore | None = None
         self.feed = CommitFeed(self.leader_and_epoch)
-        self.delivery = Delivery(self, self, self.feed, lambda listener, error: on_fault(error), on_fault)
+        self.delivery = Delivery(
+            self, self, self.feed, AsyncioRuntime(), lambda listener, error: on_fault(error), on_fault
+        )
         self._on_fault = on_fault
         self._prepared: list[tuple[Prepared, bytes]] = []
         self._uncommitted: list[Prepared] = []
@@ -144,4 +147,4 @@ class MemoryLog:
         self.feed.advance(self.log_end_offset)
 
     async def close(self) -> None:
-        await self.delivery.close()
+        await awaited(self.delivery.close)

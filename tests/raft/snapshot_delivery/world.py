@@ -145,6 +145,7 @@ class World:
             self.log,
             self.snapshots,
             self.feed,
+            self.runtime,
             lambda listener, error: self.faults.append((listener, error)),
             self.fatal.append,
         )
