@@ -108,6 +108,11 @@ class BatchReader:
         self.closed = False
 
     @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches as they are in the log."""
+        return self._batches
+
+    @property
     def base_offset(self) -> Offset:
         """The offset of the first record."""
         return self._batches[0].base_offset

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,7 @@ from kraftbase.errors import StorageError
 from kraftpb.v1.admin_pb2 import QueryResponse
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
+from raft.shell.runtime import OnDone, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.image import load_image
@@ -212,12 +214,22 @@ class MetadataStore:
                 raise translated(new_path, error) from None
             raise
 
-    async def use_loaded(self, *, unless: Callable[[], bool] = lambda: False) -> None:
+    def use_loaded(self, on_done: OnDone, *, unless: Callable[[], bool] = lambda: False) -> Timer:
         """Replace the old database by the one that `load` has made, and continue with it.
 
         Waits for queries that run; those that arrive meanwhile wait. Nothing is done if `unless` is true then. A
-        crash leaves the old database or the new one.
+        crash leaves the old database or the new one. Cancel what is returned to wait no more: then nothing is done, and
+        `on_done` gets CancelledError.
         """
+
+        def ended(task: asyncio.Task[None]) -> None:
+            on_done(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+        using = asyncio.get_running_loop().create_task(self._use_loaded(unless))
+        using.add_done_callback(ended)
+        return _Cancellable(using)
+
+    async def _use_loaded(self, unless: Callable[[], bool]) -> None:
         async with self._queries.held(), self._statement_lane.held():
             if unless():
                 return
@@ -289,6 +301,16 @@ class MetadataStore:
         finally:
             self._statements.discard(statement)
             statement.abandon()  # nothing cancels what runs in a thread
+
+
+class _Cancellable:
+    """A task that runs until it ends or is cancelled."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        self._task.cancel()
 
 
 def _new_path(path: Path) -> Path:

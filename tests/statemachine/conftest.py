@@ -18,13 +18,14 @@ from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.types import Offset
-from raft.shell.runtime import AsyncioRuntime, Runtime
+from raft.shell.runtime import AsyncioRuntime, Runtime, awaited
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.controller.memory_log import MemoryLog
 from tests.raft.nodes import running_cluster
 from tests.statemachine.builders import CLUSTER_ID, alive, register
+from tests.statemachine.machines import machine_on, wait_applied
 from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.waiting import until
 
@@ -48,7 +49,7 @@ class Bench:
         """Carry out one operation; what was acknowledged is in the store then."""
         result = await self.controller.execute(operation)
         if self.machine.unavailable_reason is None:
-            await self.machine.wait_applied(Offset(0), 20_000)
+            await wait_applied(self.machine, Offset(0), 20_000)
         return result
 
     async def done(self, operation: Operation) -> OperationResult:
@@ -94,7 +95,7 @@ async def memory_bench(
     faults: list[BaseException] = []
     log = MemoryLog(faults.append, auto_commit=auto_commit)
     store = MetadataStore.open(path, CLUSTER_ID)
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     runtime = runtime or AsyncioRuntime()
     controller = Controller(log, store, machine, runtime=runtime, random=random.Random(seed), config=config)
     log.register(machine, start_offset=store.applied_end_offset)
@@ -114,10 +115,10 @@ async def node_bench(path: Path) -> AsyncIterator[Bench]:
         client = cluster.clients[1]
         store = MetadataStore.open(path / "metadata.db", client.cluster_id)
         stack.callback(store.close)
-        machine = MetadataMachine(store)
+        machine = machine_on(store)
         controller = Controller(client, store, machine, runtime=AsyncioRuntime(), random=random.Random(1))
         client.register(machine, start_offset=store.applied_end_offset)
-        stack.push_async_callback(machine.begin_shutdown)
+        stack.push_async_callback(awaited, machine.begin_shutdown)
         stack.callback(client.unregister, machine)
         yield Bench(client, store, machine, controller, [])
 

@@ -17,10 +17,12 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.shell.runtime import awaited
 from statemachine.query import metadata_queries
 from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import turns, until
 
 
@@ -45,7 +47,7 @@ async def answered(bench: Bench, operation: Operation) -> Answered:
     answers: list[Answered] = []
 
     async def read() -> list[str]:
-        await bench.machine.wait_applied(Offset(0), 0)
+        await wait_applied(bench.machine, Offset(0), 0)
         return topics(bench)
 
     def on_result(result: OperationResult) -> None:
@@ -420,6 +422,6 @@ async def test_an_append_that_the_log_fails_on_is_answered_and_nothing_is_decide
 
 async def test_a_shutdown_answers_who_waits(held: Bench) -> None:
     results = await held.submit(create("a"))
-    await held.machine.begin_shutdown()
+    await awaited(held.machine.begin_shutdown)
     assert [result.error_code for result in results] == [ErrorCode.NOT_CONTROLLER]
     assert [result.error_code for result in await held.submit(create("b"))] == [ErrorCode.NOT_CONTROLLER]

@@ -13,6 +13,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 from tests.statemachine.builders import creatable, create, delete
 from tests.statemachine.conftest import Bench, errors
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import turns, until
 
 
@@ -51,8 +52,8 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
         assert held.log.next_append_offset == end
         assert [errors(result) for result in pending] == [[]]  # it is committed, whatever happens to this node
         with pytest.raises(ApiError, match="cannot apply what it has acknowledged"):
-            await held.machine.wait_applied(Offset(0), 0)
-    await held.machine.wait_applied(end, 20_000)
+            await wait_applied(held.machine, Offset(0), 0)
+    await wait_applied(held.machine, end, 20_000)
     held.log.auto_commit = True
     await held.done(create("after"))
 

@@ -12,6 +12,7 @@ from raft.core.types import Epoch
 from statemachine.query import metadata_queries
 from tests.statemachine.builders import alter, alteration, config, create, delete, no_op
 from tests.statemachine.conftest import Bench, errors
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import turns
 
 BODY = MetadataBatch(records=[no_op(), no_op()]).SerializeToString()
@@ -34,7 +35,7 @@ async def test_li20_offsets_are_known_at_once_and_nothing_is_committed_before_it
     assert not first.committed.done()
     any_bench.log.schedule_appends()
     await asyncio.wait_for(asyncio.gather(first.committed, second.committed), 20)
-    await any_bench.machine.wait_applied(second.end_offset, 20_000)
+    await wait_applied(any_bench.machine, second.end_offset, 20_000)
 
 
 async def test_what_is_appended_together_is_applied_in_order(any_bench: Bench) -> None:
@@ -42,7 +43,7 @@ async def test_what_is_appended_together_is_applied_in_order(any_bench: Bench) -
         body = MetadataBatch(records=[config("", "x", value, 4)]).SerializeToString()
         prepared = any_bench.log.prepare_append(epoch(any_bench), body, 1)
     any_bench.log.schedule_appends()
-    await any_bench.machine.wait_applied(prepared.end_offset, 20_000)
+    await wait_applied(any_bench.machine, prepared.end_offset, 20_000)
     assert [found.value for found in metadata_queries.describe_configs(any_bench.store.reader, 4, "")] == ["3"]
 
 

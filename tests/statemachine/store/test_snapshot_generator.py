@@ -16,6 +16,7 @@ import structlog
 
 from kraftbase.errors import StorageError
 from raft.core.types import Epoch, LeaderAndEpoch, OffsetAndEpoch
+from raft.shell.runtime import awaited
 from snapshot.names import part_name
 from snapshot.store import SnapshotStore
 from statemachine.store import snapshot_generator
@@ -281,7 +282,7 @@ async def test_sn32_what_was_applied_before_a_snapshot_was_loaded_does_not_count
         advance(store, generator, 1_500)
         with others.open(point) as reader:
             store.load(reader)
-            await store.use_loaded()
+            await awaited(store.use_loaded)
         generator.applied(store.applied_end_offset)
         assert generator._taking is None
         advance(store, generator, 1_500)

@@ -19,6 +19,7 @@ from statemachine.replay.replay import ReplayError
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import BROKER, TOPIC, create
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.store.test_sql import ENDLESS
 
 
@@ -193,7 +194,7 @@ async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: 
         assert set(acknowledged) <= listed
         end_offset = cluster.nodes[await cluster.leader()].machine.applied_end_offset
         for node in cluster.nodes.values():
-            await node.machine.wait_applied(end_offset, 20_000)
+            await wait_applied(node.machine, end_offset, 20_000)
         assert len({node.store.applied.digest for node in cluster.nodes.values()}) == 1
 
 
@@ -203,7 +204,7 @@ async def test_a_node_that_was_away_comes_to_the_same_state(tmp_path: Path) -> N
         await cluster.stop(2)
         results = await asyncio.gather(*(client.execute(create(f"t{number}")) for number in range(100)))
         returned = await cluster.start(2)
-        await returned.machine.wait_applied(Offset(max(result.end_offset for result in results)), 20_000)
+        await wait_applied(returned.machine, Offset(max(result.end_offset for result in results)), 20_000)
         assert returned.store.applied == cluster.nodes[1].store.applied
 
 

@@ -18,6 +18,7 @@ from statemachine.store.store import MetadataStore
 from tests.statemachine.apply.test_machine import Told, deliver, running
 from tests.statemachine.builders import CLUSTER_ID, batch, create, no_op, topic
 from tests.statemachine.conftest import Bench
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import turns, until
 
 EXPECTED = StateDigest(Offset(1_000), bytes(16))
@@ -50,10 +51,10 @@ async def test_a_fence_is_raised_once(store: MetadataStore, capsys: pytest.Captu
 
 async def test_who_waits_when_the_fence_comes_and_who_asks_after_it_is_refused(store: MetadataStore) -> None:
     async with running(store) as machine:
-        waiting = asyncio.create_task(machine.wait_applied(Offset(5), 20_000))
+        waiting = asyncio.create_task(wait_applied(machine, Offset(5), 20_000))
         await asyncio.sleep(0)
         machine.fence(EXPECTED, OWN)
-        for asked in (waiting, machine.wait_applied(Offset(0), 0)):
+        for asked in (waiting, wait_applied(machine, Offset(0), 0)):
             with pytest.raises(ApiError, match=REASON) as refused:
                 await asked
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
