@@ -34,7 +34,7 @@ LARGE = 2_000
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
 
 
 async def test_while_the_store_cannot_be_written_operations_are_refused_with_the_reason(

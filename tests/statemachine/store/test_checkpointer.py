@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import FlushFailed
-from raft.listener import BatchReader, CommittedBatch
 from raft.shell.runtime import awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store import write_ahead_log
@@ -27,7 +26,7 @@ from statemachine.store.write_ahead_log import (
     WriteAheadLog,
 )
 from tests.statemachine.builders import CLUSTER_ID, batch, config, no_op
-from tests.statemachine.machines import machine_on
+from tests.statemachine.machines import deliver, machine_on
 from tests.statemachine.store.write_ahead_logs import filler, reading, reading_process
 from tests.statemachine.waiting import until
 
@@ -50,10 +49,6 @@ async def set_at_the_end(event: threading.Event) -> AsyncIterator[None]:
         yield
     finally:
         event.set()
-
-
-async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> None:
-    await machine.handle_commit(BatchReader(tuple(batch._batch for batch in batches), lambda: None))
 
 
 async def load(machine: MetadataMachine, store: MetadataStore, size_bytes: int, step_bytes: int = MEBIBYTE) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.server.service import AdminServicer
 from kraftpb.v1 import admin_pb2
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
+from raft.shell.runtime import awaited
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
 from tests.statemachine.apply.test_machine import Told, deliver, running
@@ -33,7 +35,7 @@ async def test_a_fenced_machine_applies_nothing_more_and_tells_nobody(store: Met
         told = Told(store)
         machine.subscribe(told)
         machine.fence(EXPECTED, OWN)
-        assert await deliver(machine, batch(1, [topic("a", 1)]))
+        await deliver(machine, batch(1, [topic("a", 1)]))
         assert store.applied_end_offset == machine.applied_end_offset == 1
         assert told.offsets == []
 
@@ -127,12 +129,12 @@ async def test_a_machine_that_waits_for_room_stops_waiting_when_it_is_fenced(
         raise StoreUnavailable("no room")
 
     monkeypatch.setattr(store, "commit", full)
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
         await until(lambda: machine.unavailable_reason is not None)
         machine.fence(EXPECTED, OWN)
-        assert await delivering
+        await delivering
 
 
 async def test_state_digests_are_reported_as_they_come_and_the_last_one_after_a_restart(database: Path) -> None:
@@ -141,7 +143,7 @@ async def test_state_digests_are_reported_as_they_come_and_the_last_one_after_a_
         async with running(store) as machine:
             machine.set_state_digest_callback(reported.append)
             assert reported == []  # the node does not run yet
-            await machine.handle_leader_change(NO_LEADER)
+            await awaited(partial(machine.handle_leader_change, NO_LEADER))
             for base_offset in base_offsets:
                 await deliver(machine, batch(base_offset, [no_op()] * 600))
         return reported
