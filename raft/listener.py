@@ -80,6 +80,11 @@ class CommittedBatch:
         return self._batch.is_control
 
     @property
+    def encoded(self) -> Batch:
+        """The batch as it is in the log."""
+        return self._batch
+
+    @property
     def data(self) -> bytes:
         """The encoded batch, header and body, the same bytes on every replica."""
         return self._batch.data

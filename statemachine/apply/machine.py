@@ -88,6 +88,11 @@ class MetadataMachine:
         return self._obstacle.reason
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether it has stopped for good: see `fence` and `fence_rotten`."""
+        return self._obstacle.fence is not None
+
+    @property
     def has_open_transaction(self) -> bool:
         """Whether committed batches wait for the end of their metadata transaction."""
         return self._store.has_open_transaction

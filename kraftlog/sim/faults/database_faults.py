@@ -15,7 +15,7 @@ def diverge(world: World, random: Random) -> str | None:
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
-    if process is None or others or len(world.voter_ids) < 3 or process.tables.applied.end_offset == 0:
+    if process is None or others or len(world.voter_ids) < 3 or process.store.applied_end_offset == 0:
         return None
     if not world.atlas.may_harm(machine):
         return None
@@ -31,7 +31,7 @@ def rot_row(world: World, random: Random) -> str | None:
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
-    if process is None or others or process.is_fenced or not world.atlas.may_harm(machine):
+    if process is None or others or process.state_machine.is_fenced or not world.atlas.may_harm(machine):
         return None
     changed = machine.database.rot()
     if changed is None:

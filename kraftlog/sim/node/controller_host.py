@@ -8,7 +8,6 @@ the run.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,9 +25,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.events import FetchVersionAllowed, ResignRequested
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
-from statemachine.apply.applied import Subscriber
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
-from statemachine.tables.table import Table
 
 PAGE_PARTITIONS: Final = 2
 """The size of a page in simulations: their clusters are small, and fencing a broker must still take several pages."""
@@ -153,59 +150,12 @@ class SimulatedLog:
         return True
 
 
-class SimulatedStateMachine:
-    """`statemachine.apply.applied.StateMachine` and `CommittedMetadata` over the tables of a simulated process."""
-
-    def __init__(self, process: SteppedProcess) -> None:
-        self._process = process
-        self.subscribers: list[Subscriber] = []
-        self.on_committed: Callable[[Offset], bool] = lambda end_offset: False
-
-    @property
-    def reader(self) -> sqlite3.Connection:
-        """The tables as they are: between transactions, because each is one call."""
-        return self._process.tables.connection
-
-    def changed_at(self, table: Table[Any]) -> Offset:
-        """Of the tables."""
-        return self._process.tables.changed_at(table)
-
-    @property
-    def applied_end_offset(self) -> Offset:
-        """Of the tables."""
-        return self._process.tables.applied.end_offset
-
-    @property
-    def unavailable_reason(self) -> str | None:
-        """Only that they differ from the quorum's."""
-        return "this node's metadata differs from the quorum's" if self._process.is_fenced else None
-
-    @property
-    def has_open_transaction(self) -> bool:
-        """Of the tables."""
-        return self._process.tables.has_open_transaction
-
-    def refuse_if_fenced(self) -> None:
-        """As the production state machine does it."""
-        if self.unavailable_reason is not None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unavailable_reason)
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify it from now on."""
-        self.subscribers.append(subscriber)
-
-    def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Notify it from now on."""
-        self.on_committed = on_committed
-
-
 class ControllerHost:
     """One process's controller, if this run has brokers; else nothing happens here."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._log: SimulatedLog | None = None
-        self._machine = SimulatedStateMachine(process)
         self.controller: Controller | None = None
         brokers = process.environment.parameters.brokers
         if brokers is None:
@@ -213,8 +163,8 @@ class ControllerHost:
         self._log = SimulatedLog(process)
         self.controller = Controller(
             self._log,
-            self._machine,
-            self._machine,
+            process.store,
+            process.state_machine,
             runtime=process.runtime,
             random=process.machine.new_random(),
             config=ControllerConfig(
@@ -225,8 +175,8 @@ class ControllerHost:
             ),
             on_bug=self._found_bug,
         )
-        self._machine.subscribe(FetchVersionGate(self._machine, self._allow_fetch_version))
-        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(self._machine)))
+        process.state_machine.subscribe(FetchVersionGate(process.store, self._allow_fetch_version))
+        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(process.store)))
 
     def _found_bug(self, message: str, **details: object) -> None:
         """What the controller reports as a bug of its own is a violation."""
@@ -241,7 +191,7 @@ class ControllerHost:
 
         def answer(result: OperationResult) -> None:
             self._process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
-            respond(result, self._machine.applied_end_offset)
+            respond(result, self._process.state_machine.applied_end_offset)
 
         if self.controller is not None:
             self.controller.take(operation, answer)
@@ -250,25 +200,6 @@ class ControllerHost:
     def append_completed(self, append_id: int, error: ApiError | None) -> bool:
         """An append is settled; False if it is not the controller's."""
         return self._log is not None and self._log.complete(append_id, error)
-
-    def committed(self, end_offset: Offset) -> bool:
-        """Everything below is committed and will be applied next. Returns whether an operation was answered."""
-        return self._machine.on_committed(end_offset)
-
-    def applied(self, end_offset: Offset) -> None:
-        """The tables hold everything below."""
-        for subscriber in self._machine.subscribers:
-            subscriber.applied(end_offset)
-
-    def leader_changed(self, leader: LeaderAndEpoch) -> None:
-        """There is another leader, and the tables have caught up with that (LI-05)."""
-        for subscriber in self._machine.subscribers:
-            subscriber.leader_changed(leader)
-
-    def shut_down(self) -> None:
-        """The process shuts down cleanly."""
-        for subscriber in self._machine.subscribers:
-            subscriber.shut_down()
 
 
 @contextlib.contextmanager

@@ -133,14 +133,18 @@ class RegisterService:
         self._overlay = {key: entry for key, entry in self._overlay.items() if entry[0] > end_offset}
         self._answer_applied()
 
-    def leader_changed(self, leader: LeaderAndEpoch) -> None:
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; else drop everything."""
         self._overlay.clear()
-        is_leader = leader.leader_id == self._process.machine.key.node_id
-        self._epoch = leader.epoch if is_leader else None
+        is_leader = leader_and_epoch.leader_id == self._process.machine.key.node_id
+        self._epoch = leader_and_epoch.epoch if is_leader else None
+
+    def shut_down(self) -> None:
+        """Nothing more is decided here."""
+        self._epoch = None
 
     def _answer_applied(self) -> None:
-        applied_end_offset = self._process.tables.applied.end_offset
+        applied_end_offset = self._process.state_machine.applied_end_offset
         while self._pending and self._pending[0].is_committed and self._pending[0].end_offset <= applied_end_offset:
             pending = self._pending.popleft()
             pending.respond(pending.reply)
@@ -148,7 +152,7 @@ class RegisterService:
     def _value(self, key: str) -> str | None:
         if key in self._overlay:
             return self._overlay[key][1]
-        return self._process.machine.database.value(self._process.tables, key)
+        return self._process.machine.database.value(self._process.store.tables, key)
 
 
 def _body(request: ClientRequest, *, writes: bool) -> bytes:
