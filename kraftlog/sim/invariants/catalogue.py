@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from kraftlog.sim.invariants.acknowledged_metadata import AcknowledgedMetadata
+from kraftlog.sim.invariants.answers import ServiceAnswers, WatchersSeeTheLog
 from kraftlog.sim.invariants.applied_is_kept import AppliedIsKept
 from kraftlog.sim.invariants.bounds import Bounds
 from kraftlog.sim.invariants.check_quorum import CheckQuorum
@@ -107,13 +108,15 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     ReassignmentsAreTaken,
     TieredData,
     TopicsTakeTheirRemoteData,
+    ServiceAnswers,
+    WatchersSeeTheLog,
 )
 """In the order in which they run. The first one keeps the committed log that the others use."""
 
-STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "replies", "deliveries")
+STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "replies", "deliveries", "asked", "answers")
 """The fields that distinguish steps, besides the classes of events and actions, for `looks_at`."""
 
-_Kind: TypeAlias = tuple[bool, bool, bool, bool, bool, bool, tuple[type, ...], tuple[type, ...]]
+_Kind: TypeAlias = tuple[bool, bool, bool, bool, bool, bool, bool, bool, tuple[type, ...], tuple[type, ...]]
 
 
 class Checker:
@@ -135,6 +138,8 @@ class Checker:
             step.started,
             not step.replies,
             not step.deliveries,
+            not step.asked,
+            not step.answers,
             tuple(map(type, step.events)),
             tuple(map(type, step.actions)),
         )

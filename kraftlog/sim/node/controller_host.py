@@ -11,6 +11,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from unittest import mock
 
@@ -20,18 +21,29 @@ from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules import pages
 from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
+from kraftlog.sim.node.watcher import Watcher
+from kraftlog.sim.observation.service import Answered, Asked
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.events import FetchVersionAllowed, ResignRequested
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
+from statemachine.words.limits import OPERATION_TIMEOUT_MS_DEFAULT
 
 PAGE_PARTITIONS: Final = 2
 """The size of a page in simulations: their clusters are small, and fencing a broker must still take several pages."""
 
 APPEND_MS_MAX: Final = 15
 """The longest that an append keeps the process busy: long enough that slices end in the middle of the work on pages."""
+
+WATCHED_SHARE: Final = 0.3
+"""How many of the processes have a publisher."""
+
+READ_SHARE: Final = 0.2
+"""How often somebody who has seen an acknowledgement reads from the node at once."""
+
+READ_US_MAX: Final = 2_000
 
 OnAnswer = Callable[[OperationResult, Offset], None]
 """Called with the answer and how far the answering node has applied the log."""
@@ -156,6 +168,7 @@ class ControllerHost:
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._log: SimulatedLog | None = None
+        self._random = process.machine.new_random()
         self.controller: Controller | None = None
         brokers = process.environment.parameters.brokers
         if brokers is None:
@@ -175,6 +188,8 @@ class ControllerHost:
             ),
             on_bug=self._found_bug,
         )
+        if process.machine.new_random().random() < WATCHED_SHARE:
+            process.state_machine.install_publisher(Watcher(process))
         process.state_machine.subscribe(FetchVersionGate(process.store, self._allow_fetch_version))
         process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(process.store)))
 
@@ -189,9 +204,22 @@ class ControllerHost:
     def handle(self, operation: Operation, respond: OnAnswer) -> None:
         """A broker or an administrator asks for something."""
 
+        process = self._process
+        number = process.new_number()
+        timeout_ms = operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT
+        deadline_us = process.environment.event_queue.now_us + timeout_ms * MICROSECONDS_PER_MS
+
         def answer(result: OperationResult) -> None:
-            self._process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
-            respond(result, self._process.state_machine.applied_end_offset)
+            process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
+            is_done = result.error_code == ErrorCode.NONE
+            process.step.answers.append(Answered(number, Offset(max(0, result.end_offset) if is_done else 0)))
+            if is_done and self._random.random() < READ_SHARE:
+                process.after(
+                    self._random.randrange(READ_US_MAX), "read", partial(process.read_service.read, Offset(0), 0)
+                )
+            respond(result, process.state_machine.applied_end_offset)
+
+        process.step.asked.append(Asked(number, deadline_us))
 
         if self.controller is not None:
             self.controller.take(operation, answer)

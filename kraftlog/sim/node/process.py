@@ -12,6 +12,7 @@ from kraftbase.errors import ApiError
 from kraftlog.sim.marks import edge_taken
 from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.hardware import Hardware
+from kraftlog.sim.node.read_service import ReadService
 from kraftlog.sim.node.register_service import RegisterService
 from kraftlog.sim.node.runtime import SimulatedRuntime
 from kraftlog.sim.node.slow_listener import SlowListener
@@ -102,6 +103,7 @@ class Process(SteppedProcess):
         self.register_service = RegisterService(self)
         self.state_machine.subscribe(self.register_service)
         self.controller_host = ControllerHost(self)
+        self.read_service = ReadService(self)
         self.shell = Shell(
             identity=Identity(
                 cluster_id=environment.cluster_id,
@@ -157,6 +159,7 @@ class Process(SteppedProcess):
         self.machine.database.crash(crash)
         view = self.machine.view
         view.replica, view.log, view.applied, view.tables = None, None, None, None
+        view.watched = None
         view.positions = ()
         view.is_paused = view.is_behind = False
         for waiting in self._waiting.values():

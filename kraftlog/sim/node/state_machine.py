@@ -18,6 +18,7 @@ from raft.shell.runtime import OnDone
 from snapshot.reader import SnapshotReader
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.publishers import MetadataPublisher
 from statemachine.store.snapshot_generator import OnTaken, SnapshotConfig, SnapshotGenerator
 from statemachine.store.snapshot_worker import TakenSnapshot
 
@@ -100,6 +101,10 @@ class StateMachine:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Notify it from now on."""
         self._machine.subscribe(subscriber)
+
+    def install_publisher(self, publisher: MetadataPublisher) -> None:
+        """Show it the state, and every change."""
+        self._machine.install_publisher(publisher)
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
         """Notify it from now on."""

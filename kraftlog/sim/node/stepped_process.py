@@ -30,6 +30,7 @@ from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 
 if TYPE_CHECKING:
+    from kraftlog.sim.node.read_service import ReadService
     from kraftlog.sim.node.state_machine import StateMachine
     from kraftlog.sim.node.store import SimulatedStore
 
@@ -98,6 +99,7 @@ class SteppedProcess(ABC):
     snapshots: SnapshotStore
     store: SimulatedStore
     state_machine: StateMachine
+    read_service: ReadService
 
     def __init__(self, environment: Environment, machine: Hardware) -> None:
         self.environment = environment
@@ -119,7 +121,13 @@ class SteppedProcess(ABC):
         self.step = Step(0, machine.view, "")
         self.feed = CommitFeed(LeaderAndEpoch(None, Epoch(0)))
         self._busy_until_us = 0
+        self._numbers = 0
         self._backlog: list[tuple[str, Callable[[], None], Timer | None]] = []
+
+    def new_number(self) -> int:
+        """For something that the process is asked for."""
+        self._numbers += 1
+        return self._numbers
 
     @abstractmethod
     def fatal(self, error: BaseException) -> None:
