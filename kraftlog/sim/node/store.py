@@ -22,7 +22,7 @@ from raft.shell.runtime import OnDone, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.metadata_tables import MetadataTables, PreparedRun, StoreUnavailable
-from statemachine.store.write_ahead_log import WriteAheadLogHeld
+from statemachine.store.write_ahead_log import MEBIBYTE, START_OVER_BYTES, WAIT_SHARE, WriteAheadLogHeld
 from statemachine.tables.database import ROTTEN
 from statemachine.tables.table import Table
 
@@ -33,24 +33,24 @@ ROWS_ACKNOWLEDGED_MAX: Final = 30
 class SimulatedWriteAheadLog:
     """`statemachine.store.store_port.WriteAheadLogPort`: it grows with each transaction, and a reader may keep it."""
 
-    DUE_BYTES: Final = 8
-    LARGE_BYTES: Final = 12
-    FULL_BYTES: Final = 40
+    TRANSACTION_BYTES: Final = 2 * MEBIBYTE
+    """Each transaction is taken to be that large: a few are enough."""
+    FULL_BYTES: Final = 80 * MEBIBYTE
+    """Far less than on a real disk."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.size_bytes = 0
-        """Each transaction counts as one byte."""
 
     @property
     def is_due(self) -> bool:
         """From a size on."""
-        return self.size_bytes >= self.DUE_BYTES
+        return self.size_bytes >= START_OVER_BYTES
 
     @property
     def is_large(self) -> bool:
         """From a larger one on."""
-        return self.size_bytes >= self.LARGE_BYTES
+        return self.size_bytes >= START_OVER_BYTES * WAIT_SHARE
 
     @property
     def is_full(self) -> bool:
@@ -166,7 +166,7 @@ class SimulatedStore:
         self.process.crash_point()
         self.process.step.deliveries.append(Delivery(batches))
         write()
-        self.write_ahead_log.size_bytes += 1
+        self.write_ahead_log.size_bytes += SimulatedWriteAheadLog.TRANSACTION_BYTES
         self._database.committed()
         self.note_applied()
         self.process.crash_point()
