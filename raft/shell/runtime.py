@@ -11,7 +11,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Final, Protocol
+
+TURNS_FOR_ANSWERS: Final = 5
+"""How many turns of an asyncio loop it takes until answers that are ready are with the network, and requests that have
+arrived are taken: to write an answer takes two, to receive a follower's fetch and to answer it takes all of them."""
 
 
 class Timer(Protocol):
@@ -35,6 +39,13 @@ class Runtime(Protocol):
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back when everything that is ready to run has run."""
+        ...
+
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back when the answers that are ready are with the network, and requests that have arrived are taken.
+
+        For long work in parts: between two of them everybody else is served.
+        """
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
@@ -69,6 +80,16 @@ class AsyncioRuntime:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back in the loop's next round."""
         self._loop.call_soon(callback)
+
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back `TURNS_FOR_ANSWERS` rounds of the loop from now: answers and requests need no more."""
+        self._loop.call_soon(self._turn, TURNS_FOR_ANSWERS - 1, callback)
+
+    def _turn(self, turns_left: int, callback: Callable[[], None]) -> None:
+        if turns_left:
+            self._loop.call_soon(self._turn, turns_left - 1, callback)
+        else:
+            callback()
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms`."""

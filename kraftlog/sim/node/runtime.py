@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from raft.shell.runtime import Timer
+
+AFTER_ANSWERS_US_MAX: Final = 2 * MICROSECONDS_PER_MS
+"""The longest that answers and requests keep the process from going on with long work."""
 
 
 class SimulatedRuntime:
@@ -14,6 +19,7 @@ class SimulatedRuntime:
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._disk_free_at_us = 0
+        self._random = process.machine.new_random()
 
     def now_ms(self) -> float:
         """Monotonic time, with the time of the present step up to now, without the rest of a sync in it."""
@@ -29,6 +35,11 @@ class SimulatedRuntime:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back in a step of its own, as soon as the process is free."""
         self._process.after(0, "soon", callback)
+
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back in a step of its own, half the time after a while: other events, also the end, may come before."""
+        delay_us = self._random.randrange(AFTER_ANSWERS_US_MAX) if self._random.random() < 0.5 else 0
+        self._process.after(delay_us, "after answers", callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms` of the machine's time."""
