@@ -32,7 +32,7 @@ from raft.delivery import AnyListener, Delivery
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
-from raft.shell.appends import PendingAppends
+from raft.shell.appends import OnSettled, PendingAppends
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.observer import ShellObserver
 from raft.shell.runtime import AsyncioRuntime, awaited
@@ -180,7 +180,7 @@ class Node:
         self._on_listener_fault = on_listener_fault
         self._transport = PeerTransport(self._shell.outcome, request_timeout_ms=config.request_timeout_ms)
         self._waiting: dict[int, asyncio.Future[tuple[Response, bytes]]] = {}
-        self._appends = PendingAppends()
+        self._appends = PendingAppends(runtime.call_soon)
         self._shutdown_complete = asyncio.Event()
         self.readiness_changed = asyncio.Event()
         """Set when `is_ready` may have changed."""
@@ -268,20 +268,17 @@ class Node:
                 self.step(RequestCancelled(request_id))
             raise
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> tuple[Offset, asyncio.Future[None]]:
-        """Prepare an append of `record_count` records (LI-20): its base offset, and a future that ends when it commits.
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        """Prepare an append of `record_count` records (LI-20) and return its base offset.
 
-        Raises ApiError and changes nothing if this node does not lead `epoch`, if the body is too large, or
-        if there is no room on the disk.
+        `on_settled` is called once, never within this call. Raises ApiError, changes nothing and never calls
+        `on_settled` if this node does not lead `epoch`, if the body is too large, or if there is no room on the disk.
         """
         self._refuse_if_closed()
         append_id = self._shell.new_id()
-        committed = self._appends.add(append_id)
-        try:
-            return self._shell.prepare_append(append_id, epoch, body, record_count), committed
-        except BaseException:
-            self._appends.forget(append_id)
-            raise
+        return self._appends.prepare(
+            append_id, on_settled, lambda: self._shell.prepare_append(append_id, epoch, body, record_count)
+        )
 
     def schedule_appends(self) -> None:
         """Write all prepared appends, and those that are prepared before the loop's next iteration."""
@@ -321,8 +318,8 @@ class Node:
             waiting.set_result((response, records))
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """Complete the future of a prepared append."""
-        self._appends.complete(append_id, error)
+        """Call back whoever prepared the append."""
+        self._appends.settle(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
         """Feed listeners up to the committed end."""

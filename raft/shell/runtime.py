@@ -17,8 +17,12 @@ OnDone: TypeAlias = Callable[[BaseException | None], None]
 """Called once, with what went wrong; None if it went well."""
 
 TURNS_FOR_ANSWERS: Final = 2
-"""How many turns of the loop until an answer has been handed to the network: one for the callers that wait for it, one
-for fetches of what is committed now, which are answered meanwhile."""
+"""How many turns of an asyncio loop it takes until ready answers are with the network: one for the callers that
+wait for them, one for fetches of what is committed now, which are answered meanwhile."""
+
+TURNS_FOR_REQUESTS: Final = 5
+"""The same until requests that have arrived are taken, too: about what it takes to receive a follower's fetch and to
+answer it."""
 
 
 @runtime_checkable
@@ -46,7 +50,14 @@ class Runtime(Protocol):
         ...
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back when the answers that are ready have been handed to the network, and others had their turn."""
+        """Call back when the answers that are ready are with the network."""
+        ...
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """Call back when the answers that are ready are with the network, and requests that have arrived are taken.
+
+        For long work in parts: between two of them everybody else is served.
+        """
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
@@ -83,12 +94,16 @@ class AsyncioRuntime:
         self._loop.call_soon(callback)
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back after a few turns of the loop."""
-        self._turn(TURNS_FOR_ANSWERS, callback)
+        """Call back `TURNS_FOR_ANSWERS` rounds of the loop from now."""
+        self._loop.call_soon(self._turn, TURNS_FOR_ANSWERS - 1, callback)
 
-    def _turn(self, turns: int, callback: Callable[[], None]) -> None:
-        if turns:
-            self._loop.call_soon(self._turn, turns - 1, callback)
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """Call back `TURNS_FOR_REQUESTS` rounds of the loop from now."""
+        self._loop.call_soon(self._turn, TURNS_FOR_REQUESTS - 1, callback)
+
+    def _turn(self, turns_left: int, callback: Callable[[], None]) -> None:
+        if turns_left:
+            self._loop.call_soon(self._turn, turns_left - 1, callback)
         else:
             callback()
 

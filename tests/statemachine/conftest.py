@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -42,12 +43,12 @@ class Bench:
     faults: list[BaseException]
 
     async def lead(self) -> None:
-        """Wait until the controller is active."""
-        await until(lambda: self.controller.is_active)
+        """Wait until the controller is active in the log's epoch."""
+        await until(lambda: self.controller._epoch == self.log.leader_and_epoch.epoch)
 
     async def run(self, operation: Operation) -> OperationResult:
         """Carry out one operation; what was acknowledged is in the store then."""
-        result = await self.controller.execute(operation)
+        result = await execute(self.controller, operation)
         if self.machine.unavailable_reason is None:
             await wait_applied(self.machine, Offset(0), 20_000)
         return result
@@ -61,7 +62,9 @@ class Bench:
     async def submit(self, *operations: Operation) -> list[OperationResult]:
         """Submit operations together; the list fills as they are answered."""
         results: list[OperationResult] = []
-        await self.controller.submit(operations, results.append)
+        taken = asyncio.Event()
+        self.controller.submit(operations, results.append, taken.set)
+        await taken.wait()
         return results
 
     async def with_brokers(self, *broker_ids: int) -> None:
@@ -69,6 +72,13 @@ class Bench:
         for broker_id in broker_ids:
             registered = await self.done(register(broker_id))
             await self.done(alive(broker_id, registered.register_broker.broker_epoch))
+
+
+async def execute(controller: Controller, operation: Operation) -> OperationResult:
+    """Carry out one operation and return its answer."""
+    answer: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
+    controller.submit([operation], answer.set_result)
+    return await answer
 
 
 def errors(result: OperationResult) -> list[ErrorCode]:

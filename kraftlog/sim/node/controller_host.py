@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from unittest import mock
 
 from kraftbase.endpoint import Endpoint
@@ -28,6 +27,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.events import FetchVersionAllowed, ResignRequested
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.shell.appends import OnSettled, PendingAppends
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.words.limits import OPERATION_TIMEOUT_MS_DEFAULT
 
@@ -49,60 +49,13 @@ OnAnswer = Callable[[OperationResult, Offset], None]
 """Called with the answer and how far the answering node has applied the log."""
 
 
-class CommitFuture:
-    """The outcome of an append (`kraftlog.controller.metadata_log.CommitFuture`)."""
-
-    def __init__(self, process: SteppedProcess) -> None:
-        self._process = process
-        self._is_done = False
-        self._error: ApiError | None = None
-        self._callbacks: list[Callable[[Any], object]] = []
-
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._is_done
-
-    def cancelled(self) -> bool:
-        """Always False: nothing cancels it."""
-        return False
-
-    def exception(self) -> ApiError | None:
-        """Why it is not certain that the append is committed."""
-        return self._error
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call back, in a step of its own, when the outcome is known."""
-        if self._is_done:
-            self._process.runtime.call_soon(lambda: self._call(callback))
-        else:
-            self._callbacks.append(callback)
-
-    def complete(self, error: ApiError | None) -> None:
-        """The outcome is known: schedule the callbacks."""
-        self._is_done, self._error = True, error
-        for callback in self._callbacks:
-            self.add_done_callback(callback)
-
-    def _call(self, callback: Callable[[Any], object]) -> None:
-        callback(self)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedAppend:
-    """`kraftlog.controller.metadata_log.PreparedAppend`."""
-
-    base_offset: Offset
-    end_offset: Offset
-    committed: CommitFuture
-
-
 class SimulatedLog:
     """`kraftlog.controller.metadata_log.MetadataLog` over the shell of a simulated process."""
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._random = process.machine.new_random()
-        self._futures: dict[int, CommitFuture] = {}
+        self.appends = PendingAppends(process.runtime.call_soon)
         self.cluster_id: str = process.environment.cluster_id
         self.node_key: ReplicaKey = process.machine.key
         self.voter_ids = frozenset(voter.key.node_id for voter in process.environment.voters.voters())
@@ -122,7 +75,7 @@ class SimulatedLog:
         """Of the replica."""
         return self._process.shell.replica.next_append_offset
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> SimulatedAppend:
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
         """By way of the shell; the process may be killed before."""
         process = self._process
         process.crash_point()
@@ -131,14 +84,13 @@ class SimulatedLog:
             raise ProcessKilled
         process.stalled_us += self._random.randrange(APPEND_MS_MAX * MICROSECONDS_PER_MS)
         append_id = process.shell.new_id()
-        future = self._futures[append_id] = CommitFuture(process)
         try:
-            base_offset = process.shell.prepare_append(append_id, epoch, body, record_count)
+            return self.appends.prepare(
+                append_id, on_settled, lambda: process.shell.prepare_append(append_id, epoch, body, record_count)
+            )
         except ApiError as error:
-            del self._futures[append_id]
             process.environment.marks.hit(f"error: {error.code.name}")
             raise
-        return SimulatedAppend(base_offset, Offset(base_offset + record_count), future)
 
     def schedule_appends(self) -> None:
         """By way of the shell."""
@@ -152,14 +104,6 @@ class SimulatedLog:
         replica = self._process.shell.replica
         if replica.is_leader and replica.epoch == epoch:
             self._process.shell.step(ResignRequested(epoch))
-
-    def complete(self, append_id: int, error: ApiError | None) -> bool:
-        """An append is settled. Returns False if it is not the controller's."""
-        future = self._futures.pop(append_id, None)
-        if future is None:
-            return False
-        future.complete(error)
-        return True
 
 
 class ControllerHost:
@@ -222,12 +166,14 @@ class ControllerHost:
         process.step.asked.append(Asked(number, deadline_us))
 
         if self.controller is not None:
-            self.controller.take(operation, answer)
-            self.controller.schedule()
+            self.controller.submit([operation], answer)
 
     def append_completed(self, append_id: int, error: ApiError | None) -> bool:
         """An append is settled; False if it is not the controller's."""
-        return self._log is not None and self._log.complete(append_id, error)
+        if self._log is None or append_id not in self._log.appends:
+            return False
+        self._log.appends.settle(append_id, error)
+        return True
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@ from typing import Final
 
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.virtual.crash import ProcessKilled
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from raft.shell.runtime import Timer
 
-ANSWERS_US_MAX: Final = 2_000
-"""How long it takes, at most, until answers have left."""
+AFTER_ANSWERS_US_MAX: Final = 2 * MICROSECONDS_PER_MS
+"""The longest that answers and requests keep the process from going on with other work."""
 
 
 class SimulatedRuntime:
@@ -37,9 +38,13 @@ class SimulatedRuntime:
         self._process.after(0, "soon", callback)
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back in a step of its own, half the time after others that come meanwhile."""
-        delay_us = self._random.choice([0, self._random.randrange(ANSWERS_US_MAX)])
-        self._process.after(delay_us, "answered", callback)
+        """Call back in a step of its own, half the time after a while: other events, also the end, may come before."""
+        delay_us = self._random.randrange(AFTER_ANSWERS_US_MAX) if self._random.random() < 0.5 else 0
+        self._process.after(delay_us, "after answers", callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """As after answers."""
+        self.call_after_answers(callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms` of the machine's time."""

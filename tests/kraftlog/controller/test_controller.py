@@ -17,6 +17,7 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.shell.appends import OnSettled
 from raft.shell.runtime import awaited
 from statemachine.query import metadata_queries
 from statemachine.words.ids import id_to_text
@@ -53,7 +54,7 @@ async def answered(bench: Bench, operation: Operation) -> Answered:
     def on_result(result: OperationResult) -> None:
         answers.append(Answered(result, topics(bench), asyncio.create_task(read())))
 
-    await bench.controller.submit([operation], on_result)
+    bench.controller.submit([operation], on_result)
     await turns()
     assert answers == []
     bench.log.commit()
@@ -190,7 +191,7 @@ async def test_a_bug_in_an_operation_fails_that_operation_only(held: Bench, monk
 
 
 async def test_many_operations_leave_the_loop_its_turns(held: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlog.controller.controller.SLICE_MS", 0)
+    monkeypatch.setattr("kraftlog.controller.submission.SLICE_MS", 0)
     ticks = 0
 
     async def tick() -> None:
@@ -374,9 +375,9 @@ async def test_ct18_an_append_at_an_unexpected_offset_ends_the_process(
 ) -> None:
     prepare = held.log.prepare_append
 
-    def skip_one(epoch: Epoch, body: bytes, record_count: int) -> object:
-        prepare(epoch, body, record_count)
-        return prepare(epoch, body, record_count)
+    def skip_one(epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        prepare(epoch, body, record_count, lambda error: None)
+        return Offset(prepare(epoch, body, record_count, on_settled))
 
     monkeypatch.setattr(held.log, "prepare_append", skip_one)
     with pytest.raises(InvariantViolation, match="does not follow the log"):

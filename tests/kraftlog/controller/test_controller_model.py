@@ -56,7 +56,7 @@ async def in_flight(path: Path, operations: list[Operation], commits: list[bool]
         results: dict[int, OperationResult] = {}
         for number, operation in enumerate(operations):
             operation.correlation_id = number
-            await bench.controller.submit([operation], lambda result: results.update({result.correlation_id: result}))
+            bench.controller.submit([operation], lambda result: results.update({result.correlation_id: result}))
             if commits[number % len(commits)]:
                 bench.log.commit(1 + number % 2)
             if commits[(number + 1) % len(commits)]:

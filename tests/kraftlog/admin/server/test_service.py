@@ -352,7 +352,7 @@ async def test_writes_and_reads_go_on_side_by_side(served: Served) -> None:
 async def test_a_bug_in_the_controller_breaks_the_stream_and_leaves_nobody_waiting(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
@@ -368,7 +368,7 @@ async def test_a_bug_in_the_controller_breaks_the_stream_and_leaves_nobody_waiti
 async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open(
     held: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     async def batches() -> AsyncIterator[admin_pb2.OperationBatch]:
