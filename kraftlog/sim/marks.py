@@ -44,6 +44,7 @@ SNAPSHOTS: Final = (
     "recovery: a damaged snapshot was deleted",
     "recovery: a log started over behind a snapshot that had come before",
     "the state machine loaded a snapshot",
+    "a metadata transaction was aborted",
     "the slow listener loaded a snapshot",
     "a transfer of a snapshot went on with another leader",
 )

@@ -13,7 +13,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
 from raft.core.types import Offset
 from statemachine.words.ids import id_to_bytes
 
-LATE_US: Final = 30 * MICROSECONDS_PER_SECOND
+LATE_US: Final = 10 * MICROSECONDS_PER_SECOND
 """An operation that was not answered so long after its deadline never will be: clocks drift, and processes pause."""
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
-from raft.shell.runtime import TURNS_FOR_ANSWERS, AsyncioRuntime
+import pytest
+
+from raft.shell.runtime import TURNS_FOR_ANSWERS, TURNS_FOR_REQUESTS, AsyncioRuntime
 
 
-async def test_it_calls_back_after_as_many_turns_as_answers_and_requests_need() -> None:
+@pytest.mark.parametrize("waits_for", ["answers", "requests"])
+async def test_it_calls_back_after_as_many_turns_as_those_need(waits_for: str) -> None:
     runtime = AsyncioRuntime()
     called = asyncio.Event()
-    runtime.call_after_answers(called.set)
-    for turn in range(TURNS_FOR_ANSWERS):
+    if waits_for == "answers":
+        runtime.call_after_answers(called.set)
+    else:
+        runtime.call_after_requests(called.set)
+    for turn in range(TURNS_FOR_ANSWERS if waits_for == "answers" else TURNS_FOR_REQUESTS):
         assert not called.is_set(), turn
         await asyncio.sleep(0)
     await asyncio.sleep(0)
