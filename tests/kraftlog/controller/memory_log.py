@@ -57,6 +57,7 @@ class MemoryLog:
         self._on_fault = on_fault
         self._prepared: list[tuple[Prepared, bytes]] = []
         self._uncommitted: list[Prepared] = []
+        self._is_settling = False
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -65,6 +66,7 @@ class MemoryLog:
         return self._prepared[-1][0].end_offset if self._prepared else self.log_end_offset
 
     def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        assert not self._is_settling, "who is told of a settled append must not append in that call"
         if self.leader_and_epoch != (self.node_key.node_id, epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node does not lead epoch {epoch}")
         if self.refusal is not None:
@@ -128,8 +130,7 @@ class MemoryLog:
         """Commit what is scheduled: everything, or this many of the first appends."""
         committed = self._uncommitted[:appends]
         del self._uncommitted[: len(committed)]
-        for prepared in committed:
-            prepared.on_settled(None)
+        self._settle(committed, None)
         self.feed.advance(self._uncommitted[0].base_offset if self._uncommitted else self.log_end_offset)
 
     def lose_leadership(self, *, leader_id: NodeId | None = OTHER_LEADER, keep: bool = False) -> None:
@@ -140,10 +141,17 @@ class MemoryLog:
         if not keep:
             del self.batches[len([b for b in self.batches if b.end_offset <= self.feed.committed_end_offset]) :]
         self.leader_and_epoch = LeaderAndEpoch(leader_id, Epoch(self.leader_and_epoch.epoch + 1))
-        for prepared in failed:
-            prepared.on_settled(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
+        self._settle(failed, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
         self.feed.set_leader(self.leader_and_epoch, self.leader_endpoint, None)
         self.feed.advance(self.log_end_offset)
+
+    def _settle(self, appends: list[Prepared], error: ApiError | None) -> None:
+        self._is_settling = True
+        try:
+            for prepared in appends:
+                prepared.on_settled(error)
+        finally:
+            self._is_settling = False
 
     async def close(self) -> None:
         await awaited(self.delivery.close)
