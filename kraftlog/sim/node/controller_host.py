@@ -19,7 +19,10 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules import pages
+from kraftlog.sim.node.read_service import ReadService
+from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.node.watcher import Watcher
 from kraftlog.sim.observation.service import Answered, Asked
 from kraftlog.sim.virtual.crash import ProcessKilled
@@ -109,8 +112,12 @@ class SimulatedLog:
 class ControllerHost:
     """One process's controller, if this run has brokers; else nothing happens here."""
 
-    def __init__(self, process: SteppedProcess) -> None:
+    def __init__(
+        self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine, reads: ReadService
+    ) -> None:
         self._process = process
+        self._state_machine = state_machine
+        self._reads = reads
         self._log: SimulatedLog | None = None
         self._random = process.machine.new_random()
         self.controller: Controller | None = None
@@ -120,8 +127,8 @@ class ControllerHost:
         self._log = SimulatedLog(process)
         self.controller = Controller(
             self._log,
-            process.store,
-            process.state_machine,
+            store,
+            state_machine,
             runtime=process.runtime,
             random=process.machine.new_random(),
             config=ControllerConfig(
@@ -133,9 +140,9 @@ class ControllerHost:
             on_bug=self._found_bug,
         )
         if process.machine.new_random().random() < WATCHED_SHARE:
-            process.state_machine.install_publisher(Watcher(process))
-        process.state_machine.subscribe(FetchVersionGate(process.store, self._allow_fetch_version))
-        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(process.store)))
+            state_machine.install_publisher(Watcher(process))
+        state_machine.subscribe(FetchVersionGate(store, self._allow_fetch_version))
+        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(store)))
 
     def _found_bug(self, message: str, **details: object) -> None:
         """What the controller reports as a bug of its own is a violation."""
@@ -158,10 +165,8 @@ class ControllerHost:
             is_done = result.error_code == ErrorCode.NONE
             process.step.answers.append(Answered(number, Offset(max(0, result.end_offset) if is_done else 0)))
             if is_done and self._random.random() < READ_SHARE:
-                process.after(
-                    self._random.randrange(READ_US_MAX), "read", partial(process.read_service.read, Offset(0), 0)
-                )
-            respond(result, process.state_machine.applied_end_offset)
+                process.after(self._random.randrange(READ_US_MAX), "read", partial(self._reads.read, Offset(0), 0))
+            respond(result, self._state_machine.applied_end_offset)
 
         process.step.asked.append(Asked(number, deadline_us))
 

@@ -100,10 +100,10 @@ class Process(SteppedProcess):
         self.runtime = SimulatedRuntime(self)
         self.store = SimulatedStore(self, tables, machine.new_random())
         self.state_machine = StateMachine(self, self.store)
-        self.register_service = RegisterService(self)
+        self.register_service = RegisterService(self, self.store, self.state_machine)
         self.state_machine.subscribe(self.register_service)
-        self.controller_host = ControllerHost(self)
-        self.read_service = ReadService(self)
+        self.read_service = ReadService(self, self.store, self.state_machine)
+        self.controller_host = ControllerHost(self, self.store, self.state_machine, self.read_service)
         self.shell = Shell(
             identity=Identity(
                 cluster_id=environment.cluster_id,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kraftbase.errors import ApiError
+from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.observation.service import Answered, Asked
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from raft.core.types import Offset
@@ -12,8 +14,10 @@ from raft.core.types import Offset
 class ReadService:
     """One process's."""
 
-    def __init__(self, process: SteppedProcess) -> None:
+    def __init__(self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine) -> None:
         self._process = process
+        self._store = store
+        self._state_machine = state_machine
 
     def read(self, min_applied_end_offset: Offset, wait_ms: int) -> None:
         """A client reads rows when as much is applied, or what was acknowledged here."""
@@ -27,17 +31,17 @@ class ReadService:
                 raise error
             process.step.answers.append(self._refused(number) if error is not None else self._answer(number))
 
-        process.state_machine.wait_applied(min_applied_end_offset, wait_ms, on_done)
+        self._state_machine.wait_applied(min_applied_end_offset, wait_ms, on_done)
 
     def _answer(self, number: int) -> Answered:
         process = self._process
-        (end_offset,) = process.store.reader.execute("SELECT end_offset FROM applied").fetchone()
+        (end_offset,) = self._store.reader.execute("SELECT end_offset FROM applied").fetchone()
         try:
-            process.state_machine.refuse_if_fenced()
+            self._state_machine.refuse_if_fenced()
         except ApiError:
             return self._refused(number)
         process.environment.marks.hit("a read was answered")
-        return Answered(number, applied_end_offset=Offset(end_offset), is_fenced=process.state_machine.is_fenced)
+        return Answered(number, applied_end_offset=Offset(end_offset), is_fenced=self._state_machine.is_fenced)
 
     def _refused(self, number: int) -> Answered:
         self._process.environment.marks.hit("a read was refused")

@@ -15,7 +15,9 @@ from enum import StrEnum
 from typing import Final
 
 from kraftbase.errors import ApiError
+from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.registers.history import Kind
 from kraftlog.sim.registers.records import CONFIG_NAME
 from kraftpb.v1.metadata_pb2 import (
@@ -87,8 +89,10 @@ class _Pending:
 class RegisterService:
     """One process's."""
 
-    def __init__(self, process: SteppedProcess) -> None:
+    def __init__(self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine) -> None:
         self._process = process
+        self._store = store
+        self._state_machine = state_machine
         self._random = process.machine.new_random()
         self._epoch: Epoch | None = None
         """The epoch in which this node is active."""
@@ -171,7 +175,7 @@ class RegisterService:
         self._epoch = None
 
     def _answer_applied(self) -> None:
-        applied_end_offset = self._process.state_machine.applied_end_offset
+        applied_end_offset = self._state_machine.applied_end_offset
         while self._pending and self._pending[0].is_committed and self._pending[0].end_offset <= applied_end_offset:
             pending = self._pending.popleft()
             pending.respond(pending.reply)
@@ -179,7 +183,7 @@ class RegisterService:
     def _value(self, key: str) -> str | None:
         if key in self._overlay:
             return self._overlay[key][1]
-        return self._process.machine.database.value(self._process.store.tables, key)
+        return self._process.machine.database.value(self._store.tables, key)
 
 
 def _written(request: ClientRequest) -> MetadataRecord:

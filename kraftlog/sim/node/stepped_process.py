@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from kraftbase.endpoint import Endpoint
 from kraftlog.sim.marks import Marks
@@ -28,11 +28,6 @@ from raft.shell.shell import Shell
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
-
-if TYPE_CHECKING:
-    from kraftlog.sim.node.read_service import ReadService
-    from kraftlog.sim.node.state_machine import StateMachine
-    from kraftlog.sim.node.store import SimulatedStore
 
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
@@ -97,9 +92,6 @@ class SteppedProcess(ABC):
     runtime: Runtime
     log: SegmentedLog
     snapshots: SnapshotStore
-    store: SimulatedStore
-    state_machine: StateMachine
-    read_service: ReadService
 
     def __init__(self, environment: Environment, machine: Hardware) -> None:
         self.environment = environment

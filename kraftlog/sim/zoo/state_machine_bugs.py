@@ -39,19 +39,7 @@ DIVERGES = ("database: comes to something else",)
 LOCKED = ("database: cannot be written for a while",)
 
 
-@mutation("an operation is acknowledged before it is committed", "CT-10", brokers=BROKERS)
-def acknowledged_before_committed() -> list[Any]:
-    """It is in the leader's log, and soon will be in others'."""
-
-    def hasty(self: PendingOperations, operation: PendingOperation, append: PreparedAppend | None) -> None:
-        operation.append = append
-        operation.result.state_end_offset = 0 if append is None else append.end_offset
-        self._answer(operation, operation.result)
-
-    return [instead(PendingOperations, "add", hasty)]
-
-
-@mutation("a read does not wait for what was acknowledged", "the machine's own rule", brokers=BROKERS)
+@mutation("a read does not wait for what was acknowledged", "CT-11", brokers=BROKERS)
 def read_before_applied() -> list[Any]:
     """A client that has its answer reads the state before it, from the same node."""
     wait_applied = MetadataMachine.wait_applied
@@ -65,7 +53,7 @@ def read_before_applied() -> list[Any]:
     return [instead(MetadataMachine, "wait_applied", hasty)]
 
 
-@mutation("answers are lost at a change of leader", "KAFKA-13232", brokers=BROKERS)
+@mutation("answers are lost at a change of leader", "CT-15", brokers=BROKERS)
 def answers_lost() -> list[Any]:
     """What is not committed then is forgotten, and its callers wait for ever."""
 

@@ -168,7 +168,7 @@ def stale_reads() -> list[Any]:
 
     def hasty(self: RegisterService, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
         if request.kind.value == "read" and self._epoch is not None:
-            end_offset = self._process.store.applied_end_offset
+            end_offset = self._store.applied_end_offset
             respond(ClientReply(Answer.DONE, found=self._value(request.key), end_offset=end_offset))
         else:
             handle(self, request, respond)

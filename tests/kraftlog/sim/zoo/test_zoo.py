@@ -40,6 +40,10 @@ QUICK = [
     "a vote of an unknown id is entered",
     "a leader is followed whoever it is",
     "fetches of a non-voter key count",
+    "a read does not wait for what was acknowledged",
+    "an operation that timed out is answered again",
+    "publishers are told of an aborted transaction",
+    "a full write-ahead log is never looked at again",
 ]
 
 
