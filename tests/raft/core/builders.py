@@ -16,8 +16,8 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, FlushLog, Reply, Send
 from raft.core.config import QuorumConfig
-from raft.core.context import Context
 from raft.core.election_state import ElectionState
+from raft.core.environment import Environment
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.events import Event, LogFlushed, RequestFailed, RequestReceived, ResponseReceived, TimePassed
 from raft.core.log import LogState
@@ -33,7 +33,9 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raft.core.output import Output
 from raft.core.replica import Replica
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader, Role, State
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
@@ -129,13 +131,23 @@ class Harness:
     # --- its state --------------------------------------------------------------------------------------------------
 
     @property
-    def context(self) -> Context:
-        """The replica's data, for tests of what cannot be seen from outside."""
-        return self.replica._context
+    def environment(self) -> Environment:
+        """What the replica was given, for tests of what cannot be seen from outside."""
+        return self.replica._environment
+
+    @property
+    def replica_state(self) -> ReplicaState:
+        """What the replica knows, for the same tests."""
+        return self.replica._replica_state
+
+    @property
+    def output(self) -> Output:
+        """Its connections, actions and decisions, for the same tests."""
+        return self.replica._output
 
     @property
     def state(self) -> State:
-        return self.context.state
+        return self.replica_state.state
 
     @property
     def role(self) -> Role:

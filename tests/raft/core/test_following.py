@@ -230,7 +230,7 @@ def test_rf61_an_answer_that_is_of_no_use_changes_nothing_and_backs_off(changes:
     answer = fetch_response(2, 1, **{"records": (batch(0, 3, 1),), "high_watermark": 3, **changes})
     assert harness.answer(send, answer) == [], why
     assert (harness.replica.log_end_offset, harness.replica.high_watermark) == (0, -1)
-    assert harness.context.connections.is_backing_off(endpoint(2))
+    assert harness.output.connections.is_backing_off(endpoint(2))
     assert roles_after(harness, 1699, 1) == [Role.FOLLOWER, Role.PROSPECTIVE]
 
 
@@ -238,4 +238,4 @@ def test_an_answer_of_another_kind_than_was_asked_for_backs_off() -> None:
     harness = follower(voter_count=2)
     answer = FetchSnapshotResponse(leader=leader_and_epoch(2, 1), snapshot_id=point(1, 3))
     assert harness.answer(the_fetch(harness), answer) == []
-    assert harness.context.connections.is_backing_off(endpoint(2))
+    assert harness.output.connections.is_backing_off(endpoint(2))

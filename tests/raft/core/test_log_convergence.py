@@ -107,7 +107,7 @@ class Pair:
 
 
 def log_end(harness: Harness) -> tuple[int, list[tuple[int, int]]]:
-    return harness.replica.log_end_offset, [(e, o) for e, o in harness.context.log.epochs.entries()]
+    return harness.replica.log_end_offset, [(e, o) for e, o in harness.replica_state.log.epochs.entries()]
 
 
 @settings(max_examples=300, deadline=None)
@@ -116,7 +116,7 @@ def test_rf51_a_follower_ends_up_with_its_leaders_log_and_loses_nothing_common(g
     common_end = sum(record_count for _, record_count in given_histories.common)
     pair = Pair(given_histories)
     # Their common records may be committed: if they were truncated, the follower would raise.
-    pair.follower.context.high_watermark = Offset(common_end)
+    pair.follower.replica_state.high_watermark = Offset(common_end)
     pair.converge(fetches_max=2 * len(pair.leader_log) + len(pair.follower_log) + 2)
     assert pair.follower_log == pair.leader_log
     assert log_end(pair.follower) == log_end(pair.leader)

@@ -86,7 +86,7 @@ class Conversation:
         self.follower_log = [one for one in batches_of(follower_log) if one.base_offset >= start.offset]
         self.follower_start = start
         if known.offset > 0:
-            self.follower.context.high_watermark = known.offset
+            self.follower.replica_state.high_watermark = known.offset
         self.partial: Partial | None = None
         self.begun: set[int] = set()
         self.ordered: set[type] = set()
@@ -111,7 +111,7 @@ class Conversation:
             self.take_snapshot()
         elif self.snapshots:
             start = self.random.choice(self.snapshots)
-            if start.offset >= self.leader.context.log.start_offset:
+            if start.offset >= self.leader.replica_state.log.start_offset:
                 self.snapshots = [one for one in self.snapshots if one >= start]
                 self.leader.step(LogStartAdvanced(start))
 
@@ -127,7 +127,9 @@ class Conversation:
         """What arrives: the bytes where the leader named a range of them."""
         match response:
             case FetchResponse(records=LogRange(start_offset=start_offset)):
-                assert start_offset >= self.leader.context.log.start_offset, "there are no records below the start"
+                assert start_offset >= self.leader.replica_state.log.start_offset, (
+                    "there are no records below the start"
+                )
                 assert any(start_offset == one.base_offset for one in self.leader_log), "batches are sent whole"
                 records = [one for one in self.leader_log if one.base_offset >= start_offset]
                 return replace(response, records=tuple(records[: self.random.randint(1, 2)]))
@@ -230,7 +232,7 @@ class Conversation:
 def check_equal(conversation: Conversation) -> None:
     """The follower's log is the leader's from its own start on, and its core has the same view of it."""
     start = conversation.follower_start
-    log, leaders = conversation.follower.context.log, conversation.leader.context.log
+    log, leaders = conversation.follower.replica_state.log, conversation.leader.replica_state.log
     assert conversation.follower_log == [one for one in conversation.leader_log if one.base_offset >= start.offset]
     assert (log.start, log.end) == (start, leaders.end)
     assert start == LOG_BEGINNING or start in ends_of(conversation.leader_log), "it starts within the leader's log"

@@ -202,8 +202,8 @@ def test_pk07_a_parked_fetch_may_be_answered_with_a_snapshot_when_it_is_looked_a
     harness = committed(leader())
     assert harness.ask(fetch(3, LEADS, END, LEADS, high_watermark=END, max_wait_ms=500)) is None
     later = point(LEADS, END + 2)
-    harness.context.log = log_state([(LEADS, 1)], start=later)
-    harness.context.log.flushed_end_offset = later.offset
+    harness.replica_state.log = log_state([(LEADS, 1)], start=later)
+    harness.replica_state.log.flushed_end_offset = later.offset
     (response,) = fetch_replies(harness.advance(500))
     assert (response.snapshot_id, response.log_start_offset) == (later, END + 2)
 
@@ -317,17 +317,17 @@ def test_a_log_does_not_start_beyond_what_is_durable() -> None:
     assert FlushLog(Offset(END + 3)) in append(harness, record_count=3)
     with pytest.raises(InvariantViolation, match="starts at what is durable"):
         harness.step(LogStartAdvanced(point(LEADS, END + 1)))
-    assert harness.context.log.start == START
+    assert harness.replica_state.log.start == START
     harness.flush()
     harness.step(LogStartAdvanced(point(LEADS, END + 1)))
-    assert harness.context.log.start == point(LEADS, END + 1)
+    assert harness.replica_state.log.start == point(LEADS, END + 1)
 
 
 def test_a_logs_start_does_not_go_back() -> None:
     harness = committed(leader())
     with pytest.raises(InvariantViolation, match="does not go back"):
         harness.step(LogStartAdvanced(point(2, 9)))
-    assert harness.context.log.start == START
+    assert harness.replica_state.log.start == START
     assert harness.step(LogStartAdvanced(START)) == []
 
 
