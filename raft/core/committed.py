@@ -24,19 +24,19 @@ There are two deviations from RF-14, which requires only a log that is up to dat
 from __future__ import annotations
 
 from raft.core.actions import ReportRefusedLeader
-from raft.core.messages import FetchResponse, LogRange, VoteRequest
+from raft.core.messages import FetchResponse, VoteRequest
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
-from raft.core.types import CommittedGap, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader
+from raft.core.types import Batch, CommittedGap, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader
 
 
-def find_gap(replica: ReplicaState, response: FetchResponse) -> CommittedGap | None:
+def find_gap(replica: ReplicaState, response: FetchResponse, *, is_without_room: bool) -> CommittedGap | None:
     """The gap that a leader's answer to a fetch from the log's end shows; None if it shows none."""
-    agreed_offset = _agreed_offset(replica, response)
+    agreed_offset = _agreed_offset(replica, response, is_without_room=is_without_room)
     return None if agreed_offset is None else CommittedGap(agreed_offset, replica.committed_offset)
 
 
-def _agreed_offset(replica: ReplicaState, response: FetchResponse) -> Offset | None:
+def _agreed_offset(replica: ReplicaState, response: FetchResponse, *, is_without_room: bool) -> Offset | None:
     log, snapshot_id, diverging = replica.log, response.snapshot_id, response.diverging_epoch
     if snapshot_id is not None:
         is_possible = snapshot_id.offset > 0 and 0 <= snapshot_id.epoch <= replica.epoch
@@ -49,10 +49,12 @@ def _agreed_offset(replica: ReplicaState, response: FetchResponse) -> Offset | N
         return point if is_possible and point < replica.kept_offset else None
     if replica.recovering is None or log.holds(replica.applied):
         return None
-    return _agreed_while_recovering(replica, response)
+    return _agreed_while_recovering(replica, response.records, is_without_room=is_without_room)
 
 
-def _agreed_while_recovering(replica: ReplicaState, response: FetchResponse) -> Offset | None:
+def _agreed_while_recovering(
+    replica: ReplicaState, batches: tuple[Batch, ...], *, is_without_room: bool
+) -> Offset | None:
     """The leader's log continues this one, which lacks what was applied here: the leader must send exactly that."""
     log, applied = replica.log, replica.applied
     # Consider a replica that applied everything below 20, the last record of epoch 4, and whose log was replaced by a
@@ -65,12 +67,11 @@ def _agreed_while_recovering(replica: ReplicaState, response: FetchResponse) -> 
     #     no records at all                     the leader ends at 12 and lacks 12 to 19: a gap
     if log.end_offset >= applied.offset:
         return Offset(applied.offset - 1)  # it agrees with a log that has other records there
-    batches = () if isinstance(response.records, LogRange) else response.records
     for batch in batches:
         if batch.end_offset >= applied.offset:
             is_applied = OffsetAndEpoch(epoch=batch.epoch, offset=batch.end_offset) == applied
             return None if is_applied else Offset(applied.offset - 1)
-    return None if batches or response.is_without_room else log.end_offset
+    return None if batches or is_without_room else log.end_offset
 
 
 def holds_committed(replica: ReplicaState, snapshot_id: OffsetAndEpoch) -> bool:

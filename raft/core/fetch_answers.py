@@ -7,8 +7,10 @@ from typing import Final
 
 from kraftbase.errors import ErrorCode
 from raft.core import rebuilding, state_mismatch
+from raft.core.actions import LogRange
 from raft.core.environment import Environment
-from raft.core.messages import FetchRequest, FetchResponse, LogRange
+from raft.core.log import LogState
+from raft.core.messages import FetchRequest, FetchResponse
 from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
 from raft.core.replica_state import ReplicaState
@@ -24,7 +26,7 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 def fetch_response(
     environment: Environment, replica: ReplicaState, leader: Leader, request: FetchRequest
 ) -> FetchResponse:
-    """The answer by the leader's present state. Uncommitted records are read, at least one batch (PK-09).
+    """The answer by the leader's present state; `records_for` says which records go with it.
 
     What it holds does not depend on the high watermark in the fetch (PK-04).
     """
@@ -34,7 +36,6 @@ def fetch_response(
         # It was damaged; another one is being taken.
         return error_response(environment, replica, ErrorCode.SNAPSHOT_NOT_FOUND)
     diverging = None if snapshot_id is not None else log.divergence(offset, epoch)
-    has_data = snapshot_id is None and diverging is None and offset < log.end_offset
     return FetchResponse(
         leader=replica.leader,
         leader_endpoint=environment.endpoint,
@@ -42,20 +43,24 @@ def fetch_response(
         log_start_offset=log.start_offset,
         diverging_epoch=diverging,
         snapshot_id=snapshot_id,
-        records=(
-            LogRange(start_offset=request.fetch_offset, max_bytes=min(request.max_bytes, FETCH_BYTES_MAX))
-            if has_data
-            else ()
-        ),
         expected_state_digest=state_mismatch.expected_digest(leader, request.replica_key),
         may_rebuild=rebuilding.may_rebuild(environment, leader, request),
     )
 
 
-def is_answered_at_once(request: FetchRequest, response: FetchResponse) -> bool:
+def records_for(log: LogState, request: FetchRequest, response: FetchResponse) -> LogRange | None:
+    """The records that go with the answer, at least one batch, committed or not (PK-09); None if there are none."""
+    if request.fetch_offset >= log.end_offset or response.error is not ErrorCode.NONE:
+        return None
+    if response.snapshot_id is not None or response.diverging_epoch is not None:
+        return None
+    return LogRange(start_offset=request.fetch_offset, max_bytes=min(request.max_bytes, FETCH_BYTES_MAX))
+
+
+def is_answered_at_once(request: FetchRequest, response: FetchResponse, records: LogRange | None) -> bool:
     """Whether the answer has something new for the sender, so that its fetch is not parked (PK-02, PK-03)."""
     return (
-        response.records != ()
+        records is not None
         or request.max_wait_ms == 0
         or response.diverging_epoch is not None
         or response.snapshot_id is not None
@@ -127,4 +132,5 @@ def _answer(
 ) -> None:
     """Evaluate parked fetches again and answer them, whatever the result: no fetch is parked twice (PK-07)."""
     for fetch in fetches:
-        output.reply(fetch.request_id, fetch_response(environment, replica, leader, fetch.request))
+        response = fetch_response(environment, replica, leader, fetch.request)
+        output.reply(fetch.request_id, response, records_for(replica.log, fetch.request, response))

@@ -9,7 +9,7 @@ from raft.core.actions import AppendBatches, TruncateLog
 from raft.core.environment import Environment
 from raft.core.log import LogState
 from raft.core.membership import voter_named
-from raft.core.messages import FetchRequest, FetchResponse, LogRange
+from raft.core.messages import FetchRequest, FetchResponse
 from raft.core.output import Output
 from raft.core.refusals import asks_only_the_leader
 from raft.core.replica_state import ReplicaState
@@ -109,8 +109,12 @@ def on_fetch_response(
     request: FetchRequest,
     response: FetchResponse,
     source: Endpoint,
+    *,
+    is_without_room: bool,
 ) -> bool:
     """Take the leader's answer. False: back off from that peer, nothing was changed.
+
+    `is_without_room`: its records were dropped, since there was no room for them.
 
     Records, a snapshot or a digest count only from the leader's own endpoint: a bootstrap server that was asked for
     the leader (RF-64) can only name it.
@@ -126,7 +130,7 @@ def on_fetch_response(
         return False  # it does not claim to lead
     if request.fetch_offset != replica.log.end_offset:
         return True
-    gap = committed.find_gap(replica, response)
+    gap = committed.find_gap(replica, response, is_without_room=is_without_room)
     if gap is not None:
         # The leader lacks committed records: truncate nothing, and do not follow it (`raft.core.committed`).
         committed.note_gap(replica, output, gap)
@@ -135,13 +139,19 @@ def on_fetch_response(
             become_unattached(environment, replica, output, state.epoch, leader_id=state.leader_id)
         return False
     if isinstance(state, Follower):
-        return _take(environment, replica, output, state, response)
+        return _take(environment, replica, output, state, response, is_without_room=is_without_room)
     _follow_again(environment, replica, output, state)
     return True
 
 
 def _take(
-    environment: Environment, replica: ReplicaState, output: Output, state: Follower, response: FetchResponse
+    environment: Environment,
+    replica: ReplicaState,
+    output: Output,
+    state: Follower,
+    response: FetchResponse,
+    *,
+    is_without_room: bool,
 ) -> bool:
     """Take an answer of the leader that is followed, whose log has no gap. False: back off, nothing was changed."""
     log = replica.log
@@ -167,7 +177,7 @@ def _take(
         # committed it flushes first, because its listeners wait for that.
         if environment.is_voter or response.high_watermark <= log.end_offset:
             output.order_flush(log)
-    elif not response.is_without_room:
+    elif not is_without_room:
         # No records, and not for lack of space: the leader's log ended where this one does.
         state.leader_end_offset = log.end_offset
     _note_leader_contact(environment, state, response)
@@ -211,10 +221,8 @@ def _truncate(log: LogState, output: Output, diverging: OffsetAndEpoch) -> bool:
     return True
 
 
-def _acceptable(replica: ReplicaState, records: LogRange | tuple[Batch, ...]) -> tuple[Batch, ...]:
+def _acceptable(replica: ReplicaState, records: tuple[Batch, ...]) -> tuple[Batch, ...]:
     """The batches before the first of a higher epoch than this one; none if one is not contiguous with the log."""
-    if isinstance(records, LogRange):
-        return ()
     end_offset, epoch = replica.log.end_offset, max(replica.log.last_epoch, Epoch(1))
     accepted = []
     for batch in records:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraftbase.endpoint import Endpoint
-from raft.core.actions import Action, FlushLog, Reply, Send
+from raft.core.actions import Action, FlushLog, LogRange, Reply, Send, SnapshotRange
 from raft.core.connections import Connections
 from raft.core.decisions import Decision
 from raft.core.log import LogState
@@ -32,9 +32,9 @@ class Output:
             log.is_flushing = True
             self.actions.append(FlushLog(log.end_offset))
 
-    def reply(self, request_id: int, response: Response) -> None:
-        """Answer a request."""
-        self.actions.append(Reply(request_id, response))
+    def reply(self, request_id: int, response: Response, reads: LogRange | SnapshotRange | None = None) -> None:
+        """Answer a request, with what is read of the log or of a snapshot."""
+        self.actions.append(Reply(request_id, response, reads))
 
     def send(self, endpoint: Endpoint, request: Request, epoch: Epoch, now_ms: int) -> None:
         """Send a request of that epoch to a peer whose connection is ready."""

@@ -44,7 +44,7 @@ def _check_recovered(
     # It is level with a leader's log: enough. Say the leader of epoch 4 had no record for it when it fetched from 7. A
     # leader's log only grows, so whatever 1 acknowledged to this leader is below 7. If it once had 7 and 8 it had them
     # from an older leader, and as this one lacks them they were not committed. (An answer that is empty because this
-    # replica has no room for its records, `is_without_room`, does not show the leader's end.)
+    # replica has no room for its records, `ResponseReceived.is_without_room`, does not show the leader's end.)
     #
     # It has all that a leader of epoch 5 or later knows as committed: enough. Such a leader knows that from its own
     # epoch, so it covers all that was committed before, by whatever acknowledgment of 1, and in epoch 5 none of 1

@@ -228,8 +228,8 @@ class Replica(ReplicaView):
         match event:
             case RequestReceived(request_id, request):
                 self._on_request(request_id, request)
-            case ResponseReceived(correlation_id, response):
-                self._on_response(correlation_id, response)
+            case ResponseReceived():
+                self._on_response(event)
             case LogFlushed(end_offset):
                 self._on_log_flushed(end_offset)
             case AppendPrepared():
@@ -288,30 +288,40 @@ class Replica(ReplicaView):
             case EndQuorumEpochRequest():
                 response = leader_discovery.on_end_quorum_epoch(environment, replica, output, request)
             case FetchSnapshotRequest():
-                response = serving.on_fetch_snapshot_request(environment, replica, request)
+                serving.on_fetch_snapshot_request(environment, replica, output, request_id, request)
+                return
             case DescribeQuorumRequest():
                 response = on_describe_quorum(environment, replica, request)
             case _:
                 assert_never(request)
         output.reply(request_id, response)
 
-    def _on_response(self, correlation_id: int, response: Response) -> None:
-        pending = self._output.connections.take(correlation_id)
+    def _on_response(self, event: ResponseReceived) -> None:
+        pending = self._output.connections.take(event.correlation_id)
         if pending is None:
             return  # too late, or for a state that was left
-        if not self._take_response(pending, response):
+        if not self._take_response(pending, event):
             refusals.on_failed(self._environment, self._replica_state, self._output, pending)
 
-    def _take_response(self, pending: Pending, response: Response) -> bool:
+    def _take_response(self, pending: Pending, event: ResponseReceived) -> bool:
         """Take the answer. False: back off from that peer."""
         environment, replica, output = self._environment, self._replica_state, self._output
+        response = event.response
         verdict = on_common_response(environment, replica, output, response)
         newcomers.note_answer(environment, replica, pending, response)
         if verdict is not Verdict.TAKE:
             return verdict is Verdict.DROP
         match pending.request, response:
             case FetchRequest() as request, FetchResponse():
-                return following.on_fetch_response(environment, replica, output, request, response, pending.endpoint)
+                return following.on_fetch_response(
+                    environment,
+                    replica,
+                    output,
+                    request,
+                    response,
+                    pending.endpoint,
+                    is_without_room=event.is_without_room,
+                )
             case FetchSnapshotRequest() as request, FetchSnapshotResponse():
                 return snapshot_fetch.on_fetch_snapshot_response(environment, replica, output, request, response)
             case VoteRequest() as request, VoteResponse():

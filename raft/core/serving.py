@@ -6,15 +6,15 @@ from typing import Final
 
 from kraftbase.errors import ErrorCode
 from raft.core import high_watermark, leading, rebuilding, state_mismatch
+from raft.core.actions import SnapshotRange
 from raft.core.environment import Environment
-from raft.core.fetch_answers import error_response, fetch_response, is_answered_at_once
+from raft.core.fetch_answers import error_response, fetch_response, is_answered_at_once, records_for
 from raft.core.log import LogState
 from raft.core.membership import may_be_voter
 from raft.core.messages import (
     FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    SnapshotRange,
 )
 from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
@@ -60,16 +60,17 @@ def on_fetch_request(
     # A fetch is counted before it is answered or parked, because it may itself commit. If 1 had flushed before 3
     # fetched, the fetch of 3 would advance the high watermark, and would be answered at once with the new one.
     response = fetch_response(environment, replica, leader, request)
+    records = records_for(replica.log, request, response)
     is_first_notification = state_mismatch.is_first_notification(leader, request)
-    if is_first_notification or is_answered_at_once(request, response) or leader.purgatory.is_full:
-        output.reply(request_id, response)
+    if is_first_notification or is_answered_at_once(request, response, records) or leader.purgatory.is_full:
+        output.reply(request_id, response, records)
     else:
         leader.purgatory.park(ParkedFetch(request_id, request, environment.now_ms + request.max_wait_ms))
 
 
 def on_fetch_snapshot_request(
-    environment: Environment, replica: ReplicaState, request: FetchSnapshotRequest
-) -> FetchSnapshotResponse:
+    environment: Environment, replica: ReplicaState, output: Output, request_id: int, request: FetchSnapshotRequest
+) -> None:
     """Answer FetchSnapshot, and note the contact with its sender (SN-10, SN-11)."""
     snapshot_id = request.snapshot_id
     invalid = request.max_bytes < 1 or snapshot_id.epoch < 0 or snapshot_id.offset < 0
@@ -87,16 +88,15 @@ def on_fetch_snapshot_request(
             progress.fetched_snapshot(snapshot_id, environment.now_ms)
             leading.note_contact(environment, leader, key)
     has_data = error is ErrorCode.NONE
-    return FetchSnapshotResponse(
+    response = FetchSnapshotResponse(
         error=error,
         leader=replica.leader,
         leader_endpoint=replica.leader_endpoint(environment),
         snapshot_id=snapshot_id,
         position=request.position if has_data else 0,
-        data=SnapshotRange(position=request.position, max_bytes=min(request.max_bytes, SNAPSHOT_BYTES_MAX))
-        if has_data
-        else b"",
     )
+    piece = SnapshotRange(position=request.position, max_bytes=min(request.max_bytes, SNAPSHOT_BYTES_MAX))
+    output.reply(request_id, response, piece if has_data else None)
 
 
 def _leader_for(environment: Environment, replica: ReplicaState, request: FetchRequest) -> Leader | ErrorCode:

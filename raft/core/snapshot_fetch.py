@@ -80,7 +80,7 @@ def on_fetch_snapshot_response(
     if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
         abandon(replica, output)
         return False
-    if response.error is not ErrorCode.NONE or not isinstance(response.data, bytes):
+    if response.error is not ErrorCode.NONE:
         return False
     if not _follows(fetch, response):
         abandon(replica, output)
@@ -101,7 +101,7 @@ def _follows(fetch: SnapshotFetch, response: FetchSnapshotResponse) -> bool:
         response.snapshot_id == fetch.snapshot_id
         and response.position == fetch.position
         and fetch.size in (None, response.size)
-        and 0 < len(response.data) <= response.size - fetch.position  # type: ignore[arg-type]
+        and 0 < len(response.data) <= response.size - fetch.position
     )
 
 

@@ -66,8 +66,9 @@ def parked_twice() -> list[Any]:
     ) -> None:
         for fetch in fetches:
             response = fetch_answers.fetch_response(environment, replica, leader, fetch.request)
-            if fetch_answers.is_answered_at_once(fetch.request, response):
-                output.reply(fetch.request_id, response)
+            records = fetch_answers.records_for(replica.log, fetch.request, response)
+            if fetch_answers.is_answered_at_once(fetch.request, response, records):
+                output.reply(fetch.request_id, response, records)
             else:
                 leader.purgatory.park(replace(fetch, deadline_ms=environment.now_ms + fetch.request.max_wait_ms))
 

@@ -161,4 +161,4 @@ def no_fallback() -> list[Any]:
 @mutation("what is committed is cut if a leader says so", "Kafka: a follower truncates below its high watermark")
 def cuts_committed() -> list[Any]:
     """A leader's answer that diverges from the log below what is committed is believed."""
-    return [instead(committed, "find_gap", lambda replica, response: None)]
+    return [instead(committed, "find_gap", lambda replica, response, is_without_room: None)]

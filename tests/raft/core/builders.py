@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core.actions import Action, FlushLog, Reply, Send
+from raft.core.actions import Action, FlushLog, LogRange, Reply, Send, SnapshotRange
 from raft.core.config import QuorumConfig
 from raft.core.election_state import ElectionState
 from raft.core.environment import Environment
@@ -121,6 +121,8 @@ class Harness:
         self._sent: list[Send] = []
         self._flushing: list[FlushLog] = []
         self._next_request_id = 0
+        self.reads: LogRange | SnapshotRange | None = None
+        """What is read to go with the last answer of `ask`."""
         self.started: list[Action] = self._note(replica.start(now_ms))
 
     def _note(self, actions: list[Action]) -> list[Action]:
@@ -188,15 +190,21 @@ class Harness:
         self._next_request_id += 1
         return self.step(RequestReceived(self._next_request_id, request))
 
-    def ask(self, request: Request) -> Any:
-        """Deliver `request`; returns its answer, None if it is parked."""
+    def reply_to(self, request: Request) -> Reply | None:
+        """Deliver `request`; returns its reply, None if it is parked."""
         replies = of_type(Reply, self.deliver(request))
-        own = [reply.response for reply in replies if reply.request_id == self._next_request_id]
+        own = [reply for reply in replies if reply.request_id == self._next_request_id]
         assert len(own) <= 1, "one request has one answer"
         return own[0] if own else None
 
-    def answer(self, send: Send, response: Response) -> list[Action]:
-        return self.step(ResponseReceived(send.correlation_id, response))
+    def ask(self, request: Request) -> Any:
+        """Deliver `request`; returns its answer, None if it is parked."""
+        reply = self.reply_to(request)
+        self.reads = None if reply is None else reply.reads
+        return None if reply is None else reply.response
+
+    def answer(self, send: Send, response: Response, *, is_without_room: bool = False) -> list[Action]:
+        return self.step(ResponseReceived(send.correlation_id, response, is_without_room))
 
     def fail(self, send: Send, *, connection_refused: bool = False) -> list[Action]:
         return self.step(RequestFailed(send.correlation_id, connection_refused))

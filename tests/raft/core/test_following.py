@@ -12,7 +12,7 @@ import pytest
 from kraftbase.errors import ErrorCode
 from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, Send
 from raft.core.events import FetchVersionAllowed, LogFlushed, TimePassed
-from raft.core.messages import FetchRequest, FetchSnapshotResponse, LogRange
+from raft.core.messages import FetchRequest, FetchSnapshotResponse
 from raft.core.states import Role
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 from tests.raft.core.builders import (
@@ -220,7 +220,6 @@ def test_rf61_an_answer_with_records_may_name_the_leader() -> None:
         ({"error": ErrorCode.NOT_LEADER_OR_FOLLOWER}, "it does not lead and reports nothing new"),
         ({"error": ErrorCode.OFFSET_OUT_OF_RANGE}, "an error that no leader answers with"),
         ({"snapshot_id": point(0, 0)}, "a snapshot that is not past its log"),
-        ({"records": LogRange(start_offset=Offset(0), max_bytes=10)}, "no batches but where they would be"),
     ],
 )
 def test_rf61_an_answer_that_is_of_no_use_changes_nothing_and_backs_off(changes: dict[str, Any], why: str) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raft.core.actions import Action, AppendBatches, TruncateLog
-from raft.core.messages import FetchResponse, LogRange
+from raft.core.actions import Action, AppendBatches, LogRange, TruncateLog
+from raft.core.messages import FetchResponse
 from raft.core.types import Batch, Offset
 from tests.raft.core.builders import Harness, batch, election_state, endpoint, leader_and_epoch, of_type, replica
 from tests.raft.core.fetching import the_fetch
@@ -76,14 +76,14 @@ class Pair:
             response = self.leader.ask(send.request)
             if response is None:
                 return fetches  # parked: there is nothing new
-            self.carry_out(self.follower.answer(send, self.with_batches(response)))
+            self.carry_out(self.follower.answer(send, self.with_batches(response, self.leader.reads)))
         raise AssertionError("the logs do not converge")
 
-    def with_batches(self, response: FetchResponse) -> FetchResponse:
+    def with_batches(self, response: FetchResponse, reads: object) -> FetchResponse:
         """What arrives at the follower: one or two batches where the leader named a range."""
         records: tuple[Batch, ...] = ()
-        if isinstance(response.records, LogRange):
-            start_offset = response.records.start_offset
+        if isinstance(reads, LogRange):
+            start_offset = reads.start_offset
             assert any(start_offset == one.base_offset for one in self.leader_log), "batches are sent whole"
             records = tuple(one for one in self.leader_log if one.base_offset >= start_offset)[:2]
         return FetchResponse(

@@ -228,8 +228,9 @@ def rolled_back(log: list[tuple[int, int]], **settings: Any) -> Harness:
     return follower(LEADS, log=log, applied=point(3, 7), recovering=lost, **settings)
 
 
-def answers(harness: Harness, *records: Any, **changes: Any) -> list[Action]:
-    actions = harness.answer(the_fetch(harness), fetch_response(2, LEADS, *records, **changes))
+def answers(harness: Harness, *records: Any, is_without_room: bool = False, **changes: Any) -> list[Action]:
+    response = fetch_response(2, LEADS, *records, **changes)
+    actions = harness.answer(the_fetch(harness), response, is_without_room=is_without_room)
     return actions + harness.flush()
 
 

@@ -20,7 +20,9 @@ from raft.core.actions import (
     AppendSnapshot,
     DropSnapshot,
     FreezeSnapshot,
+    LogRange,
     Send,
+    SnapshotRange,
     TruncateFullyAndStartAt,
     TruncateLog,
 )
@@ -34,7 +36,7 @@ from raft.core.events import (
     SnapshotRefused,
     SnapshotsChanged,
 )
-from raft.core.messages import FetchResponse, FetchSnapshotResponse, LogRange, Response, SnapshotRange
+from raft.core.messages import FetchResponse, FetchSnapshotResponse, Response
 from raft.core.types import Batch, Epoch, OffsetAndEpoch
 from tests.raft.core.builders import batch, begin_quorum_epoch, election_state, endpoint, replica
 from tests.raft.core.test_log_convergence import Histories, batches_of, histories
@@ -125,15 +127,15 @@ class Conversation:
 
     def filled(self, response: Response) -> Response:
         """What arrives: the bytes where the leader named a range of them."""
-        match response:
-            case FetchResponse(records=LogRange(start_offset=start_offset)):
+        match response, self.leader.reads:
+            case FetchResponse(), LogRange(start_offset=start_offset):
                 assert start_offset >= self.leader.replica_state.log.start_offset, (
                     "there are no records below the start"
                 )
                 assert any(start_offset == one.base_offset for one in self.leader_log), "batches are sent whole"
                 records = [one for one in self.leader_log if one.base_offset >= start_offset]
                 return replace(response, records=tuple(records[: self.random.randint(1, 2)]))
-            case FetchSnapshotResponse(snapshot_id=snapshot_id, data=SnapshotRange() as wanted):
+            case FetchSnapshotResponse(snapshot_id=snapshot_id), SnapshotRange() as wanted:
                 if snapshot_id not in self.snapshots:
                     return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND, data=b"")
                 data = content(snapshot_id)

@@ -27,11 +27,7 @@ from raft.core.events import (
     SnapshotRefused,
     TimePassed,
 )
-from raft.core.messages import (
-    FetchRequest,
-    FetchSnapshotRequest,
-    SnapshotRange,
-)
+from raft.core.messages import FetchRequest, FetchSnapshotRequest
 from raft.core.states import Role
 from raft.core.types import (
     Epoch,
@@ -209,7 +205,6 @@ ANSWERS_OF_NO_USE: dict[str, dict[str, Any]] = {
     "it did not understand": {"error": ErrorCode.INVALID_REQUEST},
     "it failed": {"error": ErrorCode.UNKNOWN_SERVER_ERROR},
     "it could not read it": {"error": ErrorCode.KAFKA_STORAGE_ERROR},
-    "no bytes but where they would be": {"data": SnapshotRange(position=0, max_bytes=10)},
 }
 ANSWERS_THAT_END_IT: dict[str, dict[str, Any]] = {
     "not found": {"error": ErrorCode.SNAPSHOT_NOT_FOUND},

@@ -262,7 +262,7 @@ def test_a_leader_that_is_told_of_another_one_goes_on() -> None:
 
 
 def test_one_function_decides_who_may_be_a_voter() -> None:
-    """Once voters change, the answer changes in one place. `Environment` asks the voter set about its replica itself."""
+    """Once voters change, the answer changes in one place. `Environment` asks the voter set about its own replica."""
     modules = Path(core.__file__).parent.glob("*.py")
     asking = {path.stem for path in modules if "voters.is_voter(" in path.read_text()}
     assert asking == {"membership", "environment"}
