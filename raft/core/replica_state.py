@@ -70,6 +70,7 @@ class ReplicaState:
     # `raft.core.replica`, by an event:
     fetch_version_allowed: int
     """The highest version of Fetch that the cluster has finalized (PK-05); the configuration may limit it further."""
+    # With owners of their own, see above:
     state_machine: LocalStateMachine = field(default_factory=LocalStateMachine)
     shutdown: Shutdown = field(default_factory=Shutdown)
 
