@@ -10,6 +10,7 @@ from kraftbase.errors import ErrorCode
 from raft.core import actions, events, transitions
 from raft.core.actions import Action
 from raft.core.decisions import StateEntered
+from raft.core.edge_checks import HIGHER, NEXT, SAME
 from raft.core.events import Event
 from raft.core.states import Role
 
@@ -129,10 +130,10 @@ def edge_name(left: Role, entered: Role, relation: str) -> str:
 
 def edge_taken(edge: StateEntered) -> str:
     """The mark of the edge that a replica has taken."""
-    relation = transitions.SAME
+    relation = SAME
     if edge.epoch > edge.left_epoch:
         allowed = transitions.EDGES[edge.left][edge.entered]
-        relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
+        relation = HIGHER if HIGHER in allowed else NEXT
     return edge_name(edge.left, edge.entered, relation)
 
 
