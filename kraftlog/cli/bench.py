@@ -1,4 +1,4 @@
-"""`kraftlog bench`: each starts its own three voters and two observers as processes, and measures."""
+"""`kraftlog bench`: each but `kafka` starts its own three voters and two observers as processes, and measures."""
 
 from __future__ import annotations
 
@@ -188,6 +188,22 @@ def metadata(
         partitions=partitions,
     )
     _run(run(_parts(only), sizes, directory, json, _console()))
+
+
+@app.command()
+def kafka(
+    records: Annotated[int, typer.Option("--records", min=1, help="How long the metadata log is.")] = 20_000,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Read and write Kafka's bytes, without a cluster.
+
+    Metadata records, a log of them, a Produce of 1 MB, and a Metadata response with 6,000 partitions. Prints each
+    figure with its target.
+    """
+    from kraftlog.bench.kafka import run
+
+    _run(run(records, directory, json, _console()))
 
 
 @app.command()

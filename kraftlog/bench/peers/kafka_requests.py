@@ -1,24 +1,34 @@
 """Two requests of Kafka's protocol, for controllers without brokers: set one config, and say what it is.
 
 The usual clients for Python (kafka-python, aiokafka, confluent-kafka) begin with a Metadata request, which a controller
-does not answer (KIP-919), so this is written by hand. IncrementalAlterConfigs 0 and DescribeConfigs 1 are from before
-the compact encoding. The resource is of the type CLIENT_METRICS: its configs need no broker, and no controller does
-anything else when they change.
+does not answer (KIP-919). The resource is of the type CLIENT_METRICS: its configs need no broker, and no controller
+does anything else when they change.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.kafka.connections import ClientConnection
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kraftlog.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kraftlog.kafka.notation import Message
 
-INCREMENTAL_ALTER_CONFIGS: Final = (44, 0)
-DESCRIBE_CONFIGS: Final = (32, 1)
-"""Key and version."""
+ALTER_VERSION: Final = 0
+DESCRIBE_VERSION: Final = 1
 
 CLIENT_METRICS: Final = 16
 RESOURCE: Final = "bench"
@@ -28,6 +38,14 @@ CLIENT_ID: Final = "kraftlog-bench"
 ANSWER_TIMEOUT_SECONDS: Final = 30.0
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 
+DESCRIBE: Final = DescribeConfigsRequest(
+    resources=(
+        DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name=RESOURCE, configuration_keys=(CONFIG,)),
+    )
+)
+
+M = TypeVar("M", bound=Message)
+
 
 class Connection:
     """A connection to one controller. A controller takes one request of a connection at a time, and so does this."""
@@ -36,7 +54,7 @@ class Connection:
         self.endpoint = endpoint
         self._reader = reader
         self._writer = writer
-        self._correlation_id = 0
+        self._messages = ClientConnection(CLIENT_ID, ANSWER_BYTES_MAX)
 
     @classmethod
     async def open(cls, endpoint: Endpoint) -> Connection:
@@ -53,112 +71,64 @@ class Connection:
 
     async def alter(self, value: int) -> None:
         """Set the config. Raises ApiError if the controller refuses, as one does that is not the active one."""
-        answer = await self._call(INCREMENTAL_ALTER_CONFIGS, alter_body(value))
-        check_altered(answer)
+        check_altered(await self._call(alter_request(value), ALTER_VERSION, IncrementalAlterConfigsResponse))
 
     async def describe(self) -> int:
         """The config's value as this controller has it. Raises ApiError."""
-        return described_value(await self._call(DESCRIBE_CONFIGS, describe_body()))
+        return described_value(await self._call(DESCRIBE, DESCRIBE_VERSION, DescribeConfigsResponse))
 
-    async def _call(self, key_and_version: tuple[int, int], body: bytes) -> Cursor:
-        self._correlation_id += 1
-        request = struct.pack(">hhi", *key_and_version, self._correlation_id) + _string(CLIENT_ID) + body
+    async def _call(self, request: Message, version: int, answer: type[M]) -> M:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
-                self._writer.write(struct.pack(">i", len(request)) + request)
-                (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-                if not 4 <= size <= ANSWER_BYTES_MAX:
-                    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.endpoint} announces an answer of {size} bytes")
-                answer = Cursor(await self._reader.readexactly(size))
-        except (OSError, asyncio.IncompleteReadError) as error:  # TimeoutError is an OSError
+                self._writer.writelines(self._messages.send(request, version))
+                while (response := self._messages.next_event()) is None:
+                    data = await self._reader.read(ANSWER_BYTES_MAX)
+                    if not data:
+                        raise ConnectionResetError("it has closed the connection")
+                    self._messages.receive_data(data)
+        except OSError as error:  # TimeoutError is an OSError
             raise _gone(self.endpoint, error) from None
-        if answer.number("i") != self._correlation_id:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.endpoint} answers another request than the last one")
-        return answer
+        except MalformedBytes as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the controller at {self.endpoint}: {error}") from None
+        return cast(M, response.body)
 
 
-@dataclass(slots=True)
-class Cursor:
-    """Reads an answer from its beginning."""
-
-    data: bytes
-    position: int = 0
-
-    def number(self, letter: str) -> int:
-        """The next number, of the format that `letter` means to `struct`. Raises ApiError CORRUPT_MESSAGE."""
-        try:
-            (found,) = struct.unpack_from(f">{letter}", self.data, self.position)
-        except struct.error:
-            raise _too_short() from None
-        self.position += struct.calcsize(letter)
-        return int(found)
-
-    def text(self) -> str | None:
-        """The next string, None for null. Raises ApiError CORRUPT_MESSAGE."""
-        size = self.number("h")
-        if size < 0:
-            return None
-        found = self.data[self.position : self.position + size]
-        if len(found) < size:
-            raise _too_short()
-        self.position += size
-        return found.decode("utf-8", "replace")
+def alter_request(value: int) -> IncrementalAlterConfigsRequest:
+    """One resource, one config."""
+    config = AlterableConfig(name=CONFIG, config_operation=SET, value=str(value))
+    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=RESOURCE, configs=(config,))
+    return IncrementalAlterConfigsRequest(resources=(resource,))
 
 
-def alter_body(value: int) -> bytes:
-    """IncrementalAlterConfigs 0: one resource, one config."""
-    config = _string(CONFIG) + struct.pack(">b", SET) + _string(str(value))
-    validate_only = b"\0"
-    return struct.pack(">ib", 1, CLIENT_METRICS) + _string(RESOURCE) + struct.pack(">i", 1) + config + validate_only
-
-
-def describe_body() -> bytes:
-    """DescribeConfigs 1: one resource, one config, no synonyms."""
-    include_synonyms = b"\0"
-    resource = struct.pack(">ib", 1, CLIENT_METRICS) + _string(RESOURCE)
-    return resource + struct.pack(">i", 1) + _string(CONFIG) + include_synonyms
-
-
-def check_altered(answer: Cursor) -> None:
+def check_altered(answer: IncrementalAlterConfigsResponse) -> None:
     """Raise ApiError for the error of the only resource."""
-    _skip_throttle_time(answer)
-    _raise_if_refused(answer)
+    if len(answer.responses) != 1:
+        raise _corrupt(f"it answers for {len(answer.responses)} resources instead of one")
+    _raise_if_refused(answer.responses[0].error_code, answer.responses[0].error_message)
 
 
-def described_value(answer: Cursor) -> int:
+def described_value(answer: DescribeConfigsResponse) -> int:
     """The value of the only config of the only resource; raises ApiError."""
-    _skip_throttle_time(answer)
-    _raise_if_refused(answer)
-    answer.number("b")
-    answer.text()
-    if answer.number("i") != 1 or answer.text() != CONFIG:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the controller describes something else than {CONFIG}")
-    value = answer.text() or ""
+    if len(answer.results) != 1:
+        raise _corrupt(f"it answers for {len(answer.results)} resources instead of one")
+    (result,) = answer.results
+    _raise_if_refused(result.error_code, result.error_message)
+    if [config.name for config in result.configs] != [CONFIG]:
+        raise _corrupt(f"it describes something else than {CONFIG}")
+    value = result.configs[0].value or ""
     if not (value.isascii() and value.isdigit()):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the controller describes {CONFIG} as {value!r}, which is no number")
+        raise _corrupt(f"it describes {CONFIG} as {value!r}, which is no number")
     return int(value)
 
 
-def _skip_throttle_time(answer: Cursor) -> None:
-    answer.number("i")
-    if answer.number("i") != 1:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the controller answers for more or less than one resource")
-
-
-def _raise_if_refused(answer: Cursor) -> None:
-    code, message = answer.number("h"), answer.text()
+def _raise_if_refused(code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
         named = ErrorCode(code) if code in list(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
         raise ApiError(named, f"the controller answers error {code}: {message}")
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-def _too_short() -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, "the controller's answer ends too early")
+def _corrupt(reason: str) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"the controller's answer is none: {reason}")
 
 
 def _gone(endpoint: Endpoint, error: Exception) -> ApiError:

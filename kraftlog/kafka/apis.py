@@ -1,0 +1,110 @@
+"""The APIs whose messages are in `kraftlog/kafka/messages/`, by key: what a request and its response are made of.
+
+A module of messages is imported when its API is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from kraftlog.kafka.notation import Message, Versions
+
+API_VERSIONS: Final = 18
+
+NAMES: Final = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    3: "Metadata",
+    8: "OffsetCommit",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    12: "Heartbeat",
+    13: "LeaveGroup",
+    14: "SyncGroup",
+    API_VERSIONS: "ApiVersions",
+    19: "CreateTopics",
+    20: "DeleteTopics",
+    21: "DeleteRecords",
+    22: "InitProducerId",
+    23: "OffsetForLeaderEpoch",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
+    32: "DescribeConfigs",
+    33: "AlterConfigs",
+    35: "DescribeLogDirs",
+    37: "CreatePartitions",
+    43: "ElectLeaders",
+    44: "IncrementalAlterConfigs",
+    45: "AlterPartitionReassignments",
+    46: "ListPartitionReassignments",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
+    52: "Vote",
+    53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch",
+    55: "DescribeQuorum",
+    56: "AlterPartition",
+    57: "UpdateFeatures",
+    58: "Envelope",
+    59: "FetchSnapshot",
+    60: "DescribeCluster",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
+    64: "UnregisterBroker",
+    67: "AllocateProducerIds",
+    70: "ControllerRegistration",
+    73: "AssignReplicasToDirs",
+    75: "DescribeTopicPartitions",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    82: "UpdateRaftVoter",
+}
+"""Kafka's names of the APIs by their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API: its messages, and the versions of their headers."""
+
+    key: int
+    name: str
+    request: type[Message]
+    response: type[Message]
+
+    @property
+    def versions(self) -> Versions:
+        """The versions that Kafka 4.3 has."""
+        return self.request.VERSIONS
+
+    def request_header_version(self, version: int) -> int:
+        """2 if the version is flexible (KIP-482), else 1; Kafka 4 has no 0."""
+        return 2 if version in self.request.FLEXIBLE else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1 if the version is flexible, else 0; always 0 for ApiVersions, whose client may know no other (KIP-511)."""
+        return 1 if version in self.request.FLEXIBLE and self.key != API_VERSIONS else 0
+
+
+@cache
+def api_of(key: int) -> Api:
+    """The API of a key. Raises KeyError if it is none of `NAMES`."""
+    name = NAMES[key]
+    module = import_module(f"kraftlog.kafka.messages.{module_name(name)}")
+    return Api(key, name, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
+
+
+def module_name(name: str) -> str:
+    """The module of an API: `list_offsets` for ListOffsets."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("_")
+
+
+def all_apis() -> Iterator[Api]:
+    """All of them, by key."""
+    return map(api_of, NAMES)

@@ -1,0 +1,203 @@
+"""The two ends of a connection, without the connection: bytes in, events out; messages in, bytes out. As h11 does it.
+
+    server = ServerConnection(offered)                     client = ClientConnection("client-1")
+    server.receive_data(bytes from the socket)             data = client.send(FetchRequest(...), 17)   to the socket
+    while (request := server.next_event()) is not None:    client.receive_data(bytes from the socket)
+        data = server.send(request, response)              while (response := client.next_event()) is not None: ...
+
+Requests of a connection are answered in their order; both ends check that. After an error the connection is to be
+closed: nothing that follows can be trusted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct as Packing
+from typing import Final
+
+from kraftbase.checks import check
+from kraftbase.errors import ErrorCode
+from kraftlog.kafka.apis import API_VERSIONS, NAMES, Api, api_of
+from kraftlog.kafka.codec import decode_from, encode_pieces
+from kraftlog.kafka.errors import MalformedBytes, UnknownFormat
+from kraftlog.kafka.frames import FRAME_BYTES_MAX, LENGTH, FrameReader
+from kraftlog.kafka.headers import RequestHeader, ResponseHeader
+from kraftlog.kafka.messages.api_versions import ApiVersionsResponse
+from kraftlog.kafka.notation import Buffer, Message, Versions
+
+REQUEST_HEADER_BYTES_MIN: Final = 10
+RESPONSE_HEADER_BYTES_MIN: Final = 4
+CORRELATION_IDS: Final = 2**31
+"""Correlation ids are from 0 to 2^31 - 1; then they begin again."""
+
+_KEY_AND_VERSION: Final = Packing(">hh")
+_ERROR_CODE: Final = Packing(">h")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A request that arrived. `body` is None for a version of ApiVersions that is not offered.
+
+    That one is answered with UNSUPPORTED_VERSION, and `ServerConnection.send` writes the answer in version 0, which
+    every client can read (KIP-511).
+    """
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Message | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """A response that arrived, and what it answers. `version` is that of the body."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    body: Message
+
+
+class ServerConnection:
+    """The end that is asked. `offered` are the versions of each API that it answers."""
+
+    def __init__(self, offered: Mapping[int, Versions], request_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
+        self._offered = offered
+        self._unanswered: deque[Request] = deque()
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._unanswered)
+
+    def receive_data(self, data: Buffer) -> None:
+        """Take bytes. Raises MalformedBytes for a frame that is too long or too short."""
+        self.frames.receive_data(data)
+
+    def next_event(self) -> Request | None:
+        """The next request, or None until there are more bytes.
+
+        Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered.
+        """
+        frame = self.frames.next_frame()
+        if frame is None:
+            return None
+        key, version = _KEY_AND_VERSION.unpack_from(frame)
+        if key not in self._offered:
+            raise UnknownFormat("request", f"its API is {NAMES.get(key, key)}, which is not offered")
+        api = api_of(key)
+        is_offered = version in self._offered[key]
+        if not is_offered and key != API_VERSIONS:
+            raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {self._offered[key]}")
+        header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
+        body = _whole(api.request, version, frame, at) if is_offered else None
+        request = Request(api, version, header.correlation_id, header.client_id, body)
+        self._unanswered.append(request)
+        return request
+
+    def send(self, request: Request, response: Message) -> list[Buffer]:
+        """The bytes of the answer to the oldest request, in pieces. Raises UnwritableValue."""
+        self._answer(request)
+        check(type(response) is request.api.response, "not this API's response", api=request.api.name)
+        version = 0 if request.body is None else request.version
+        header = ResponseHeader(correlation_id=request.correlation_id)
+        return _framed(header, request.api.response_header_version(version), response, version)
+
+    def leave_unanswered(self, request: Request) -> None:
+        """The oldest request gets no answer, as a Produce with acks=0."""
+        self._answer(request)
+
+    def _answer(self, request: Request) -> None:
+        check(bool(self._unanswered) and self._unanswered[0] is request, "answers go in the order of their requests")
+        self._unanswered.popleft()
+
+
+class ClientConnection:
+    """The end that asks."""
+
+    def __init__(self, client_id: str | None, response_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.frames = FrameReader(response_bytes_max, RESPONSE_HEADER_BYTES_MIN)
+        self._client_id = client_id
+        self._next_correlation_id = 0
+        self._in_flight: deque[tuple[int, Api, int]] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._in_flight)
+
+    def send(self, request: Message, version: int, is_answered: bool = True) -> list[Buffer]:
+        """The bytes of a request, in pieces. A Produce with acks=0 is not answered. Raises UnwritableValue."""
+        api = api_of(request.KEY)
+        correlation_id = self._next_correlation_id
+        header = RequestHeader(
+            request_api_key=api.key,
+            request_api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        pieces = _framed(header, api.request_header_version(version), request, version)
+        self._next_correlation_id = (correlation_id + 1) % CORRELATION_IDS
+        if is_answered:
+            self._in_flight.append((correlation_id, api, version))
+        return pieces
+
+    def receive_data(self, data: Buffer) -> None:
+        """Take bytes. Raises MalformedBytes for a frame that is too long or too short."""
+        self.frames.receive_data(data)
+
+    def next_event(self) -> Response | None:
+        """The next response, or None until there are more bytes.
+
+        Raises MalformedBytes, also for a response that is not the one to the oldest request in flight.
+        """
+        frame = self.frames.next_frame()
+        if frame is None:
+            return None
+        if not self._in_flight:
+            raise MalformedBytes("response", "nothing was asked")
+        correlation_id, api, version = self._in_flight[0]
+        header, at = decode_from(ResponseHeader, api.response_header_version(version), frame, 0)
+        if header.correlation_id != correlation_id:
+            raise MalformedBytes(
+                "ResponseHeader.correlation_id",
+                f"is {header.correlation_id}, and the oldest request, {api.name}, has {correlation_id}",
+            )
+        if api.response is ApiVersionsResponse and _is_unsupported(frame, at):
+            version = 0
+        body = _whole(api.response, version, frame, at)
+        self._in_flight.popleft()
+        return Response(api, version, correlation_id, body)
+
+
+def _is_unsupported(frame: Buffer, at: int) -> bool:
+    """Whether an answer to ApiVersions says that its version is not offered: it is then of version 0."""
+    return (
+        len(frame) >= at + _ERROR_CODE.size and _ERROR_CODE.unpack_from(frame, at)[0] == ErrorCode.UNSUPPORTED_VERSION
+    )
+
+
+def _whole(message: type[Message], version: int, frame: Buffer, at: int) -> Message:
+    body, end = decode_from(message, version, frame, at)
+    if end != len(frame):
+        raise MalformedBytes(message.__name__, f"{len(frame) - end} bytes follow version {version} of it")
+    return body
+
+
+def _framed(header: Message, header_version: int, body: Message, version: int) -> list[Buffer]:
+    """The pieces of a frame: all between fields of type records is joined."""
+    joined: list[Buffer] = []
+    run: list[Buffer] = []
+    for piece in [*encode_pieces(header, header_version), *encode_pieces(body, version)]:
+        if isinstance(piece, memoryview):
+            joined += b"".join(run), piece
+            run = []
+        else:
+            run.append(piece)
+    joined.append(b"".join(run))
+    joined[0] = b"".join((LENGTH.pack(sum(map(len, joined))), joined[0]))
+    return joined

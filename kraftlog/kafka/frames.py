@@ -1,0 +1,118 @@
+"""Frames: what a connection carries is messages, each after its length as an int32.
+
+A FrameReader never reads a socket. It says where the next bytes may be put, and then hands out whole frames:
+
+    reader.receive_data(data)                                    or, without a copy of a large frame:
+    while (frame := reader.next_frame()) is not None: ...        count = socket.recv_into(reader.space())
+                                                                 reader.received(count)
+
+Small frames are handed out as bytes. A large one gets memory of its own, into which its rest is read, and is handed out
+as a view of that. Its length alone reserves little: the memory doubles as the bytes come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct as Packing
+from typing import Final
+
+from kraftbase.checks import check
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
+
+LENGTH: Final = Packing(">i")
+SPACE_BYTES: Final = 64 * 1024
+"""Frames that fit, with their length, share this space; one read of the socket may bring many of them."""
+
+RESERVED_BYTES_MAX: Final = 1024 * 1024
+"""What a length may reserve before any byte of its frame is there."""
+
+FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
+"""Kafka's `socket.request.max.bytes`."""
+
+
+class FrameReader:
+    """Makes frames of bytes. `frame_bytes_min` is the size of the smallest header."""
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, frame_bytes_min: int = LENGTH.size) -> None:
+        self._max = frame_bytes_max
+        self._min = frame_bytes_min
+        self._shared = bytearray(SPACE_BYTES)
+        self._shared_bytes = 0
+        self._own: bytearray | None = None
+        self._own_bytes = 0
+        self._own_size = 0
+        self._frames: deque[Buffer] = deque()
+
+    def space(self) -> memoryview:
+        """Where the next bytes are to be put: at least one byte, until `received` says how many it were."""
+        if self._own is None:
+            return memoryview(self._shared)[self._shared_bytes :]
+        if self._own_bytes == len(self._own):
+            grown = bytearray(min(2 * len(self._own), self._own_size))
+            grown[: self._own_bytes] = self._own
+            self._own = grown
+        return memoryview(self._own)[self._own_bytes :]
+
+    def received(self, count: int) -> None:
+        """`count` bytes were put into the space.
+
+        Raises MalformedBytes for a length that is out of range; the connection is then to be closed.
+        """
+        if self._own is None:
+            check(count <= SPACE_BYTES - self._shared_bytes, "more bytes than there is space", count=count)
+            self._shared_bytes += count
+            self._take_shared()
+            return
+        check(count <= len(self._own) - self._own_bytes, "more bytes than there is space", count=count)
+        self._own_bytes += count
+        if self._own_bytes == self._own_size:
+            self._frames.append(memoryview(self._own))
+            self._own = None
+
+    def receive_data(self, data: Buffer) -> None:
+        """Take bytes as they came from the peer. Raises as `received`."""
+        view = memoryview(data)
+        while view:
+            space = self.space()
+            count = min(len(space), len(view))
+            space[:count] = view[:count]
+            self.received(count)
+            view = view[count:]
+
+    def next_frame(self) -> Buffer | None:
+        """The oldest frame, without its length, or None."""
+        return self._frames.popleft() if self._frames else None
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether no part of a frame waits for its rest."""
+        return self._own is None and not self._shared_bytes
+
+    def _take_shared(self) -> None:
+        """Take the frames out of the shared space; the last one may have to go on in memory of its own."""
+        at = 0
+        while self._shared_bytes - at >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._shared, at)
+            if not self._min <= size <= self._max:
+                raise MalformedBytes("frame", f"its length is {size}, and must be from {self._min} to {self._max}")
+            start = at + LENGTH.size
+            end = start + size
+            if end - at > SPACE_BYTES:
+                self._begin_own(size, start)
+                return
+            if end > self._shared_bytes:
+                break
+            self._frames.append(bytes(memoryview(self._shared)[start:end]))
+            at = end
+        left = self._shared_bytes - at
+        self._shared[:left] = self._shared[at : self._shared_bytes]
+        self._shared_bytes = left
+
+    def _begin_own(self, size: int, start: int) -> None:
+        there = self._shared_bytes - start
+        self._own = bytearray(min(size, RESERVED_BYTES_MAX))
+        self._own[:there] = memoryview(self._shared)[start : self._shared_bytes]
+        self._own_bytes = there
+        self._own_size = size
+        self._shared_bytes = 0

@@ -1,0 +1,54 @@
+"""BeginQuorumEpoch, API key 53, as in Kafka 4.3."""
+
+from __future__ import annotations
+
+from kraftlog.kafka.notation import Message, Struct, Uuid, array, int16, int32, string, uint16, uuid
+
+
+class PartitionData(Struct):
+    partition_index: int = int32()
+    voter_directory_id: Uuid = uuid("1+", ignorable=True)
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class TopicData(Struct):
+    topic_name: str = string()
+    partitions: tuple[PartitionData, ...] = array(PartitionData)
+
+
+class LeaderEndpoint(Struct):
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+class BeginQuorumEpochRequest(Message, key=53, versions="0-1", flexible="1+"):
+    cluster_id: str | None = string(null=True, default=None)
+    voter_id: int = int32("1+", default=-1, ignorable=True)
+    topics: tuple[TopicData, ...] = array(TopicData)
+    leader_endpoints: tuple[LeaderEndpoint, ...] = array(LeaderEndpoint, "1+", ignorable=True)
+
+
+class ResponsePartitionData(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class ResponseTopicData(Struct):
+    topic_name: str = string()
+    partitions: tuple[ResponsePartitionData, ...] = array(ResponsePartitionData)
+
+
+class NodeEndpoint(Struct):
+    node_id: int = int32()
+    host: str = string()
+    port: int = uint16()
+
+
+class BeginQuorumEpochResponse(Message, key=53, versions="0-1", flexible="1+"):
+    error_code: int = int16()
+    topics: tuple[ResponseTopicData, ...] = array(ResponseTopicData)
+    node_endpoints: tuple[NodeEndpoint, ...] = array(NodeEndpoint, "1+", tag=0)

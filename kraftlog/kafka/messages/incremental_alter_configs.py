@@ -1,0 +1,34 @@
+"""IncrementalAlterConfigs, API key 44, as in Kafka 4.3."""
+
+from __future__ import annotations
+
+from kraftlog.kafka.notation import Message, Struct, array, boolean, int8, int16, int32, string
+
+
+class AlterableConfig(Struct):
+    name: str = string()
+    config_operation: int = int8()
+    value: str | None = string(null=True)
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: tuple[AlterableConfig, ...] = array(AlterableConfig)
+
+
+class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="1+"):
+    resources: tuple[AlterConfigsResource, ...] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int = int16()
+    error_message: str | None = string(null=True)
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+class IncrementalAlterConfigsResponse(Message, key=44, versions="0-1", flexible="1+"):
+    throttle_time_ms: int = int32()
+    responses: tuple[AlterConfigsResourceResponse, ...] = array(AlterConfigsResourceResponse)

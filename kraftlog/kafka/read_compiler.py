@@ -1,0 +1,206 @@
+"""Makes the function that reads one version of a message.
+
+It checks every length against the bytes that are left, and every count before it loops: `n` elements of at least `m`
+bytes each are in no fewer than `n * m` bytes. So what it makes takes at most 40 times as much memory as the bytes. It
+raises IndexError, `struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packing
+from typing import Any, Final, cast
+
+from kraftlog.kafka.generated_code import Code, Function, Step
+from kraftlog.kafka.layout import Layout, element_of, is_fixed, run_step
+from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
+from kraftlog.kafka.primitives import FORMATS, SIZES, SMALL, UNPACK, read_varint, unpack_many
+
+STRING_BYTES_MAX: Final = 32_767
+"""Kafka's bound of every string, also where its length could say more."""
+
+TAG_BYTES_MIN: Final = 2
+"""A tagged field has at least its tag and its size."""
+
+
+def compile_reader(message: type[Message], version: int) -> Function:
+    """The function from bytes and a position to a value and the position after it."""
+    return _Reader(Layout(message, version)).function()
+
+
+class _Reader:
+    def __init__(self, layout: Layout) -> None:
+        constants: dict[str, Any] = {
+            "new": object.__new__,
+            "varint": read_varint,
+            "unpack_many": unpack_many,
+            "length2": Packing(">h").unpack_from,
+            "length4": Packing(">i").unpack_from,
+        }
+        self.layout = layout
+        self.code = Code(layout.message.__name__, "data, p", constants)
+
+    def function(self) -> Function:
+        self.code.add("end = len(data)")
+        value = self._struct(self.layout.message)
+        self.code.add(f"return {value}, p")
+        return self.code.compiled()
+
+    def _struct(self, struct: type[Struct]) -> str:
+        """Code for a struct; the name of its variable."""
+        value = self.code.variable("s")
+        self.code.add(f"{value} = new({self.code.constant(struct)})")
+        run: list[Field] = []
+        for field in struct.FIELDS:
+            if not self.layout.has(field) or self.layout.is_tagged(field):
+                self._default(f"{value}.{field.name}", field)
+        for field in self.layout.plain(struct):
+            if is_fixed(field):
+                run.append(field)
+                continue
+            self._fixed(value, run)
+            run = []
+            with self.code.at(Step(field.name)):
+                self._value(field, f"{value}.{field.name}")
+        self._fixed(value, run)
+        if self.layout.is_flexible:
+            self._tags(struct, value)
+        else:
+            self.code.add(f"{value}.unknown_tags = ()")
+        return value
+
+    def _default(self, target: str, field: Field) -> None:
+        if field.default is not DEFAULTS:
+            self.code.add(f"{target} = {field.default!r}")
+            return
+        struct = cast(type[Struct], field.struct)
+        value = self.code.variable("d")
+        self.code.add(f"{target} = {value} = new({self.code.constant(struct)})", f"{value}.unknown_tags = ()")
+        for inner in struct.FIELDS:
+            self._default(f"{value}.{inner.name}", inner)
+
+    def _fixed(self, value: str, run: list[Field]) -> None:
+        """Fields of fixed size that follow each other are unpacked at once."""
+        if not run:
+            return
+        packing = Packing(">" + "".join(FORMATS[field.kind] for field in run))
+        targets = ", ".join(f"{value}.{field.name}" for field in run)
+        with self.code.at(run_step(run, value)):
+            unpack = self.code.constant(packing.unpack_from)
+            self.code.add(f"{targets}{',' if len(run) == 1 else ''} = {unpack}(data, p)")
+        self.code.add(f"p += {packing.size}")
+
+    def _value(self, field: Field, target: str) -> None:
+        """Code for a field that is not of fixed size, or is a tagged one."""
+        if field.is_array:
+            self._counted(field, target, self._elements)
+        elif field.kind == "struct":
+            self._nested(field, target)
+        elif is_fixed(field):
+            self.code.add(f"{target}, = {self.code.constant(UNPACK[FORMATS[field.kind]][1])}(data, p)")
+            self.code.add(f"p += {SIZES[field.kind]}")
+        else:
+            self._counted(field, target, self._bytes)
+
+    def _nested(self, field: Field, target: str) -> None:
+        struct = cast(type[Struct], field.struct)
+        if not self.layout.can_be_null(field):
+            self.code.add(f"{target} = {self._struct(struct)}")
+            return
+        self.code.add("n = data[p]", "p += 1")
+        with self.code.block("if n == 255:"):
+            self.code.add(f"{target} = None")
+        with self.code.block("elif n != 1:"):
+            self.code.add("raise ValueError(f'{n} says neither null nor not null')")
+        with self.code.block("else:"):
+            self.code.add(f"{target} = {self._struct(struct)}")
+
+    def _counted(self, field: Field, target: str, rest: Any) -> None:
+        """Code for a length and what it is the length of; -1 is null."""
+        if self.layout.is_compact(field):
+            self.code.add("n = data[p]", "p += 1")
+            with self.code.block("if n > 127:"):
+                self.code.add("n, p = varint(data, p - 1)")
+            self.code.add("n -= 1")
+        else:
+            size = 2 if field.kind == "string" and not field.is_array else 4
+            self.code.add(f"n, = length{size}(data, p)", f"p += {size}")
+        if not self.layout.can_be_null(field):
+            with self.code.block("if n < 0:"):
+                self.code.add("raise ValueError('must not be null' if n == -1 else f'has the length {n}')")
+            rest(field, target)
+            return
+        with self.code.block("if n < 0:"):
+            with self.code.block("if n < -1:"):
+                self.code.add("raise ValueError(f'has the length {n}')")
+            self.code.add(f"{target} = None")
+        with self.code.block("else:"):
+            rest(field, target)
+
+    def _bytes(self, field: Field, target: str) -> None:
+        """Code for `n` bytes."""
+        if field.kind == "string":
+            with self.code.block(f"if n > {STRING_BYTES_MAX}:"):
+                self.code.add(f"raise ValueError(f'has {{n}} bytes, and must have at most {STRING_BYTES_MAX}')")
+        with self.code.block("if n > end - p:"):
+            self.code.add("raise ValueError(f'{n} bytes are not in the {end - p} that are left')")
+        made = {"string": "str(data[p:p + n], 'utf-8')", "bytes": "bytes(data[p:p + n])"}
+        view = "memoryview(data)[p:p + n] if n else b''"  # a view is 200 bytes
+        self.code.add(f"{target} = {made.get(field.kind, view)}", "p += n")
+
+    def _elements(self, field: Field, target: str) -> None:
+        """Code for `n` elements."""
+        size = self.layout.element_size_min(field)
+        with self.code.block(f"if n > (end - p) // {size}:"):
+            self.code.add("raise ValueError(f'{n} elements are not in the {end - p} bytes that are left')")
+        if field.kind in SIZES:
+            form = FORMATS[field.kind]
+            small = self.code.constant(UNPACK[form])
+            self.code.add(f"{target} = {small}[n](data, p) if n < {SMALL} else unpack_many({form!r}, n, data, p)")
+            self.code.add(f"p += {size} * n")
+            return
+        items = self.code.variable("a")
+        self.code.add(f"{items} = []")
+        outer = self.code.path
+        self.code.path = (*outer[:-1], Step(field.name, items))
+        with self.code.block("for _ in range(n):"):
+            if field.kind == "struct":
+                element = self._struct(cast(type[Struct], field.struct))
+            else:
+                element = self.code.variable("e")
+                self._counted(element_of(field), element, self._bytes)
+            self.code.add(f"{items}.append({element})")
+        self.code.path = outer
+        self.code.add(f"{target} = tuple({items})")
+
+    def _tags(self, struct: type[Struct], value: str) -> None:
+        """Code for the tagged fields: how many, then tag, size and value of each. Unknown ones are kept."""
+        unknown, count, tag, after = (self.code.variable(prefix) for prefix in ("u", "n", "t", "q"))
+        with self.code.at(Step("unknown_tags")):
+            self.code.add(f"{value}.unknown_tags = ()", f"{count} = data[p]", "p += 1")
+        with self.code.block(f"if {count}:"):
+            with self.code.at(Step("unknown_tags")):
+                self.code.add(f"{count}, p = varint(data, p - 1)", f"{unknown} = []")
+                with self.code.block(f"if {count} > (end - p) // {TAG_BYTES_MIN}:"):
+                    self.code.add(f"raise ValueError(f'{{{count}}} tags are not in the {{end - p}} bytes left')")
+            with self.code.block(f"for _ in range({count}):"):
+                with self.code.at(Step("unknown_tags", unknown)):
+                    self.code.add(f"{tag}, p = varint(data, p)", f"{after}, p = varint(data, p)")
+                    with self.code.block(f"if {after} > end - p:"):
+                        self.code.add(f"raise ValueError(f'{{{after}}} bytes are not in the {{end - p}} left')")
+                    self.code.add(f"{after} += p")
+                word = "if"
+                for field in self.layout.tagged(struct):
+                    with self.code.block(f"{word} {tag} == {field.tag}:"), self.code.at(Step(field.name)):
+                        self._value(field, f"{value}.{field.name}")
+                        with self.code.block(f"if p != {after}:"):
+                            self.code.add(f"raise ValueError(f'its size is wrong by {{p - {after}}} bytes')")
+                    word = "elif"
+                self._unknown(word, f"{unknown}.append(({tag}, bytes(data[p:{after}])))", after)
+            self.code.add(f"{value}.unknown_tags = tuple({unknown})")
+
+    def _unknown(self, word: str, keep: str, after: str) -> None:
+        if word == "if":
+            self.code.add(keep, f"p = {after}")
+            return
+        with self.code.block("else:"):
+            self.code.add(keep, f"p = {after}")

@@ -1,0 +1,38 @@
+"""Every message in every version: what is written is read, and written again as the same bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from kraftlog.kafka.codec import decode, encode
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Message
+from tests.kraftlog.kafka.values import MESSAGES, values
+
+EXAMPLES = 5
+
+
+def test_all_pairs_of_message_and_version_are_tried() -> None:
+    assert sum(len(list(message.VERSIONS)) for message in MESSAGES) == 466
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_what_is_written_is_read(message: type[Message]) -> None:
+    for version in message.VERSIONS:
+        _round_trips(message, version)
+
+
+def _round_trips(message: type[Message], version: int) -> None:
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None)
+    @given(values(message, version))
+    def check(value: Message) -> None:
+        data = encode(value, version)
+        read = decode(message, version, data)
+        assert read == value
+        assert encode(read, version) == data
+        assert decode(message, version, memoryview(data)) == value
+        with pytest.raises(MalformedBytes, match=f"{message.__name__}: 1 bytes follow version {version} of it"):
+            decode(message, version, data + b"\0")
+
+    check()
