@@ -133,7 +133,10 @@ class Checkpointer:
     def _copied(self, error: BaseException | None) -> None:
         if error is not None:
             self._end(error)
-            return
+        else:
+            self._guarded(self._start_over)
+
+    def _start_over(self) -> None:
         is_large = self._store.write_ahead_log.is_large
         is_long = is_large and self._now_ms() >= self._no_long_wait_before_ms
         wait_seconds = LONG_WAIT_SECONDS if is_long else WAIT_FOR_READERS_SECONDS
@@ -141,17 +144,21 @@ class Checkpointer:
         self._must_be_still = True
         self._runtime.run_on_disk(
             lambda: done.append(self._store.write_ahead_log.start_over(wait_seconds)),
-            lambda error: self._started_over(bool(done and done[0]), is_large, is_long, error),
+            lambda error: self._started_over(partial(self._judge, bool(done and done[0]), is_large, is_long), error),
         )
 
-    def _started_over(self, is_done: bool, is_large: bool, is_long: bool, error: BaseException | None) -> None:
+    def _started_over(self, judge: Callable[[], None], error: BaseException | None) -> None:
         self._must_be_still = False
         writer, self._held_writer = self._held_writer, None
         if writer is not None:
             writer(None)
         if error is not None:
             self._end(error)
-            return
+        else:
+            self._guarded(judge)
+
+    def _judge(self, is_done: bool, is_large: bool, is_long: bool) -> None:
+        """Decide when to try again."""
         self._is_held = is_large and not is_done
         if is_long and not is_done:
             self._no_long_wait_before_ms = self._now_ms() + LONG_WAIT_PAUSE_MS
@@ -161,6 +168,13 @@ class Checkpointer:
             self._warn()
         else:
             self._end(None)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step of the attempt; what it raises ends the attempt."""
+        try:
+            step()
+        except BaseException as error:
+            self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
         match error:

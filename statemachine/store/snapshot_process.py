@@ -14,7 +14,7 @@ from statemachine.store.background import last_line, start_module
 from statemachine.store.private_copy import DIRECTORY_VARIABLE
 from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase
 from statemachine.store.snapshot_generator import OnTaken
-from statemachine.store.snapshot_worker import decode_taken
+from statemachine.store.snapshot_worker import TakenSnapshot, decode_taken
 
 
 class SnapshotProcess:
@@ -30,25 +30,28 @@ class SnapshotProcess:
         """Begin to take one. `on_taken` gets it, or StorageError; RottenDatabase if the database is not what was
         applied."""
         token = token_hex(8)
-        process = start_module(
+        try:
+            process = self._started(token)
+        except OSError as error:
+            reason = StorageError(f"its process cannot be started: {error.strerror}")
+            self._runtime.call_soon(lambda: on_taken(None, reason))
+            return _Running(None)
+        taken: list[TakenSnapshot] = []
+
+        def ended(error: BaseException | None) -> None:
+            if error is not None:
+                self._remove_part(token)
+            on_taken(taken[0] if taken else None, error)
+
+        self._runtime.run_aside(lambda: taken.append(_taken_by(process)), ended)
+        return _Running(process)
+
+    def _started(self, token: str) -> Popen[bytes]:
+        return start_module(
             "statemachine.store.snapshot_worker",
             (str(self._database), self._directory, token),
             {DIRECTORY_VARIABLE: str(self._database.absolute().parent)},
         )
-        said: list[bytes] = []
-
-        def ended(error: BaseException | None) -> None:
-            if error is None and process.returncode == 0:
-                on_taken(decode_taken(said[0]), None)
-                return
-            self._remove_part(token)
-            reason = last_line(said[1]) if error is None else str(error)
-            reason = reason or f"its process ended with {process.returncode}"
-            kind = RottenDatabase if process.returncode == ROTTEN_EXIT_CODE else StorageError
-            on_taken(None, kind(reason))
-
-        self._runtime.run_aside(lambda: said.extend(process.communicate()), ended)
-        return _Running(process)
 
     def _remove_part(self, token: str) -> None:
         """A process that was killed leaves its part of a file, again with each attempt."""
@@ -58,11 +61,21 @@ class SnapshotProcess:
 
 
 class _Running:
-    """A process that takes a snapshot."""
+    """A process that takes a snapshot; None: it did not start."""
 
-    def __init__(self, process: Popen[bytes]) -> None:
+    def __init__(self, process: Popen[bytes] | None) -> None:
         self._process = process
 
     def cancel(self) -> None:
         """Kill it; its end is reported as any other."""
-        self._process.kill()
+        if self._process is not None:
+            self._process.kill()
+
+
+def _taken_by(process: Popen[bytes]) -> TakenSnapshot:
+    """What the process has taken, when it has ended. Raises RottenDatabase and StorageError."""
+    said, complaints = process.communicate()
+    if process.returncode == 0:
+        return decode_taken(said)
+    reason = last_line(complaints) or f"its process ended with {process.returncode}"
+    raise RottenDatabase(reason) if process.returncode == ROTTEN_EXIT_CODE else StorageError(reason)

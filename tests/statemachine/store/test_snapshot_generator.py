@@ -204,6 +204,16 @@ async def test_a_process_that_dies_is_a_failure(
             await take(generator)
 
 
+async def test_a_process_that_cannot_be_started_is_a_failure(
+    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    async with generating(store, snapshots) as generator:
+        with pytest.raises(StorageError, match="its process cannot be started: No such file"):
+            await take(generator)
+        assert generator._taking is None
+
+
 async def test_nothing_is_left_of_one_whose_process_was_killed(
     store: MetadataStore, snapshots: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
