@@ -105,10 +105,7 @@ async def test_streams_that_are_not_read_cost_little_memory(cluster: LocalCluste
 
 
 async def test_readers_in_a_closed_loop_stop_no_writer(cluster: LocalCluster) -> None:
-    """How much they leave is measured by `kraftlog bench crowd`; how, is in `tests/kraftlog/process/test_reads_wait.py`.
-
-    The leader keeps its epoch, too.
-    """
+    """How much they leave is the figure of `kraftlog bench crowd`; what holds them back, see `test_reads_wait.py`."""
     leader = await cluster.wait_for_leader()
     before = await epoch(cluster, leader)
     async with (
