@@ -33,7 +33,7 @@ async def test_li20_offsets_are_known_at_once_and_nothing_is_committed_before_it
     await turns()
     assert not first.committed.done()
     any_bench.log.schedule_appends()
-    await asyncio.wait_for(asyncio.gather(first.committed, second.committed), 20)
+    await asyncio.wait_for(asyncio.gather(first.committed, second.committed), 100)
     await any_bench.machine.wait_applied(second.end_offset, 20_000)
 
 
@@ -59,7 +59,7 @@ async def test_li26_what_is_prepared_fails_when_leadership_ends_and_the_epoch_is
     prepared = any_bench.log.prepare_append(before, BODY, 2)
     any_bench.log.resign(before)
     with pytest.raises(ApiError) as refusal:
-        await asyncio.wait_for(prepared.committed, 20)
+        await asyncio.wait_for(prepared.committed, 100)
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(ApiError) as refusal:
         any_bench.log.prepare_append(before, BODY, 2)

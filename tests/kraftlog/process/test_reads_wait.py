@@ -45,7 +45,7 @@ async def test_reads_wait_while_records_are_written_and_operations_do_not(
             await client.list_topics()  # it ends a window with more than 10 records in a second
             lane.charge(1_000.0)
             reading = asyncio.create_task(client.list_topics())
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(100):
                 while not lane._waiting:
                     await asyncio.sleep(0.001)
             for name in ("b", "c", "d"):

@@ -376,7 +376,7 @@ async def test_a_fence_ends_the_waiting(
             loading = asyncio.create_task(machine.handle_load_snapshot(handed))
             await until(lambda: bool(failures))
             machine.fence(EXPECTED, OWN)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await loading
         assert handed.closed
         assert store.applied_end_offset == 0
@@ -395,7 +395,7 @@ async def test_a_damaged_snapshot_is_raised_and_leaves_everything_as_it_was(
         before = content(store.reader)
         handed = Handed(snapshots)
         with pytest.raises(CorruptSnapshot):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await machine.handle_load_snapshot(handed)
         assert not handed.closed  # it was not taken: the node closes the file
         handed.snapshot.close()
@@ -412,7 +412,7 @@ async def test_any_other_error_is_raised(
 ) -> None:
     async with running(store) as machine, failing(store, "load", StorageError("the disk is broken"), monkeypatch):
         with pytest.raises(StorageError, match="the disk is broken"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await machine.handle_load_snapshot(Handed(snapshots))
 
 
