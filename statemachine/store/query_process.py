@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -78,12 +78,20 @@ class QueryProcess:
     def __init__(self, database: Path) -> None:
         """Start it, and wait until it is ready.
 
-        Raises ApiError: REQUEST_TIMED_OUT if that takes too long, UNKNOWN_SERVER_ERROR if it ends instead.
+        Raises ApiError: REQUEST_TIMED_OUT if that takes too long, UNKNOWN_SERVER_ERROR if it cannot or ends instead.
         """
         self._is_ended = False
-        self._connection, its_connection = socket.socketpair()
-        with its_connection:
-            self._process = start_module(MODULE, (str(database),), connection=its_connection, niceness=0)
+        with ExitStack() as unless_started:
+            try:
+                self._connection, its_connection = map(unless_started.enter_context, socket.socketpair())
+                self._process = start_module(MODULE, (str(database),), connection=its_connection, niceness=0)
+            except OSError as error:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"no process for queries can be started: {error}; try again later, or ask another node",
+                ) from None
+            unless_started.pop_all()
+            its_connection.close()
         self._stderr = cast(IO[bytes], self._process.stderr)
         os.set_blocking(self._stderr.fileno(), False)  # it is read when something went wrong, and may be empty
         try:

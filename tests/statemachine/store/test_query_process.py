@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -192,6 +193,15 @@ def test_a_process_that_does_not_get_ready_is_ended(
         QueryProcess(store.path)
     assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert not is_there(started[0].pid)
+
+
+def test_a_process_that_cannot_be_started_is_told(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: Any, connection: socket, **others: Any) -> Popen[bytes]:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(query_process, "start_module", failing)
+    with pytest.raises(ApiError, match="Resource temporarily unavailable; try again later, or ask another node"):
+        QueryProcess(store.path)
 
 
 def test_a_process_that_ends_before_it_is_ready_is_told(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
