@@ -22,11 +22,12 @@ from tests.statemachine.waiting import until
 
 SECONDS = 60.0
 HOUR = 3_600.0
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MetadataStore]:
-    with closing(MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID)) as opened:
+    with closing(MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID, read_max_ms=HOUR_MS)) as opened:
         opened.apply(log_of([[topic("orders", 1)]]))
         yield opened
 
@@ -89,7 +90,7 @@ async def test_a_caller_that_leaves_makes_room_for_the_next(store: MetadataStore
 
 
 async def test_closing_the_store_ends_statements_that_run_and_wait(tmp_path: Path, started: list[int]) -> None:
-    store = MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID)
+    store = MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID, read_max_ms=HOUR_MS)
     running = [asyncio.create_task(store.run_statement(f"{ENDLESS} count(*) FROM n", HOUR)) for _ in range(3)]
     await until(lambda: bool(started) and bool(children_of(started[0])))
     (child,) = children_of(started[0])
