@@ -27,7 +27,7 @@ from raft.core.types import NodeId
 START_TIMEOUT_SECONDS: Final = 90.0
 """A node takes two seconds of a processor to start, and shares one with others that start. One that ends is told."""
 STOP_GRACE_SECONDS: Final = 10.0
-LEADER_TIMEOUT_SECONDS: Final = 60.0
+LEADER_TIMEOUT_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.05
 LOG_LINES: Final = 5
 _ERROR_LINE: Final = re.compile(r"error: (?P<name>[A-Z_]+): (?P<message>.*)")
