@@ -31,9 +31,10 @@ from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.image import load_image
 from statemachine.store.metadata_tables import Applied, MetadataTables, PreparedRun
-from statemachine.store.query_lane import Lane, QueryLane
-from statemachine.store.query_process import QueryProcess
+from statemachine.store.query_lane import QueryLane
+from statemachine.store.query_messages import Statement
 from statemachine.store.scrub import RottenDatabase, scrub, telling_rot
+from statemachine.store.statement_lane import StatementLane
 from statemachine.store.write_ahead_log import WriteAheadLog
 from statemachine.tables.database import (
     DivergedDatabase,
@@ -67,9 +68,7 @@ class MetadataStore:
         self._writer_lock = threading.Lock()
         self._start_using(database)
         self._queries = QueryLane("kraftlog-query", path, self._read_seconds_max)
-        self._statement_lane = Lane("kraftlog-statement")
-        self._statements: set[QueryProcess] = set()
-        """Those that run or wait for their turn."""
+        self._statements = StatementLane(path)
 
     def _start_using(self, database: Database) -> None:
         self._tables = MetadataTables(database.conn, name=str(self.path))
@@ -113,10 +112,8 @@ class MetadataStore:
 
     def close(self) -> None:
         """End statements, wait for a running query, then close every connection."""
-        for statement in self._statements:
-            statement.abandon()
-        for lane in (self._queries, self._statement_lane):
-            lane.shut_down()
+        self._statements.shut_down()
+        self._queries.shut_down()
         self._close_connections()
 
     def _close_connections(self) -> None:
@@ -230,7 +227,7 @@ class MetadataStore:
         return _Cancellable(using)
 
     async def _use_loaded(self, unless: Callable[[], bool]) -> None:
-        async with self._queries.held(), self._statement_lane.held():
+        async with self._queries.held(), self._statements.held():
             if unless():
                 return
             # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
@@ -291,16 +288,11 @@ class MetadataStore:
     async def run_statement(self, sql: str, timeout_seconds: float) -> list[QueryResponse]:
         """The answer to a client's SQL statement, in pieces; one after the other, each in its own process.
 
-        It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess.run`, and
+        It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess`, and
         THROTTLING_QUOTA_EXCEEDED if too many wait.
         """
-        statement = QueryProcess(self.path, sql, min(timeout_seconds, self._read_seconds_max))
-        self._statements.add(statement)
-        try:
-            return await self._statement_lane.run(statement.run)
-        finally:
-            self._statements.discard(statement)
-            statement.abandon()  # nothing cancels what runs in a thread
+        statement = Statement(sql, min(timeout_seconds, self._read_seconds_max))
+        return await self._statements.run_statement(statement)
 
 
 class _Cancellable:

@@ -362,7 +362,7 @@ async def test_a_fence_ends_the_waiting(
             loading = asyncio.create_task(load(machine, handed))
             await until(lambda: bool(failures))
             machine.fence(EXPECTED, OWN)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await loading
         assert store.applied_end_offset == 0
 
@@ -380,7 +380,7 @@ async def test_a_damaged_snapshot_is_raised_and_leaves_everything_as_it_was(
         before = content(store.reader)
         handed = newest(snapshots)
         with pytest.raises(CorruptSnapshot):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await load(machine, handed)
         assert content(store.reader) == before
         assert machine.applied_end_offset == LOG[0].end_offset
@@ -395,7 +395,7 @@ async def test_any_other_error_is_raised(
 ) -> None:
     async with running(store) as machine, failing(store, "load", StorageError("the disk is broken"), monkeypatch):
         with pytest.raises(StorageError, match="the disk is broken"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await load(machine, newest(snapshots))
 
 

@@ -135,7 +135,7 @@ def code_of(error: grpc.aio.AioRpcError) -> ErrorCode:
 
 
 async def whole(call: Read) -> list[snapshot_pb2.ReadSnapshotResponse]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         return [response async for response in call]
 
 
@@ -143,14 +143,14 @@ async def refused(call: Read, code: ErrorCode, reason: str) -> None:
     """It is refused, and nothing was sent."""
     got = []
     with pytest.raises(grpc.aio.AioRpcError, match=reason) as error:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for response in call:
                 got.append(response)  # noqa: PERF401 (what came before the error counts)
     assert (code_of(error.value), got) == (code, [])
 
 
 async def next_of(call: Read) -> snapshot_pb2.ReadSnapshotResponse:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         response = await call.read()
     assert isinstance(response, snapshot_pb2.ReadSnapshotResponse)
     return response
