@@ -194,6 +194,10 @@ class ListenerCursor:
             return ()  # until there is a snapshot again
         return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
 
+    def may_have_more(self, committed_end_offset: Offset, leader: LeaderAndEpoch) -> bool:
+        """Whether there may be something for the listener: most times it is level, and has heard of the leader."""
+        return self.next_offset < committed_end_offset or leader != self._announced
+
     def next_leader(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> LeaderAndEpoch | None:
         """The leader, if the listener must be notified of it now; `epoch_start_offset` is set iff this node leads."""
         if leader == self._announced:
@@ -330,11 +334,13 @@ class _Feeding:
             return  # it stops, and may still need the snapshot
         self._close_snapshot()
         self._is_busy = False
-        if error is None:
-            self.wake()
-        else:
+        if error is not None:
             self._has_ended = True
             self.on_error(error)
+        elif self.cursor.may_have_more(self._feed.committed_end_offset, self._feed.leader):
+            self.wake()
+        else:
+            self._has_given = False
 
     def _close_snapshot(self) -> None:
         if self._loading is not None:
