@@ -51,6 +51,8 @@ class Database:
         """Whether that is because it rotted: no snapshot was taken of the damage."""
         self.must_forget_snapshots = False
         """Whether the snapshots were taken of a database that diverged."""
+        self._may_be_damaged = False
+        """Whether a fault has touched the image: what this program wrote is sound, and to look takes a while."""
         self.is_locked = False
         """Whether nothing can be written: another process has locked it, or there is no room."""
         self.is_held = False
@@ -64,7 +66,7 @@ class Database:
             self.lose()
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
-        if not _is_sound(connection):
+        if self._may_be_damaged and not _is_sound(connection):
             self._marks.hit("recovery: a damaged database was rebuilt")
             self.lose()
             connection = _connect(self._template())
@@ -121,7 +123,7 @@ class Database:
     def lose(self) -> None:
         """The file is lost."""
         self._images.clear()
-        self.is_set_aside = self.is_rotten = False
+        self.is_set_aside = self.is_rotten = self._may_be_damaged = False
 
     def diverge(self) -> None:
         """The digest of the tables differs from the others', as after a record that was applied wrongly."""
@@ -179,6 +181,7 @@ class Database:
             connection = _connect(bytes(image))
         connection.close()
         self._images.append(bytes(image))
+        self._may_be_damaged = True
 
     def _template(self) -> bytes:
         """An empty database: made once, because making tables takes longer than a simulated minute."""

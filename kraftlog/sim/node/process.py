@@ -135,7 +135,7 @@ class Process(SteppedProcess):
         self.delivery.register(self.state_machine, tables.applied.end_offset or None)
         self.delivery.register(SlowListener(self), None)
         self.shell.start()
-        self.state_machine.scrub()
+        self.state_machine.scrub_at_start()
 
     def shut_down(self) -> None:
         """Ask it to resign and end."""
