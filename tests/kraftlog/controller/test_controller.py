@@ -300,9 +300,10 @@ async def test_li05_a_controller_is_active_only_after_it_has_applied_what_was_be
 ) -> None:
     async with memory_bench(database) as bench:
         bench.log.lead()
-        assert not bench.controller.is_active
+        end_offset = bench.log.log_end_offset
+        assert end_offset > 0 and not bench.controller.is_active
         await bench.lead()
-        assert bench.store.applied_end_offset == bench.log.log_end_offset
+        assert bench.store.applied_end_offset >= end_offset
 
 
 async def test_ct15_who_waits_when_leadership_is_lost_is_told_that_the_outcome_is_unknown(held: Bench) -> None:
