@@ -19,7 +19,7 @@ from kraftpb.v1.metadata_pb2 import (
     PartitionRecord,
 )
 from raft.core.types import NO_LEADER
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 
 RECOVERED: Final = 0
@@ -285,6 +285,6 @@ def _directories(partition: PartitionRecord, plan: _Plan, target: Target, condit
 
 
 def directory_of(partition: PartitionRecord, broker_id: int) -> bytes:
-    """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if it is not known."""
+    """The log directory of a broker's replica; MIGRATING_DIRECTORY in a record from before directories were known."""
     of_broker = dict(zip(partition.replicas, partition.directories, strict=False))  # an old record has none
-    return of_broker.get(broker_id, UNASSIGNED_DIRECTORY)
+    return of_broker.get(broker_id, MIGRATING_DIRECTORY)

@@ -18,12 +18,12 @@ from kraftlog.controller.rules.partition_change import (
     change_partition,
     directory_of,
 )
-from kraftlog.controller.rules.partition_context import LOST_DIRECTORY, PartitionChanges
+from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
 from raft.core.types import NO_LEADER
 from statemachine.replay.replay import changed_partition
 from statemachine.words.features import METADATA_VERSION_LATEST
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition
 
@@ -213,9 +213,9 @@ def test_ct54_a_new_replica_gets_a_directory_and_the_others_keep_theirs() -> Non
 
 def test_the_directory_of_one_replica_is_set_beside_unknown_ones() -> None:
     after = changed(a_partition((1, 2), directories=[]), directories={2: an_id(12)})
-    assert after.directories == [UNASSIGNED_DIRECTORY, an_id(12)]
+    assert after.directories == [MIGRATING_DIRECTORY, an_id(12)]
     assert directory_of(after, 2) == an_id(12)
-    assert directory_of(after, 3) == UNASSIGNED_DIRECTORY
+    assert directory_of(after, 3) == MIGRATING_DIRECTORY
     assert change(after, directories={2: an_id(12)}) is None
 
 
@@ -347,7 +347,7 @@ def test_brokers_that_are_fenced_leaving_unknown_or_without_their_directory_cann
     state = a_cluster(brokers=(1, 2, 3), fenced=(2,), shutting_down=(3,))
     changes = PartitionChanges(state)
     assert changes.can_lead(1, an_id(901))
-    assert changes.can_lead(1, UNASSIGNED_DIRECTORY)
+    assert changes.can_lead(1, UNASSIGNED_DIRECTORY) and changes.can_lead(1, MIGRATING_DIRECTORY)
     assert not changes.can_lead(1, an_id(77))
     assert not changes.can_lead(1, LOST_DIRECTORY)
     assert [changes.can_lead(broker_id, an_id(900 + broker_id)) for broker_id in (2, 3, 4)] == [False] * 3
