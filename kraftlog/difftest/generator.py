@@ -138,10 +138,11 @@ class _Generator:
         return self._start(broker_id, is_clean, is_late=True)
 
     def _fail_directory(self) -> list[Step]:
+        """Mostly the same directory, so that the other is left."""
         broker_id = BROKERS[-1]
         if broker_id in self._stopped:
             return []
-        return [steps.Heartbeat(broker_id, offline_log_dirs=(self._random.choice((1, 2)),))]
+        return [steps.Heartbeat(broker_id, offline_log_dirs=(self._random.choice((1, 1, 1, 1, 1, 1, 2)),))]
 
     # --- topics ---------------------------------------------------------------------------------------------------
 

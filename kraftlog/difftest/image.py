@@ -10,6 +10,7 @@ from kraftbase.errors import KraftlogError
 from kraftlog.difftest.records import Record, config_resource, partition_resource
 
 NO_BROKER: Final = -1
+_ELIGIBLE: Final = ("elr", "last_known_elr")
 
 
 class WrongRecord(KraftlogError):
@@ -60,6 +61,8 @@ class Image:
     """How many entries have this content."""
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    has_forgotten_eligible: bool = False
+    """Whether a ClearElr took eligible replicas away."""
     _entities: dict[str, tuple[tuple[str, str | None], ...]] = field(default_factory=dict)
 
     def apply(self, record: Record) -> None:
@@ -71,6 +74,23 @@ class Image:
             apply(self, record.resource, dict(record.values))
         except KeyError as missing:
             raise WrongRecord(f"{record} is about {missing}, which does not exist") from None
+
+    def settled(self, record: Record) -> Record:
+        """The record with its eligible replicas ascending, without those that are not replicas any more (CT-56).
+
+        Kafka keeps these in the list, but elects none of them.
+        """
+        partition = self.partitions.get(_key(record.resource)) if record.kind == "PartitionChange" else None
+        if partition is None:
+            return record
+        values = {name: value for name, value in record.values.items() if name not in _ELIGIBLE}
+        replicas = values.get("replicas", partition.replicas)
+        eligible = tuple(sorted(one for one in record.values.get("elr", partition.elr) if one in replicas))
+        if eligible != partition.elr:
+            values["elr"] = eligible
+        if "last_known_elr" in record.values:
+            values["last_known_elr"] = record.values["last_known_elr"]
+        return Record(record.kind, record.resource, values)
 
     def partition_ids(self, topic: str) -> list[int]:
         """The partitions of a topic."""
@@ -132,9 +152,13 @@ def _change_partition(image: Image, resource: str, values: dict[str, Any]) -> No
 
 
 def _clear_elr(image: Image, _: str, values: dict[str, Any]) -> None:
+    """It changes only the partitions that have some."""
     for key, partition in image.partitions.items():
-        if values["topic"] in ("", key[0]):
-            image.partitions[key] = replace(partition, elr=(), last_known_elr=())
+        if values["topic"] in ("", key[0]) and (partition.elr or partition.last_known_elr):
+            image.has_forgotten_eligible = True
+            image.partitions[key] = replace(
+                partition, elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+            )
 
 
 def _config(image: Image, resource: str, values: dict[str, Any]) -> None:

@@ -63,9 +63,7 @@ def _configured(_: steps.Step, response: incremental_alter_configs.IncrementalAl
     return {resource.resource_name: error_name(resource.error_code) for resource in response.responses}
 
 
-def _reassigned(
-    _: steps.Step, response: alter_partition_reassignments.AlterPartitionReassignmentsResponse
-) -> Answer:
+def _reassigned(_: steps.Step, response: alter_partition_reassignments.AlterPartitionReassignmentsResponse) -> Answer:
     parts = {
         f"{topic.name}-{partition.partition_index}": error_name(partition.error_code)
         for topic in response.responses
@@ -103,10 +101,7 @@ def _assigned(step: steps.AssignDirectories, response: assign_replicas_to_dirs.A
     if response.error_code:
         return {"": error_name(response.error_code)}
     found = [
-        partition
-        for directory in response.directories
-        for topic in directory.topics
-        for partition in topic.partitions
+        partition for directory in response.directories for topic in directory.topics for partition in topic.partitions
     ]
     return {
         f"{name}-{number}": error_name(partition.error_code)

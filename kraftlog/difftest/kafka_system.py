@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from kraftlog.difftest.kafka_records import from_kafka
 from kraftlog.difftest.kafka_requests import VERSIONS, Known, request_of
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import Step
-from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, System
+from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, Resigned, System
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -37,6 +38,8 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 FETCH_BYTES_MAX: Final = 512 * 1024
 FETCH_WAIT_MS: Final = 10
+FAULT: Final = "Encountered quorum controller fault"
+"""What a controller logs before it resigns; the exception follows in the next line."""
 
 JVM_OPTIONS: Final = (
     *("-Xmx256M", "-Xms64M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"),
@@ -48,6 +51,7 @@ RELEASE: Final = "4.2"
 
 SETTINGS: Final[dict[str, object]] = {
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "broker.heartbeat.interval.ms": SESSION_TIMEOUT_MS // 3,
     "controller.quorum.append.linger.ms": 0,
     "metadata.max.idle.interval.ms": 0,
     "auto.leader.rebalance.enable": "false",
@@ -63,8 +67,9 @@ SETTINGS: Final[dict[str, object]] = {
 class KafkaSystem(System):
     """A running Kafka of three controllers. If another becomes active, every step fails."""
 
-    def __init__(self, version: str, cluster_id: str, connection: Connection, leader_epoch: int) -> None:
+    def __init__(self, version: str, cluster_id: str, connection: Connection, leader_epoch: int, log: Path) -> None:
         super().__init__()
+        self._log = log
         self._version = version
         self._cluster_id = cluster_id
         self._connection = connection
@@ -79,9 +84,10 @@ class KafkaSystem(System):
         java_command = [str(kafka.java), *JVM_OPTIONS, "-cp", str(kafka.jars / "*")]
         options = ["--release-version", RELEASE]
         async with controllers(java_command, directory, SETTINGS, options) as (servers, endpoints, cluster_id):
-            connection, leader_epoch = await servers.until(lambda: _active(endpoints))
+            connection, leader_id, leader_epoch = await servers.until(lambda: _active(endpoints))
+            log = directory / f"kafka-{leader_id}.log"
             try:
-                yield cls(kafka.version, cluster_id, connection, leader_epoch)
+                yield cls(kafka.version, cluster_id, connection, leader_epoch, log)
             finally:
                 connection.close()
 
@@ -135,6 +141,8 @@ class KafkaSystem(System):
         if response.error_code or not response.responses:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"Kafka refuses a fetch with error {response.error_code}")
         (fetched,) = response.responses[0].partitions
+        if fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise Resigned(ErrorCode.NOT_CONTROLLER, _fault_in(self._log))
         if fetched.error_code or fetched.diverging_epoch.epoch >= 0 or fetched.snapshot_id.epoch >= 0:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
@@ -143,8 +151,15 @@ class KafkaSystem(System):
         return fetched
 
 
-async def _active(endpoints: list[Endpoint]) -> tuple[Connection, int] | None:
-    """A connection to the active controller, and its epoch; None if there is none yet. Node 1 is the first endpoint."""
+def _fault_in(log: Path) -> str:
+    """The exception because of which a controller resigned last, from what it logged."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    faults = [after for line, after in pairwise(lines) if FAULT in line]
+    return f"Kafka's controller resigned: {faults[-1] if faults else 'it does not say why'}"
+
+
+async def _active(endpoints: list[Endpoint]) -> tuple[Connection, int, int] | None:
+    """A connection to the active controller, its id and epoch; None if there is none yet. Ids are endpoints' places."""
     for endpoint in endpoints:
         try:
             connection = await Connection.open(endpoint)
@@ -157,7 +172,7 @@ async def _active(endpoints: list[Endpoint]) -> tuple[Connection, int] | None:
         finally:
             connection.close()
         if leader_id > 0:
-            return await Connection.open(endpoints[leader_id - 1]), leader_epoch
+            return await Connection.open(endpoints[leader_id - 1]), leader_id, leader_epoch
     return None
 
 

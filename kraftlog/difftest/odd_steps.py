@@ -92,16 +92,20 @@ ACLS: Final = (
     steps.Acl(2, "*", 3, "User:*", "10.0.0.1", 2, 2),
     steps.Acl(4, "kafka-cluster", 3, "User:b", "*", 12, 3),
     steps.Acl(3, "group", 3, "User:b", "*", 3, 3),
-    steps.Acl(2, "alpha", 3, "User:a", "*", 1, 3),
-    steps.Acl(1, "alpha", 3, "User:a", "*", 3, 3),
-    steps.Acl(2, "alpha", 1, "User:a", "*", 3, 3),
     steps.Acl(2, "alpha", 3, "a", "*", 3, 3),
     steps.Acl(2, "alpha", 3, "", "*", 3, 3),
     steps.Acl(2, "", 3, "User:a", "*", 3, 3),
     steps.Acl(4, "other", 3, "User:a", "*", 3, 3),
+)
+
+UNKNOWN_ACLS: Final = (
+    steps.Acl(2, "alpha", 3, "User:a", "*", 1, 3),
+    steps.Acl(1, "alpha", 3, "User:a", "*", 3, 3),
+    steps.Acl(2, "alpha", 1, "User:a", "*", 3, 3),
     steps.Acl(2, "alpha", 3, "User:a", "*", 3, 1),
     steps.Acl(0, "alpha", 3, "User:a", "*", 3, 3),
 )
+"""With ANY, or something unknown: with these a request of Kafka's fails as a whole."""
 
 FILTERS: Final = (
     steps.AclFilter(1, None, 1, None, None, 1, 1),
@@ -152,14 +156,14 @@ class OddSteps:
         return self._random.choice(kinds)()
 
     def _create(self) -> Step:
-        topics = (self._random.choice(WRONG_TOPICS),)
+        topics: tuple[NewTopic, ...] = (self._random.choice(WRONG_TOPICS),)
         if self._random.random() < 0.1:
             topics += (topics[0],)
         return steps.CreateTopics(topics, validate_only=self._random.random() < 0.2)
 
     def _configs(self) -> Step:
         resource_type, resource_name, name, operation, value = self._random.choice(WRONG_CONFIGS)
-        changes = ((name, operation, value),)
+        changes: tuple[tuple[str, int, str], ...] = ((name, operation, value),)
         if self._random.random() < 0.1:
             changes += (("max.message.bytes", steps.SET, "2000"),)
         return steps.AlterConfigs(resource_type, resource_name, changes, self._random.random() < 0.15)
@@ -169,6 +173,8 @@ class OddSteps:
         return steps.AlterQuotas(entity, changes, self._random.random() < 0.1)
 
     def _create_acls(self) -> Step:
+        if self._random.random() < 0.2:
+            return steps.CreateAcls((self._random.choice(UNKNOWN_ACLS),))
         return steps.CreateAcls(tuple(self._random.sample(ACLS, self._random.choice((1, 1, 2, 3)))))
 
     def _delete_acls(self) -> Step:
@@ -200,7 +206,7 @@ class OddSteps:
             case 3:
                 return steps.AlterPartition(topic, 0, some)
             case _:
-                return steps.AlterPartition(topic, 0, some, steps.TOGGLE, **changes)  # type: ignore[arg-type]
+                return steps.AlterPartition(topic, 0, some, steps.TOGGLE, **changes)
 
     def _reassign(self) -> Step:
         topic = self._random.choice(self._topics)

@@ -23,9 +23,7 @@ def _whole(_: steps.Step, result: OperationResult) -> Answer:
 
 def _beats(_: steps.Step, result: OperationResult) -> Answer:
     found = result.broker_heartbeat
-    return {
-        "": shown(0, caught_up=found.is_caught_up, fenced=found.is_fenced, shut_down=found.should_shut_down)
-    }
+    return {"": shown(0, caught_up=found.is_caught_up, fenced=found.is_fenced, shut_down=found.should_shut_down)}
 
 
 def _created(_: steps.Step, result: OperationResult) -> Answer:

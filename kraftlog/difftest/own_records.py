@@ -1,4 +1,4 @@
-"""Our metadata records in the form that is compared: by way of Kafka's, so that both are shown by the same functions."""
+"""Our metadata records in the form that is compared: by way of Kafka's, as the same functions then show both."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kraftlog.difftest.kafka_records import NO_CHANGE_OF_LEADER, NO_CHANGE_OF_RECOVERY, from_kafka
-from kraftlog.difftest.records import UNASSIGNED, Names, Record
+from kraftlog.difftest.records import Names, Record
 from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
 from kraftpb.v1 import metadata_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 
 
 def from_own(record: MetadataRecord, names: Names) -> Record | None:
@@ -33,9 +32,7 @@ def _register_broker(record: metadata_pb2.RegisterBrokerRecord) -> Message:
             for at in record.end_points
         ),
         features=tuple(
-            kafka.BrokerFeature(
-                name=of.name, min_supported_version=of.min_level, max_supported_version=of.max_level
-            )
+            kafka.BrokerFeature(name=of.name, min_supported_version=of.min_level, max_supported_version=of.max_level)
             for of in record.features
         ),
         rack=record.rack if record.HasField("rack") else None,
@@ -81,7 +78,7 @@ def _partition(record: metadata_pb2.PartitionRecord) -> Message:
         leader_recovery_state=record.leader_recovery_state,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        directories=tuple(map(_directory, record.directories)),
+        directories=tuple(record.directories),
         eligible_leader_replicas=tuple(record.eligible_leader_replicas),
         last_known_elr=tuple(record.last_known_elr),
     )
@@ -91,7 +88,6 @@ def _change_partition(record: metadata_pb2.PartitionChangeRecord) -> Message:
     def ids(name: str) -> tuple[Any, ...] | None:
         return tuple(getattr(record, name).ids) if record.HasField(name) else None  # type: ignore[arg-type]
 
-    directories = ids("directories")
     return kafka.PartitionChangeRecord(
         partition_id=record.partition_id,
         topic_id=record.topic_id,
@@ -103,15 +99,10 @@ def _change_partition(record: metadata_pb2.PartitionChangeRecord) -> Message:
         leader_recovery_state=(
             record.leader_recovery_state if record.HasField("leader_recovery_state") else NO_CHANGE_OF_RECOVERY
         ),
-        directories=None if directories is None else tuple(map(_directory, directories)),
+        directories=ids("directories"),
         eligible_leader_replicas=ids("eligible_leader_replicas"),
         last_known_elr=ids("last_known_elr"),
     )
-
-
-def _directory(found: bytes) -> bytes:
-    """Kafka's id of a directory: ours of one that is not known is what Kafka has for a migration."""
-    return UNASSIGNED if found == UNASSIGNED_DIRECTORY else found
 
 
 def _config(record: metadata_pb2.ConfigRecord) -> Message:

@@ -85,9 +85,7 @@ def _create_topics(step: steps.CreateTopics, _: Known) -> Operation:
         )
         for topic in step.topics
     ]
-    return Operation(
-        create_topics=admin_pb2.CreateTopicsRequest(topics=topics, validate_only=step.validate_only)
-    )
+    return Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=topics, validate_only=step.validate_only))
 
 
 def _place_topic(step: steps.PlaceTopic, known: Known) -> Operation:
@@ -136,9 +134,7 @@ def _reassign(step: steps.Reassign, _: Known) -> Operation:
         )
         for topic, partition, replicas in step.partitions
     ]
-    return Operation(
-        alter_partition_reassignments=admin_pb2.AlterPartitionReassignmentsRequest(partitions=partitions)
-    )
+    return Operation(alter_partition_reassignments=admin_pb2.AlterPartitionReassignmentsRequest(partitions=partitions))
 
 
 def _elect(step: steps.ElectLeaders, _: Known) -> Operation:
@@ -219,9 +215,7 @@ def _update_feature(step: steps.UpdateFeature, _: Known) -> Operation:
 
 def _alter_quotas(step: steps.AlterQuotas, _: Known) -> Operation:
     entity = [metadata_pb2.QuotaEntity(entity_type=kind, entity_name=name) for kind, name in step.entity]
-    alterations = [
-        admin_pb2.ClientQuotaAlteration(entity=entity, key=key, value=value) for key, value in step.changes
-    ]
+    alterations = [admin_pb2.ClientQuotaAlteration(entity=entity, key=key, value=value) for key, value in step.changes]
     return Operation(
         alter_client_quotas=admin_pb2.AlterClientQuotasRequest(
             alterations=alterations, validate_only=step.validate_only

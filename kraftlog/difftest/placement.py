@@ -43,8 +43,6 @@ def properties(image: Image, topic: str) -> dict[str, object]:
         "the first of the ISR leads": all(not one.isr or one.leader == one.isr[0] for one in partitions),
         "epochs are 0": all(one.leader_epoch == one.partition_epoch == 0 for one in partitions),
         "leaders are even within one": max(leads.values(), default=0) - min(leads.values(), default=0) <= 1,
-        "active brokers first": all(
-            set(one.replicas) <= active or active <= set(one.replicas) for one in partitions
-        ),
+        "active brokers first": all(set(one.replicas) <= active or active <= set(one.replicas) for one in partitions),
         "replicas are on many": sum(count > 0 for count in counts.values()) if len(partitions) == 1 else 0,
     }

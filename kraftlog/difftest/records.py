@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-MIGRATING: Final = (0).to_bytes(16, "big")
-UNASSIGNED: Final = (1).to_bytes(16, "big")
 LOST: Final = (2).to_bytes(16, "big")
-RESERVED_DIRECTORIES: Final = {MIGRATING: "migrating", UNASSIGNED: "unassigned", LOST: "lost"}
+RESERVED_DIRECTORIES: Final = {
+    (0).to_bytes(16, "big"): "migrating",
+    (1).to_bytes(16, "big"): "unassigned",
+    LOST: "lost",
+}
 """Kafka's DirectoryId."""
 
 COMPARED_FEATURES: Final = frozenset({"metadata.version", "eligible.leader.replicas.version"})
@@ -23,24 +25,24 @@ COMPARED_FEATURES: Final = frozenset({"metadata.version", "eligible.leader.repli
 
 def incarnation_id(broker_id: int, incarnation: int) -> bytes:
     """The id of a broker's process, the same on both systems."""
-    return b"incarnat" + broker_id.to_bytes(4, "big") + incarnation.to_bytes(4, "big")
+    return b"incarnat" + broker_id.to_bytes(4, "big", signed=True) + incarnation.to_bytes(4, "big")
 
 
 def directory_id(broker_id: int, number: int) -> bytes:
     """The id of a broker's log directory, the same on both systems; 0 is reserved."""
-    return LOST if number == 0 else b"director" + broker_id.to_bytes(4, "big") + number.to_bytes(4, "big")
+    return LOST if number == 0 else b"director" + broker_id.to_bytes(4, "big", signed=True) + number.to_bytes(4, "big")
 
 
 def directory_name(found: bytes) -> str:
     """What a directory's id means."""
     if found[:8] == b"director":
-        return f"{int.from_bytes(found[8:12], 'big')}:{int.from_bytes(found[12:], 'big')}"
+        return f"{int.from_bytes(found[8:12], 'big', signed=True)}:{int.from_bytes(found[12:], 'big')}"
     return RESERVED_DIRECTORIES.get(found, "made up")
 
 
 def incarnation_name(found: bytes) -> str:
     """What an incarnation's id means."""
-    return f"{int.from_bytes(found[8:12], 'big')}:{int.from_bytes(found[12:], 'big')}"
+    return f"{int.from_bytes(found[8:12], 'big', signed=True)}:{int.from_bytes(found[12:], 'big')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def quota_resource(entity: tuple[tuple[str, str | None], ...]) -> str:
 
 def config_resource(resource_type: int, resource_name: str) -> str:
     """The name of a resource with configs."""
-    return f"configs {({2: 'topic', 4: 'broker'}.get(resource_type, resource_type))} {resource_name!r}"
+    return f"configs { ({2: 'topic', 4: 'broker'}.get(resource_type, resource_type)) } {resource_name!r}"
 
 
 def partition_resource(topic: str, partition: int) -> str:

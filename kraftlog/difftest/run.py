@@ -44,9 +44,7 @@ class Plan:
         try:
             report = json.loads(self.steps.read_text(encoding="utf-8"))
             return [
-                (one["seed"], [from_json(step) for step in one["steps"]])
-                for one in report["sequences"]
-                if one["steps"]
+                (one["seed"], [from_json(step) for step in one["steps"]]) for one in report["sequences"] if one["steps"]
             ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ApiError(

@@ -1,7 +1,7 @@
 """What an administrator and brokers do, as data: a sequence of steps means the same on every system.
 
 Steps name topics and brokers, never ids or epochs that a controller has given: those are "as they are now", plus a
-number, so that an old or a future epoch is one as well on both systems. `to_json` and `from_json` are what reports hold.
+number, so that an old or a future epoch is one as well on both systems. Reports hold them as JSON.
 """
 
 from __future__ import annotations
@@ -275,9 +275,7 @@ def from_json(shown: dict[str, Any]) -> Step:
     values = {name: _tuples(value) for name, value in shown.items() if name != "step"}
     for name, part in _PARTS.items():
         if name in values and kind in (CreateTopics, CreateAcls, DeleteAcls):
-            values[name] = tuple(
-                part(**{key: _tuples(value) for key, value in one.items()}) for one in values[name]
-            )
+            values[name] = tuple(part(**{key: _tuples(value) for key, value in one.items()}) for one in values[name])
     step: Step = kind(**values)
     return step
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final, TypeAlias
 
-from kraftbase.errors import ErrorCode
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.difftest.image import Image
 from kraftlog.difftest.records import Names, Record
 from kraftlog.difftest.steps import Step
 
 Answer: TypeAlias = dict[str, str]
-"""What a system answered: for each part of the request ("" is the whole) the error's name, and what else is compared."""
+"""What a system answered: for each part of the request ("" is the whole) the error, and what else is compared."""
 
 SESSION_TIMEOUT_MS: Final = 3_000
 """How long a broker of a run may be silent. Nothing but VanishBroker waits for it."""
@@ -27,6 +27,10 @@ _KAFKA_ONLY: Final = {
     87: "INVALID_RECORD",
     96: "FEATURE_UPDATE_FAILED",
 }
+
+
+class Resigned(ApiError):
+    """The active controller resigned because of a step, which nobody had asked for: a fault. It says why."""
 
 
 class System(ABC):
@@ -55,8 +59,9 @@ class System(ABC):
     def take(self, record: Record | None, records: list[Record]) -> None:
         """Apply a record that was read, and add it to `records`. Raises WrongRecord."""
         if record is not None:
-            self.image.apply(record)
-            records.append(record)
+            settled = self.image.settled(record)
+            self.image.apply(settled)
+            records.append(settled)
 
 
 def error_name(code: int) -> str:

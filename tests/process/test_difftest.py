@@ -21,9 +21,7 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.process
 
 PEERS = find_peers(ROOT / "build" / "peers")
-WITHOUT_KAFKA = pytest.mark.skipif(
-    PEERS.kafka is None, reason=f"Kafka is not installed: {PEERS.missing.get('Kafka')}"
-)
+WITHOUT_KAFKA = pytest.mark.skipif(PEERS.kafka is None, reason=f"Kafka is not installed: {PEERS.missing.get('Kafka')}")
 
 
 @asynccontextmanager

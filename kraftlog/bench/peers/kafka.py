@@ -128,9 +128,7 @@ async def _active(endpoints: Sequence[Endpoint]) -> Endpoint | None:
     return None
 
 
-def _write_properties(
-    directory: Path, endpoints: Sequence[Endpoint], settings: Mapping[str, object]
-) -> list[Path]:
+def _write_properties(directory: Path, endpoints: Sequence[Endpoint], settings: Mapping[str, object]) -> list[Path]:
     voters = ",".join(f"{node_id}@{endpoint}" for node_id, endpoint in enumerate(endpoints, 1))
     files = []
     for node_id, endpoint in enumerate(endpoints, 1):

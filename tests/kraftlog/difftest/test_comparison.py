@@ -61,7 +61,13 @@ def test_a_topic_goes_with_its_partitions_and_configs() -> None:
 @pytest.mark.parametrize("topic", ["t", ""])
 def test_one_record_can_clear_eligible_replicas(topic: str) -> None:
     found = image(*CREATED, change(elr=(2,)), Record("ClearElr", f"topic {topic}", {"topic": topic}))
-    assert (found.partitions["t", 0].elr, found.partitions["t", 0].partition_epoch) == ((), 1)
+    assert (found.partitions["t", 0].elr, found.partitions["t", 0].partition_epoch) == ((), 2)
+    assert found.has_forgotten_eligible
+
+
+def test_what_has_no_eligible_replicas_is_not_changed_when_they_are_cleared() -> None:
+    found = image(*CREATED, Record("ClearElr", "topic t", {"topic": "t"}))
+    assert found.partitions["t", 0].partition_epoch == 0 and not found.has_forgotten_eligible
 
 
 def test_a_record_about_nothing_is_wrong() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kraftlog.difftest.kafka_records import from_kafka
 from kraftlog.difftest.own_records import from_own
-from kraftlog.difftest.records import LOST, UNASSIGNED, Names, Record, directory_id, incarnation_id
+from kraftlog.difftest.records import LOST, Names, Record, directory_id, incarnation_id
 from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
 from kraftpb.v1 import metadata_pb2 as own
@@ -24,7 +24,7 @@ PAIRS: list[tuple[Message, MetadataRecord]] = [
     (
         kafka.PartitionRecord(
             partition_id=2, topic_id=KAFKAS_TOPIC, replicas=(1, 2), isr=(1,), leader=1, leader_epoch=0,
-            partition_epoch=0, directories=(DIRECTORY, UNASSIGNED),
+            partition_epoch=0, directories=(DIRECTORY, UNASSIGNED_DIRECTORY),
         ),
         MetadataRecord(
             partition=own.PartitionRecord(
@@ -139,7 +139,7 @@ PAIRS: list[tuple[Message, MetadataRecord]] = [
 BEFORE: list[tuple[Message, MetadataRecord]] = [
     (
         kafka.RegisterBrokerRecord(
-            broker_id=1, incarnation_id=incarnation_id(1, 3), broker_epoch=70, log_dirs=(DIRECTORY,),
+            broker_id=1, incarnation_id=incarnation_id(1, 3), broker_epoch=70, log_dirs=(DIRECTORY,), rack=None,
             features=(
                 kafka.BrokerFeature(name="group.version", max_supported_version=1),
                 kafka.BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=29),
