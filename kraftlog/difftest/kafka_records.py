@@ -136,7 +136,8 @@ def _feature(record: kafka.FeatureLevelRecord, _: Names) -> Record:
 def _quota(record: kafka.ClientQuotaRecord, _: Names) -> Record:
     entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
     value = None if record.remove else record.value
-    return Record("ClientQuota", quota_resource(entity), {"entity": entity, "key": record.key, "value": value})
+    resource = f"{quota_resource(entity)} {record.key}"
+    return Record("ClientQuota", resource, {"entity": entity, "key": record.key, "value": value})
 
 
 def _producer_ids(record: kafka.ProducerIdsRecord, names: Names) -> Record:

@@ -30,6 +30,7 @@ from kraftlog.kafka.messages import (
     update_features,
 )
 from kraftlog.kafka.notation import Message
+from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_LATEST, METADATA_VERSION_MIN
 
 TIMEOUT_MS: Final = 30_000
 UNKNOWN_CLUSTER_ID: Final = "AnotherClusterAnother0"
@@ -41,8 +42,9 @@ VERSIONS: Final = {
 """The version of each API's requests, by key."""
 
 FEATURES: Final = (
-    ("metadata.version", 7, 29), ("eligible.leader.replicas.version", 0, 1), ("group.version", 0, 1),
-    ("transaction.version", 0, 2), ("share.version", 0, 2), ("streams.version", 0, 1), ("kraft.version", 0, 1),
+    (METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LATEST), ("eligible.leader.replicas.version", 0, 1),
+    ("group.version", 0, 1), ("transaction.version", 0, 2), ("share.version", 0, 2), ("streams.version", 0, 1),
+    ("kraft.version", 0, 1),
 )  # fmt: skip
 """What a broker of a run supports; of these our system knows the first two."""
 

@@ -30,6 +30,7 @@ from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchRes
 from kraftlog.kafka.messages.fetch import PartitionData as FetchedPartition
 from kraftlog.kafka.record_batch import read_batches
 from kraftlog.kafka.record_values import decode_metadata_record
+from statemachine.words.features import METADATA_VERSION_LATEST, METADATA_VERSION_NAMES
 
 OBSERVER_ID: Final = 9001
 FETCH_VERSION: Final = 17
@@ -46,8 +47,8 @@ JVM_OPTIONS: Final = (
 )
 """Small and soon ready: nothing is measured."""
 
-RELEASE: Final = "4.2"
-"""The newest of Kafka's releases whose metadata.version our system has."""
+RELEASE: Final = METADATA_VERSION_NAMES[METADATA_VERSION_LATEST]
+"""The newest metadata.version that our system has."""
 
 SETTINGS: Final[dict[str, object]] = {
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,

@@ -15,7 +15,8 @@ from typing import Any, Final
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.difftest import steps
 from kraftlog.difftest.comparison import Difference, compare_answers, compare_images, compare_records
-from kraftlog.difftest.deviations import explained, leads_apart
+from kraftlog.difftest.deviations import explained
+from kraftlog.difftest.parting import is_carried_out, parting_rule
 from kraftlog.difftest.placement import compare_placed
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import Heartbeat, Step
@@ -29,6 +30,7 @@ ROUND_SECONDS: Final = 0.4
 SESSION_SECONDS: Final = SESSION_TIMEOUT_MS / 1000
 FENCED_TIMEOUT_SECONDS: Final = 4 * SESSION_SECONDS
 MARGIN_SECONDS: Final = 0.25
+ROUNDS_MAX: Final = 3
 
 
 class Disturbed(ApiError):
@@ -78,18 +80,23 @@ class Session:
             system.names.begin()
         for number, step in enumerate(sequence):
             outcome.steps_done = number + 1
-            if leads_apart(step, self.kafka.image):
+            rule = parting_rule(step, self.kafka.image)
+            if rule and not is_carried_out(step):
                 continue
+            before = dict(self.kafka.image.partitions)
             try:
                 found = await self._step(number, step, outcome)
             except Resigned as resigned:
                 fault = Difference(number, "answer", "", str(resigned), "an answer")
-                outcome.differences += explained([fault], step)
+                outcome.differences += explained([fault], step, before)
                 break
             images = compare_images(number, self.kafka.image, self.own.image, *self._before)
             named = {difference.where for difference in found}
             found += [difference for difference in images if difference.where not in named]
-            outcome.differences += explained(found, step)
+            if rule:
+                outcome.differences += [replace(difference, rule=rule) for difference in found]
+            else:
+                outcome.differences += explained(found, step, before)
             if images:
                 break
         return outcome
@@ -129,11 +136,23 @@ class Session:
                 self._alive.pop(broker_id, None)
 
     def _let_go(self, broker_id: int, answers: tuple[str, str]) -> None:
-        if any("shut_down=True" in answer for answer in answers):
+        if all("shut_down=True" in answer for answer in answers):
             self._alive.pop(broker_id, None)
 
     async def _round(self, number: int) -> list[Difference]:
-        """Every living broker sends a heartbeat."""
+        """Every living broker sends a heartbeat; and another one if they were answered otherwise.
+
+        What Kafka notes of a broker that it unfences is gone until its next heartbeat, so that another one may have to
+        wait for its leave to shut down; and we do not unfence a broker before its departure is worked off (CT-35).
+        """
+        found: list[Difference] = []
+        for _ in range(ROUNDS_MAX):
+            found = await self._heartbeats(number)
+            if not found:
+                break
+        return found + await self._settled(lambda kafka, own: compare_records(number, kafka, own))
+
+    async def _heartbeats(self, number: int) -> list[Difference]:
         found: list[Difference] = []
         for broker_id, heartbeat in sorted(self._alive.items()):
             if time.monotonic() - self._contact[broker_id] > SESSION_SECONDS - MARGIN_SECONDS:
@@ -145,7 +164,7 @@ class Session:
                 for difference in compare_answers(number, kafka, own)
             ]
             self._let_go(broker_id, (kafka.get("", ""), own.get("", "")))
-        return found + await self._settled(lambda kafka, own: compare_records(number, kafka, own))
+        return found
 
     async def _vanish(self, number: int, broker_id: int) -> list[Difference]:
         """A broker is silent until its session is over, and both have fenced it; the others go on."""

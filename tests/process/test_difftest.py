@@ -15,6 +15,7 @@ from kraftlog.difftest.kafka_system import KafkaSystem
 from kraftlog.difftest.own_system import OwnSystem
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.system import Answer, System
+from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from tests.kraftlog.command_line import kraftlog
 from tests.paths import ROOT
 
@@ -50,7 +51,7 @@ async def test_a_system_carries_out_steps_and_shows_its_records(name: str, tmp_p
             assert [str(record) for record in records] == [
                 "BrokerRegistrationChange(epoch=registration 1, fenced=False)"
             ]
-        assert system.image.features["metadata.version"] == 29
+        assert system.image.features[METADATA_VERSION] == METADATA_VERSION_LATEST
         topic = steps.NewTopic("t", ((1, 2),), configs=(("min.insync.replicas", "2"),))
         answer, records = await done(steps.CreateTopics((topic,)))
         assert answer == {"t": "NONE partitions=1 replicas=2"}

@@ -1,8 +1,8 @@
 """How the replicas of a partition may change: written from the rules (CT-54, CT-55), not from the controller's code.
 
 While a reassignment is under way its partition has the new replicas and all that it had before. Replicas go in two ways
-only: the reassignment ends, with all remaining replicas in sync, or at least with those that it added if they are as many
-as go; or it is cancelled, and the added ones go.
+only: the reassignment ends, with all remaining replicas in sync, or at least those that it added if they are as many as
+go; or it is cancelled, and the added ones go.
 """
 
 from __future__ import annotations

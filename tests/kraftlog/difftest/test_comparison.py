@@ -6,7 +6,7 @@ import pytest
 
 from kraftlog.difftest import steps
 from kraftlog.difftest.comparison import Difference, compare_answers, compare_images, compare_records
-from kraftlog.difftest.deviations import explained
+from kraftlog.difftest.deviations import STALE_INDEX, explained
 from kraftlog.difftest.image import Image, WrongRecord
 from kraftlog.difftest.placement import properties
 from kraftlog.difftest.records import Record
@@ -107,7 +107,7 @@ def test_ct34_a_deviation_that_is_meant_has_its_rule_and_another_error_has_none(
     step = steps.Heartbeat(9)
     meant = Difference(0, "answer", "", "STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED")
     wrong = Difference(0, "answer", "", "STALE_BROKER_EPOCH", "NONE caught_up=True")
-    assert [found.rule for found in explained([meant, wrong], step)] == ["CT-34", ""]
+    assert [found.rule for found in explained([meant, wrong], step, {})] == ["CT-34", ""]
 
 
 def test_ct36_only_the_fencing_before_it_explains_more_records_of_an_unregistration() -> None:
@@ -118,7 +118,56 @@ def test_ct36_only_the_fencing_before_it_explains_more_records_of_an_unregistrat
         Difference(0, "records", "broker 1", theirs, fenced),
         Difference(0, "records", "broker 1", theirs, "nothing"),
     ]
-    assert [one.rule for one in explained(found, step)] == ["CT-36", ""]
+    assert [one.rule for one in explained(found, step, {})] == ["CT-36", ""]
+
+
+def rule_of(step: steps.Step, of: str, where: str, kafka: str, own: str) -> str:
+    """The rule that explains one difference; before the step broker 4 is being added to partition t-0."""
+    moving = {**PARTITION, "replicas": (4, 1, 2), "adding": (4,), "directories": ("4:1", "1:1", "2:1")}
+    before = image(CREATED[0], Record("Partition", "partition t-0", moving))
+    (found,) = explained([Difference(0, of, where, kafka, own)], step, before.partitions)
+    return found.rule
+
+
+FENCE = "BrokerRegistrationChange(epoch=registration 1, fenced=True)"
+UNCLEAN = "PartitionChange(isr=({0},), leader={0}, recovery_state=1)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "step", "of", "where", "kafka", "own"),
+    [
+        ("CT-22", steps.DeleteTopics(("",)), "answer", "", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST"),
+        ("", steps.DeleteTopics(("t",)), "answer", "t", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST"),
+        ("CT-30", steps.VanishBroker(1), "records", "broker 1", FENCE, "nothing"),
+        ("CT-30", steps.VanishBroker(1), "records", "broker 1", f"{FENCE}; RegisterBroker()", "RegisterBroker()"),
+        ("", steps.VanishBroker(1), "records", "broker 1", "nothing", FENCE),
+        ("CT-33", steps.RegisterBroker(1, 1), "records", "broker 1", "RegisterBroker(epoch=registration 1)", "nothing"),
+        ("CT-51", steps.Heartbeat(1), "records", "partition t-0", UNCLEAN.format(4), UNCLEAN.format(2)),
+        ("", steps.Heartbeat(1), "records", "partition t-0", UNCLEAN.format(2), UNCLEAN.format(4)),
+        ("", steps.Heartbeat(1), "records", "partition t-0", UNCLEAN.format(4), "PartitionChange(leader=2)"),
+        ("", steps.Heartbeat(1), "records", "partition u-0", UNCLEAN.format(4), UNCLEAN.format(2)),
+        ("CT-56", steps.AlterConfigs(2, "t", ()), "records", "topic t", "Topic(); ClearElr(topic=t)", "Topic()"),
+        ("CT-56", steps.AlterConfigs(2, "t", ()), "records", "topic ", "ClearElr(topic=)", "nothing"),
+        ("", steps.AlterConfigs(2, "t", ()), "records", "topic t", "Topic(); ClearElr(topic=t)", "nothing"),
+        ("CT-56", steps.Heartbeat(1), "answer", "", f"NOT_CONTROLLER: Topic ID x {STALE_INDEX}.", "an answer"),
+        ("", steps.Heartbeat(1), "answer", "", "NOT_CONTROLLER: Kafka's controller resigned", "an answer"),
+        ("CT-60", steps.AlterConfigs(1, "t", ()), "answer", "t", "UNSUPPORTED_VERSION", "INVALID_REQUEST"),
+        ("CT-61", steps.UpdateFeature("f", 1, 1), "records", "feature f", "FeatureLevel(level=1)", "nothing"),
+        ("CT-63", steps.CreateAcls(()), "answer", "0", "UNKNOWN_SERVER_ERROR", "INVALID_REQUEST"),
+        ("", steps.CreateAcls(()), "answer", "0", "UNKNOWN_SERVER_ERROR", "NONE"),
+    ],
+)
+def test_what_explains_a_difference(rule: str, step: steps.Step, of: str, where: str, kafka: str, own: str) -> None:
+    assert rule_of(step, of, where, kafka, own) == rule
+
+
+def test_eligible_replicas_are_compared_in_one_order_and_without_those_that_are_none() -> None:
+    found = image(*CREATED)
+    assert str(found.settled(change(isr=(1,), elr=(2, 1, 9)))) == "PartitionChange(isr=(1,), elr=(1, 2))"
+    assert str(found.settled(change(isr=(1,), elr=(9,)))) == "PartitionChange(isr=(1,))"
+    found.apply(change(elr=(2,)))
+    assert str(found.settled(change(replicas=(1,)))) == "PartitionChange(replicas=(1,), elr=())"
+    assert found.settled(CREATED[0]) is CREATED[0]
 
 
 def test_properties_of_a_placed_topic() -> None:
