@@ -22,6 +22,7 @@ STALE_INDEX: Final = "existed in isrMembers, but not in the topics map"
 """What Kafka's exception says."""
 _FENCED: Final = re.compile(r"^BrokerRegistrationChange\(epoch=registration \d+, fenced=True\)(; )?")
 _ELECTED: Final = re.compile(r"isr=\((\d+),\), leader=\1\b")
+_EPOCH: Final = re.compile(r"partition_epoch=\d+")
 _LEADER: Final = re.compile(r"leader=(\d+)")
 
 
@@ -53,6 +54,14 @@ def _fenced_twice(difference: Difference, step: Step, before: Partitions) -> boo
     """CT-30: a fenced broker has no session that could end, and have it fenced once more."""
     others = _FENCED.sub("", difference.kafka)
     return difference.of == "records" and others != difference.kafka and (others or NOTHING) == difference.own
+
+
+def _reaches_rack(difference: Difference, step: Step, before: Partitions) -> bool:
+    """CT-32: a fenced broker is taken only if no active one is left, not to reach one more rack."""
+    return (difference.of, difference.where) in (
+        ("placement", "active brokers first"),
+        ("placement", "replicas are on many"),
+    ) and difference.own != "False"
 
 
 def _registered_again(difference: Difference, step: Step, before: Partitions) -> bool:
@@ -97,6 +106,14 @@ def _clears_all(difference: Difference, step: Step, before: Partitions) -> bool:
     return difference.of == "records" and "; ".join(others or [NOTHING]) == difference.own
 
 
+def _forgets_gone(difference: Difference, step: Step, before: Partitions) -> bool:
+    """CT-56: Kafka takes replicas off its list of eligible ones that are none any more: only the epoch shows it."""
+    if difference.of == "records":
+        return (difference.kafka, difference.own) == ("PartitionChange()", NOTHING)
+    texts = [_EPOCH.sub("", text) for text in (difference.kafka, difference.own)]
+    return isinstance(step, steps.AlterPartition) and difference.of == "answer" and texts[0] == texts[1]
+
+
 def _faults(difference: Difference, step: Step, before: Partitions) -> bool:
     """CT-56: Kafka 4.3 keeps an index of eligible replicas that it has forgotten, and trips over deleted topics."""
     return _is_answer(difference, "NOT_CONTROLLER", "an answer") and STALE_INDEX in difference.kafka
@@ -132,12 +149,14 @@ def _has_any(difference: Difference, step: Step, before: Partitions) -> bool:
 _RULES: Final[tuple[tuple[str, Explains], ...]] = (
     ("CT-22", _has_no_name),
     ("CT-30", _fenced_twice),
+    ("CT-32", _reaches_rack),
     ("CT-33", _registered_again),
     ("CT-34", _not_registered),
     ("CT-35", _without_directories),
     ("CT-36", _fenced_first),
     ("CT-51", _elects_other),
     ("CT-56", _clears_all),
+    ("CT-56", _forgets_gone),
     ("CT-56", _faults),
     ("CT-60", _is_unknown_type),
     ("CT-60", _is_looked_for_first),

@@ -61,6 +61,8 @@ class Image:
     """How many entries have this content."""
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    former_eligible: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    """The eligible replicas of each partition that are no replicas any more: only Kafka has some."""
     has_forgotten_eligible: bool = False
     """Whether a ClearElr took eligible replicas away."""
     _entities: dict[str, tuple[tuple[str, str | None], ...]] = field(default_factory=dict)
@@ -78,14 +80,17 @@ class Image:
     def settled(self, record: Record) -> Record:
         """The record with its eligible replicas ascending, without those that are not replicas any more (CT-56).
 
-        Kafka keeps these in the list, but elects none of them.
+        Kafka keeps these in the list, and elects none of them before they are replicas again: `former_eligible`.
         """
         partition = self.partitions.get(_key(record.resource)) if record.kind == "PartitionChange" else None
         if partition is None:
             return record
+        key = _key(record.resource)
         values = {name: value for name, value in record.values.items() if name not in _ELIGIBLE}
         replicas = values.get("replicas", partition.replicas)
-        eligible = tuple(sorted(one for one in record.values.get("elr", partition.elr) if one in replicas))
+        listed = record.values.get("elr", (*partition.elr, *self.former_eligible.get(key, ())))
+        self.former_eligible[key] = frozenset(listed).difference(replicas)
+        eligible = tuple(sorted(one for one in listed if one in replicas))
         if eligible != partition.elr:
             values["elr"] = eligible
         if "last_known_elr" in record.values:
@@ -138,6 +143,7 @@ def _remove_topic(image: Image, _: str, values: dict[str, Any]) -> None:
 
 def _partition(image: Image, resource: str, values: dict[str, Any]) -> None:
     image.partitions[_key(resource)] = Partition(**values)
+    image.former_eligible.pop(_key(resource), None)
 
 
 def _change_partition(image: Image, resource: str, values: dict[str, Any]) -> None:
@@ -154,7 +160,9 @@ def _change_partition(image: Image, resource: str, values: dict[str, Any]) -> No
 def _clear_elr(image: Image, _: str, values: dict[str, Any]) -> None:
     """It changes only the partitions that have some."""
     for key, partition in image.partitions.items():
-        if values["topic"] in ("", key[0]) and (partition.elr or partition.last_known_elr):
+        has_some = partition.elr or partition.last_known_elr or image.former_eligible.get(key)
+        if values["topic"] in ("", key[0]) and has_some:
+            image.former_eligible.pop(key, None)
             image.has_forgotten_eligible = True
             image.partitions[key] = replace(
                 partition, elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1

@@ -52,10 +52,12 @@ def _names_failed_directory(step: Step, image: Image) -> bool:
     return not is_online and any(step.broker_id in partition.replicas for partition in found)
 
 
-def _is_still_alive(step: Step, image: Image) -> bool:
-    """CT-33: in Kafka a fenced broker that sends heartbeats keeps another incarnation out."""
+def _is_kept_out(step: Step, image: Image) -> bool:
+    """CT-33: in Kafka a fenced broker that sends heartbeats keeps another incarnation out. And ids are 0 or more."""
     if not isinstance(step, steps.RegisterBroker) or step.is_late:
         return False
+    if step.broker_id < 0:
+        return True
     broker = image.brokers.get(step.broker_id)
     return broker is not None and broker.fenced and broker.incarnation != f"{step.broker_id}:{step.incarnation}"
 
@@ -86,14 +88,22 @@ def _keeps_list(step: Step, image: Image) -> bool:
     return False
 
 
+def _brings_back(step: Step, image: Image) -> bool:
+    """CT-56: in Kafka a replica that was eligible, was removed and is added again is eligible at once, with nothing."""
+    return isinstance(step, steps.Reassign) and any(
+        not image.former_eligible.get((topic, number), frozenset()).isdisjoint(target or ())
+        for topic, number, target in step.partitions
+    )
+
+
 def _forgets_eligible(step: Step, image: Image) -> bool:
     """CT-56: Kafka forgets eligible replicas at each change of min.insync.replicas."""
     if not isinstance(step, steps.AlterConfigs) or all(name != MIN_ISR for name, _, _ in step.changes):
         return False
     return any(
-        partition.elr or partition.last_known_elr
-        for (topic, _), partition in image.partitions.items()
-        if step.resource_type == steps.BROKER or topic == step.resource_name
+        partition.elr or partition.last_known_elr or image.former_eligible.get(key)
+        for key, partition in image.partitions.items()
+        if step.resource_type == steps.BROKER or key[0] == step.resource_name
     )
 
 
@@ -118,10 +128,11 @@ def _downgrades(step: Step, image: Image) -> bool:
 _RULES: Final[tuple[tuple[str, Callable[[Step, Image], bool]], ...]] = (
     ("CT-23", _is_uneven),
     ("CT-27", _names_failed_directory),
-    ("CT-33", _is_still_alive),
+    ("CT-33", _is_kept_out),
     ("CT-36", _is_unregistered),
     ("CT-54", _cancels_all_in_sync),
     ("CT-55", _keeps_list),
+    ("CT-56", _brings_back),
     ("CT-56", _forgets_eligible),
     ("CT-60", _configures_brokers),
     ("CT-61", _downgrades),

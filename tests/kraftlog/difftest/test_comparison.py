@@ -141,6 +141,9 @@ UNCLEAN = "PartitionChange(isr=({0},), leader={0}, recovery_state=1)"
         ("CT-30", steps.VanishBroker(1), "records", "broker 1", FENCE, "nothing"),
         ("CT-30", steps.VanishBroker(1), "records", "broker 1", f"{FENCE}; RegisterBroker()", "RegisterBroker()"),
         ("", steps.VanishBroker(1), "records", "broker 1", "nothing", FENCE),
+        ("CT-32", steps.PlaceTopic("p", 1, 2), "placement", "active brokers first", "False", "True"),
+        ("", steps.PlaceTopic("p", 1, 2), "placement", "active brokers first", "True", "False"),
+        ("", steps.PlaceTopic("p", 1, 2), "placement", "epochs are 0", "False", "True"),
         ("CT-33", steps.RegisterBroker(1, 1), "records", "broker 1", "RegisterBroker(epoch=registration 1)", "nothing"),
         ("CT-51", steps.Heartbeat(1), "records", "partition t-0", UNCLEAN.format(4), UNCLEAN.format(2)),
         ("", steps.Heartbeat(1), "records", "partition t-0", UNCLEAN.format(2), UNCLEAN.format(4)),
@@ -151,6 +154,9 @@ UNCLEAN = "PartitionChange(isr=({0},), leader={0}, recovery_state=1)"
         ("", steps.AlterConfigs(2, "t", ()), "records", "topic t", "Topic(); ClearElr(topic=t)", "nothing"),
         ("CT-56", steps.Heartbeat(1), "answer", "", f"NOT_CONTROLLER: Topic ID x {STALE_INDEX}.", "an answer"),
         ("", steps.Heartbeat(1), "answer", "", "NOT_CONTROLLER: Kafka's controller resigned", "an answer"),
+        ("CT-56", steps.AlterPartition("t", 0), "records", "partition t-0", "PartitionChange()", "nothing"),
+        ("CT-56", steps.AlterPartition("t", 0), "answer", "t-0", "NONE partition_epoch=6", "NONE partition_epoch=5"),
+        ("", steps.AlterPartition("t", 0), "answer", "t-0", "NONE leader_epoch=6", "NONE leader_epoch=5"),
         ("CT-60", steps.AlterConfigs(1, "t", ()), "answer", "t", "UNSUPPORTED_VERSION", "INVALID_REQUEST"),
         ("CT-61", steps.UpdateFeature("f", 1, 1), "records", "feature f", "FeatureLevel(level=1)", "nothing"),
         ("CT-63", steps.CreateAcls(()), "answer", "0", "UNKNOWN_SERVER_ERROR", "INVALID_REQUEST"),
@@ -168,6 +174,25 @@ def test_eligible_replicas_are_compared_in_one_order_and_without_those_that_are_
     found.apply(change(elr=(2,)))
     assert str(found.settled(change(replicas=(1,)))) == "PartitionChange(replicas=(1,), elr=())"
     assert found.settled(CREATED[0]) is CREATED[0]
+
+
+def test_who_was_eligible_and_is_no_replica_any_more_is_remembered_until_kafka_forgets_it() -> None:
+    found = image(*CREATED)
+
+    def take(record: Record) -> None:
+        found.apply(found.settled(record))
+
+    take(change(isr=(1,), elr=(2,)))
+    take(change(replicas=(1,)))
+    assert found.former_eligible["t", 0] == {2} and found.partitions["t", 0].elr == ()
+    take(change(replicas=(1, 2)))
+    assert not found.former_eligible["t", 0] and found.partitions["t", 0].elr == (2,)
+    take(change(replicas=(1,)))
+    take(Record("ClearElr", "topic ", {"topic": ""}))
+    assert not found.former_eligible
+    take(change(elr=(9,)))
+    take(CREATED[1])
+    assert not found.former_eligible
 
 
 def test_properties_of_a_placed_topic() -> None:

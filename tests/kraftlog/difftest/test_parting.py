@@ -40,6 +40,8 @@ QUIET = image()
 MOVING = image(replicas=(3, 1, 2), adding=(3,), removing=(1,), isr=(1, 2))
 STRANDED = image(replicas=(3, 1, 2), adding=(3,), removing=(1,), isr=(3,))
 WITH_ELIGIBLE = image(isr=(1,), elr=(2,))
+WITH_FORMER = image()
+WITH_FORMER.former_eligible["t", 0] = frozenset({4})
 UNEVEN = image()
 UNEVEN.partitions["t", 1] = replace(UNEVEN.partitions["t", 0], replicas=(1,))
 
@@ -67,6 +69,7 @@ def configure(resource_type: int, name: str, config: str, operation: int = SET) 
         ("", steps.RegisterBroker(4, 1), QUIET),
         ("", steps.RegisterBroker(4, 2, is_late=True), QUIET),
         ("", steps.RegisterBroker(3, 2), QUIET),
+        ("CT-33", steps.RegisterBroker(-1, 1), QUIET),
         ("CT-36", steps.UnregisterBroker(2), WITH_ELIGIBLE),
         ("CT-36", steps.UnregisterBroker(1), QUIET),
         ("", steps.UnregisterBroker(4), QUIET),
@@ -77,6 +80,9 @@ def configure(resource_type: int, name: str, config: str, operation: int = SET) 
         ("CT-55", reassign(3, 1, 2, 4), MOVING),
         ("", reassign(4, 1), MOVING),
         ("", reassign(1, 2), QUIET),
+        ("CT-56", reassign(1, 2, 4), WITH_FORMER),
+        ("", reassign(1, 2), WITH_FORMER),
+        ("CT-56", configure(steps.TOPIC, "t", MIN_ISR), WITH_FORMER),
         ("CT-56", configure(steps.TOPIC, "t", MIN_ISR), WITH_ELIGIBLE),
         ("CT-56", configure(steps.BROKER, "", MIN_ISR), WITH_ELIGIBLE),
         ("", configure(steps.TOPIC, "u", MIN_ISR), WITH_ELIGIBLE),

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from kraftlog.difftest import session as module
 from kraftlog.difftest import steps
+from kraftlog.difftest.parting import is_carried_out
 from kraftlog.difftest.records import Record
 from kraftlog.difftest.session import Disturbed, Session, clearing
 from kraftlog.difftest.shrink import shrink
 from kraftlog.difftest.steps import Step
-from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer
+from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, Resigned
 from tests.kraftlog.difftest.memory_system import Flaw, MemorySystem
 
 START: list[Step] = [
@@ -90,6 +92,82 @@ async def test_a_broker_that_may_shut_down_is_not_heard_any_more() -> None:
     assert isinstance(own, MemorySystem)
     await session.run([*START, steps.Heartbeat(2, want_shut_down=True), TOPIC])
     assert own.carried_out[-2:] == [TOPIC, steps.Heartbeat(1)]
+
+
+async def test_a_broker_that_only_one_lets_go_is_heard_once_more() -> None:
+    """If the other one lets it go then, that is no difference."""
+
+    def waiting(times: int) -> Flaw:
+        left = [times]
+
+        def flaw(step: Step, answer: Answer, records: list[Record]) -> None:
+            if isinstance(step, steps.Heartbeat) and step.want_shut_down and left[0]:
+                left[0] -= 1
+                answer[""] = answer[""].replace("shut_down=True", "shut_down=False")
+
+        return flaw
+
+    for times, heartbeats in ((2, 3), (9, 4)):
+        own = MemorySystem("ours", waiting(1))
+        session = Session(MemorySystem("Kafka", waiting(times)), own)
+        await session.prepare()
+        leave = steps.Heartbeat(2, want_shut_down=True)
+        outcome = await session.run([*START, leave])
+        assert own.carried_out.count(leave) == heartbeats
+        assert [found.where for found in outcome.findings] == ["heartbeat of broker 2 after it"] * (times == 9)
+
+
+async def with_levels(flaw: Flaw | None = None) -> Session:
+    session = await prepared(flaw)
+    for system in (session.kafka, session.own):
+        system.image.features["metadata.version"] = 29
+    return session
+
+
+async def test_a_step_at_which_the_two_part_is_left_out_or_has_the_rule() -> None:
+    session = await with_levels()
+    own = session.own
+    assert isinstance(own, MemorySystem)
+    downgrades: list[Step] = [steps.UpdateFeature("metadata.version", level, 3) for level in range(7, 27)]
+    carried_out = [step for step in downgrades if is_carried_out(step)]
+    assert carried_out and len(carried_out) < len(downgrades)
+    outcome = await session.run([*START, *downgrades])
+    assert [step for step in own.carried_out if isinstance(step, steps.UpdateFeature)] == carried_out
+    assert (outcome.differences, outcome.steps_done) == ([], len(START) + len(downgrades))
+
+
+async def test_what_follows_from_a_step_at_which_the_two_part_has_its_rule() -> None:
+    def flaw(step: Step, answer: Answer, records: list[Record]) -> None:
+        if isinstance(step, steps.UpdateFeature):
+            answer[""] = "INVALID_UPDATE_VERSION"
+
+    session = await with_levels(flaw)
+    downgrades: list[Step] = [steps.UpdateFeature("metadata.version", level, 3) for level in range(7, 27)]
+    outcome = await session.run([*START, *downgrades])
+    assert outcome.differences and {found.rule for found in outcome.differences} == {"CT-61"}
+    assert outcome.findings == []
+
+
+async def test_a_controller_that_resigns_is_a_finding_and_ends_the_sequence() -> None:
+    class Resigning(MemorySystem):
+        async def read_records(self) -> list[Record]:
+            if TOPIC in self.carried_out:
+                raise Resigned(ErrorCode.NOT_CONTROLLER, "Kafka's controller resigned: java.lang.RuntimeException: x")
+            return await super().read_records()
+
+    session = Session(Resigning("Kafka"), MemorySystem("ours"))
+    await session.prepare()
+    outcome = await session.run([*START, TOPIC, TOPIC])
+    (found,) = outcome.findings
+    assert (found.step, found.of, outcome.steps_done) == (4, "answer", 5)
+    assert "java.lang.RuntimeException: x" in found.kafka
+
+
+async def test_a_kafka_that_has_forgotten_eligible_replicas_is_not_as_new() -> None:
+    session = await prepared()
+    await session.run(START)
+    session.kafka.image.has_forgotten_eligible = True
+    assert not await session.clear()
 
 
 async def test_a_broker_that_vanishes_is_fenced_by_both_and_the_others_are_not() -> None:
