@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from kraftlog.difftest import steps
-from kraftlog.difftest.odd_steps import OddSteps
+from kraftlog.difftest.odd_steps import OddSteps, log_dirs_of
 from kraftlog.difftest.steps import NewTopic, Step
 
 BROKERS: Final = (1, 2, 3, 4)
@@ -87,10 +87,9 @@ class _Generator:
         self._incarnations[broker_id] += 1
         self._stopped.pop(broker_id, None)
         self._fenced.discard(broker_id)
-        log_dirs = (1, 2) if broker_id == BROKERS[-1] else (1,)
-        register = steps.RegisterBroker(
-            broker_id, self._incarnations[broker_id], log_dirs, is_clean=is_clean, is_late=is_late
-        )
+        log_dirs = log_dirs_of(broker_id, BROKERS)
+        incarnation = self._incarnations[broker_id]
+        register = steps.RegisterBroker(broker_id, incarnation, log_dirs, is_clean=is_clean, is_late=is_late)
         return [register, steps.Heartbeat(broker_id)]
 
     def _running(self) -> list[int]:

@@ -136,6 +136,11 @@ FEATURES: Final = (
 )
 
 
+def log_dirs_of(broker_id: int, brokers: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of a broker's log directories: the last one has two."""
+    return (1, 2) if broker_id == brokers[-1] else (1,)
+
+
 class OddSteps:
     """Draws one at a time."""
 
@@ -229,10 +234,11 @@ class OddSteps:
 
     def _register(self) -> Step:
         broker_id = self._random.choice(self._brokers)
+        log_dirs = log_dirs_of(broker_id, self._brokers)
         return self._random.choice(
             (
-                steps.RegisterBroker(broker_id, 90),
-                steps.RegisterBroker(broker_id, 1),
+                steps.RegisterBroker(broker_id, 90, log_dirs),
+                steps.RegisterBroker(broker_id, 1, log_dirs),
                 steps.RegisterBroker(UNKNOWN_BROKER, 1, ()),
                 steps.RegisterBroker(UNKNOWN_BROKER, 1, (0,)),
                 steps.RegisterBroker(UNKNOWN_BROKER, 1, (1, 1)),
