@@ -91,13 +91,27 @@ def _fenced_first(difference: Difference, step: Step, before: Partitions) -> boo
 
 def _elects_other(difference: Difference, step: Step, before: Partitions) -> bool:
     """CT-51: an unclean election takes replicas that a reassignment adds last."""
-    topic, _, number = difference.where.removeprefix("partition ").rpartition("-")
-    partition = before.get((topic, int(number))) if number.isdecimal() else None
+    partition, _ = _partitions_of(difference, before)
     kafka, own = _LEADER.search(difference.kafka), _LEADER.search(difference.own)
     if partition is None or kafka is None or own is None:
         return False
     texts = [_ELECTED.sub("", text) for text in (difference.kafka, difference.own)]
     return texts[0] == texts[1] and int(kafka[1]) in partition.adding and int(own[1]) not in partition.adding
+
+
+def _counts_first(difference: Difference, step: Step, before: Partitions) -> bool:
+    """CT-56: a partition needs no more in sync than it has replicas; in Kafka than the first one has."""
+    partition, first = _partitions_of(difference, before)
+    if partition is None or first is None or len(first.replicas) >= len(partition.replicas):
+        return False
+    return difference.of == "records" and "elr=" in difference.own and "elr=" not in difference.kafka
+
+
+def _partitions_of(difference: Difference, before: Partitions) -> tuple[Partition | None, Partition | None]:
+    """The partition that a difference is about, and the first one of its topic."""
+    topic, _, number = difference.where.removeprefix("partition ").rpartition("-")
+    found = before.get((topic, int(number))) if number.isdecimal() else None
+    return found, before.get((topic, 0))
 
 
 def _clears_all(difference: Difference, step: Step, before: Partitions) -> bool:
@@ -156,6 +170,7 @@ _RULES: Final[tuple[tuple[str, Explains], ...]] = (
     ("CT-36", _fenced_first),
     ("CT-51", _elects_other),
     ("CT-56", _clears_all),
+    ("CT-56", _counts_first),
     ("CT-56", _forgets_gone),
     ("CT-56", _faults),
     ("CT-60", _is_unknown_type),
