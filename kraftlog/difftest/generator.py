@@ -55,7 +55,7 @@ class _Generator:
         while len(found) < length + 2 * len(BROKERS):
             (draw,) = self._random.choices([draw for draw, _ in self._kinds()], [weight for _, weight in self._kinds()])
             found += draw()
-        return found
+        return found[: length + 2 * len(BROKERS)]
 
     def _kinds(self) -> list[tuple[Callable[[], list[Step]], int]]:
         return [
@@ -63,6 +63,8 @@ class _Generator:
             (self._reassign, 12),
             (self._cancel, 4),
             (self._elect, 9),
+            (self._lead_back, 2),
+            (self._strand, 3),
             (self._fence, 6),
             (self._unfence, 8 if self._fenced else 0),
             (self._shut_down, 4),
@@ -214,6 +216,31 @@ class _Generator:
         if self._random.random() < 0.3:
             return [steps.ElectLeaders(election_type, None)]
         return [steps.ElectLeaders(election_type, (self._partition(),))]
+
+    def _lead_back(self) -> list[Step]:
+        """A broker is away for a moment, is in sync again, and leads what it should."""
+        running = [broker_id for broker_id in self._running() if broker_id not in self._fenced]
+        if not running or not self._assigned:
+            return []
+        broker_id, topic = self._random.choice(running), self._topic()
+        away: list[Step] = [steps.Heartbeat(broker_id, want_fence=True), steps.Heartbeat(broker_id)]
+        partitions = range(len(self._assigned[topic]))
+        in_sync: list[Step] = [steps.AlterPartition(topic, number, meaning=steps.ALL) for number in partitions]
+        return [*away, *in_sync, steps.ElectLeaders(steps.PREFERRED, self._random.choice((None, ((topic, 0),))))]
+
+    def _strand(self) -> list[Step]:
+        """A leader is alone in sync, and goes: only an unclean election can help, and perhaps not even that."""
+        topic, partition = self._partition()
+        assigned = self._assigned.get(topic)
+        if not assigned or assigned[partition][0] in self._stopped:
+            return []
+        leader = assigned[partition][0]
+        self._fenced.add(leader)
+        return [
+            steps.AlterPartition(topic, partition, meaning=steps.ALONE),
+            steps.Heartbeat(leader, want_fence=True),
+            steps.ElectLeaders(self._random.choice((steps.UNCLEAN, steps.PREFERRED)), ((topic, partition),)),
+        ]
 
     def _assign(self) -> list[Step]:
         broker_id = self._random.choice((BROKERS[-1], BROKERS[-1], 1))

@@ -98,6 +98,8 @@ def isr_of(step: steps.AlterPartition, image: Image) -> tuple[int, ...]:
         return step.isr
     if step.meaning == steps.ALL:
         return partition.replicas
+    if step.meaning == steps.ALONE:
+        return (partition.leader,)
     kept = tuple(one for one in partition.isr if one not in step.isr or one == partition.leader)
     return kept + tuple(one for one in step.isr if one not in partition.isr)
 

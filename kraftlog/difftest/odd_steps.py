@@ -153,7 +153,7 @@ class OddSteps:
         """One step."""
         kinds: list[Callable[[], Step]] = [
             self._create, self._configs, self._quotas, self._create_acls, self._delete_acls, self._features,
-            self._alter_partition, self._alter_partition, self._reassign, self._elect, self._grow, self._register,
+            *(self._alter_partition,) * 5, self._reassign, self._elect, self._grow, self._register,
             self._heartbeat, self._directories, self._deletion, self._allocate, self._unregister,
         ]  # fmt: skip
         return self._random.choice(kinds)()
@@ -188,7 +188,7 @@ class OddSteps:
 
     def _alter_partition(self) -> Step:
         random = self._random
-        topic = random.choice((*self._topics, UNKNOWN_TOPIC))
+        topic = random.choice((*self._topics, *self._topics, UNKNOWN_TOPIC))
         some = tuple(random.sample(self._brokers, 2))
         changes = random.choice(
             (
@@ -199,7 +199,7 @@ class OddSteps:
                 {"sender": UNKNOWN_BROKER},
             )
         )  # fmt: skip
-        match random.randrange(6):
+        match random.randrange(9):
             case 0:
                 return steps.AlterPartition(topic, 0, (some[0], some[0]))
             case 1:
@@ -209,7 +209,7 @@ class OddSteps:
             case 3:
                 return steps.AlterPartition(topic, 0, some)
             case _:
-                return steps.AlterPartition(topic, 0, some, steps.TOGGLE, **changes)
+                return steps.AlterPartition(topic, 0, meaning=random.choice((steps.ALL, steps.ALONE)), **changes)
 
     def _reassign(self) -> Step:
         topic = self._random.choice(self._topics)

@@ -24,6 +24,7 @@ BROKER: Final = 4
 EXACTLY: Final = "exactly"
 TOGGLE: Final = "toggle"
 ALL: Final = "all"
+ALONE: Final = "alone"
 
 Reassignment: TypeAlias = tuple[str, int, tuple[int, ...] | None]
 """Topic, partition, and its new replicas; None cancels."""
@@ -155,7 +156,8 @@ class AlterPartition:
     partition: int
     isr: tuple[int, ...] = ()
     meaning: str = EXACTLY
-    """What `isr` says: EXACTLY these; TOGGLE, those are added or, but for the leader, taken out; or ALL replicas."""
+    """What `isr` says: EXACTLY these; TOGGLE, those are added or, but for the leader, taken out. Or ALL, or the leader
+    ALONE."""
     sender: int | None = None
     """None: the leader, or broker 1 if there is none."""
     broker_epoch_change: int = 0
