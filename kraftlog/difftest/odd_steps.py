@@ -53,7 +53,6 @@ WRONG_CONFIGS: Final = (
     (steps.TOPIC, "alpha", "cleanup.policy", steps.SUBTRACT, "delete"),
     (steps.TOPIC, "alpha", "retention.ms", steps.APPEND, "1"),
     (steps.TOPIC, "alpha", "retention.ms", steps.DELETE, ""),
-    (steps.TOPIC, "alpha", "retention.ms", 7, "1"),
     (steps.BROKER, "1", "no.such.config", steps.SET, "1"),
     (steps.BROKER, "1", "log.cleaner.threads", steps.SET, "2"),
     (steps.BROKER, "1", "log.cleaner.threads", steps.DELETE, ""),
