@@ -34,10 +34,10 @@ EMPTY_DIGEST: Final = "00" * 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums")
+KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums", "0006_cordoned_log_dirs")
 """The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
-configs only; 0004 kept no sums of rows."""
+configs only; 0004 kept no sums of rows; 0005's brokers had no cordoned log directories."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
@@ -80,6 +80,13 @@ def add_row_sums(database: Database) -> None:
     """The sums of a database that had none are found by the first scrub."""
     if "row_sums" not in {name for _, name, *_ in database.execute("PRAGMA table_info(applied)")}:
         database.execute("ALTER TABLE applied ADD COLUMN row_sums BLOB")
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[2])
+def add_cordoned_log_dirs(database: Database) -> None:
+    """No broker that an earlier version applied had any. The sums of rows are of another layout: see `decode_sums`."""
+    if "cordoned_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
+        database.execute("ALTER TABLE brokers ADD COLUMN cordoned_log_dirs TEXT NOT NULL DEFAULT '[]'")
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:

@@ -50,7 +50,8 @@ TABLE_STATEMENTS: Final = (
         listeners TEXT NOT NULL,
         log_dirs TEXT NOT NULL,
         features TEXT NOT NULL,
-        unclean_shutdown INTEGER NOT NULL
+        unclean_shutdown INTEGER NOT NULL,
+        cordoned_log_dirs TEXT NOT NULL DEFAULT '[]'
     ) STRICT
     """,
     """

@@ -277,17 +277,17 @@ def test_configs_and_features(reading: Reading) -> None:
         assert "User:mallory" in left
         assert left.endswith("Removed 3 entries.\n")
 
-        assert ["metadata.version", "7", "29", "29", "4.2-IV1"] in words(page.next())
+        assert ["metadata.version", "7", "30", "30", "4.3-IV0"] in words(page.next())
         assert [line.partition(" ")[2] for line in page.next().splitlines()] == [
             "can be downgraded to 26 (4.1-IV0).",
             "was downgraded to 26 (4.1-IV0).",
             "can be upgraded to 27 (4.1-IV1).",
             "was upgraded to 27 (4.1-IV1).",
             "was upgraded to 28 (4.2-IV0).",
-            "was upgraded to 29 (4.2-IV1).",
+            "was upgraded to 30 (4.3-IV0).",
             "is at 1 already.",
         ]
-        assert ["103", "metadata.version", "29"] in words(page.next())
+        assert ["103", "metadata.version", "30"] in words(page.next())
 
 
 @pytest.mark.process

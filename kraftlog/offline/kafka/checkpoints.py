@@ -40,8 +40,8 @@ def read_header(path: Path) -> CheckpointHeader:
     raise CorruptSnapshot(f"{path} is empty: it is not whole; copy it again, or read another controller's")
 
 
-def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator[list[tuple[Message, int]]]:
-    """The metadata records with their versions, a list for each batch.
+def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator[tuple[Message, int]]:
+    """The metadata records with their versions.
 
     Raises CorruptSnapshot if it is not whole, which is known after the last only, and StorageError.
     """
@@ -57,7 +57,7 @@ def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator
             controls = [control_of(path, record) for record in records_of(path, batch)]
             is_whole = any(isinstance(control, SnapshotFooterRecord) for control in controls)
         else:
-            yield [metadata_of(path, record) for record in records_of(path, batch)]
+            yield from (metadata_of(path, record) for record in records_of(path, batch))
     if not is_whole:
         raise CorruptSnapshot(f"{path} has no footer: it is not whole; copy it again, or read another controller's")
 
@@ -66,7 +66,7 @@ def _header(path: Path, batch: RecordBatch) -> CheckpointHeader:
     controls = [control_of(path, record) for record in records_of(path, batch)] if batch.is_control else []
     if not controls or not isinstance(controls[0], SnapshotHeaderRecord):
         raise CorruptSnapshot(f"{path} does not begin with a snapshot's header; name a checkpoint of Kafka's metadata")
-    kraft_version, voters = 0, ()
+    kraft_version, voters = 0, tuple[VotersVoter, ...]()
     for control in controls:
         match control:
             case KRaftVersionRecord():

@@ -157,7 +157,8 @@ def log_batches(
             if batch.base_offset != expected or batch.partition_leader_epoch < epoch:
                 raise CorruptLog(
                     f"{segment.path}: a batch at offset {batch.base_offset} of epoch {batch.partition_leader_epoch}"
-                    f" follows what ends at offset {expected}, epoch {epoch}; {COPY_AGAIN}, or read another controller's"
+                    f" follows what ends at offset {expected}, epoch {epoch};"
+                    f" {COPY_AGAIN}, or read another controller's"
                 )
             expected, epoch = batch.end_offset, batch.partition_leader_epoch
             if progress is not None:

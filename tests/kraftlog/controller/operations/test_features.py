@@ -209,7 +209,7 @@ def test_ct61_a_metadata_version_out_of_range_is_refused(
     number: int, kind: FeatureUpdate.UpgradeType.ValueType
 ) -> None:
     message = refusal(metadata(), update(METADATA_VERSION, number, kind))
-    assert f"metadata.version cannot be {number}" in message and "levels 7 to 29" in message
+    assert f"metadata.version cannot be {number}" in message and "levels 7 to 30" in message
     assert "0 for off" not in message
 
 
@@ -441,7 +441,7 @@ def told(state: Metadata) -> dict[str, tuple[int, int, int]]:
 
 
 def test_without_nodes_this_programs_ranges_are_told() -> None:
-    assert told(metadata(version=20)) == {METADATA_VERSION: (7, 29, 20), ELIGIBLE_LEADER_REPLICAS: (0, 1, 0)}
+    assert told(metadata(version=20)) == {METADATA_VERSION: (7, 30, 20), ELIGIBLE_LEADER_REPLICAS: (0, 1, 0)}
 
 
 def test_the_levels_that_all_nodes_support_are_told() -> None:

@@ -90,7 +90,7 @@ def test_nothing_is_written_and_no_index_is_read(controller: Path) -> None:
         path.unlink()
         path.mkdir()  # whoever opened it would fail
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in controller.rglob("*")}
-    os.chmod(controller, 0o555)
+    controller.chmod(0o555)
     everything(open_directory(controller))
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in controller.rglob("*")} == before
 
