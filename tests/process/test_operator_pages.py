@@ -39,7 +39,11 @@ from statemachine.words.features import (
     TRANSACTIONS,
 )
 from statemachine.words.ids import id_to_bytes
-from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
+from statemachine.words.record_versions import (
+    METADATA_VERSION_CORDONED_DIRECTORIES,
+    METADATA_VERSION_DIRECTORIES,
+    METADATA_VERSION_ELR,
+)
 from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
@@ -430,6 +434,7 @@ def test_the_levels_on_the_page_are_those_that_the_code_asks_for() -> None:
         METADATA_VERSION_DIRECTORIES,
         METADATA_VERSION_ELR,
         FETCH_VERSION_18,
+        METADATA_VERSION_CORDONED_DIRECTORIES,
     ]
     assert [release for _, release in levels] == [METADATA_VERSION_NAMES[int(level)] for level, _ in levels]
 

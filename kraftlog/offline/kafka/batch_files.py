@@ -50,7 +50,7 @@ class FoundBatch(NamedTuple):
 def walk_file(path: Path) -> Iterator[FoundBatch | BrokenEnd]:
     """The batches of a file, in order, each with its CRC checked; at the end maybe a `BrokenEnd`.
 
-    Raises StorageError for batches of another version of Kafka than 2, OSError if the file cannot be read.
+    Raises StorageError for batches of another magic than 2, OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size

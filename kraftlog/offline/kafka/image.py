@@ -21,6 +21,7 @@ from kraftlog.offline.kafka.checkpoints import checkpoint_records, read_header
 from kraftlog.offline.kafka.conversion import from_kafka
 from kraftlog.offline.kafka.directory import Checkpoint, KafkaDirectory, LogBatch, Progress, log_batches
 from kraftlog.offline.kafka.kafka_only import KafkaOnly
+from kraftlog.offline.kafka.secrets import HIDDEN, is_sensitive
 from kraftlog.offline.kafka.small_files import COPY_AGAIN
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
@@ -73,11 +74,20 @@ class KafkaImage:
             )
         return lines
 
-    def show_kafka_only_features(self) -> None:
-        """Add the features that kraftlog does not have to the table, for statements to find."""
-        self.connection.executemany(
-            "INSERT INTO features (name, level) VALUES (?, ?)", self.kafka_only.features.items()
-        )
+    def left_out(self) -> list[str]:
+        """What there is in it that kraftlog has no records for."""
+        features = [f"{name}={level}" for name, level in sorted(self.kafka_only.features.items())]
+        return [f"{count} {what}" for what, count in self.kafka_only.counts().items()] + features
+
+    def prepare_for_statements(self) -> None:
+        """Add the features that kraftlog does not have, hide passwords, and let nothing more be changed."""
+        execute = self.connection.execute
+        for name, level in self.kafka_only.features.items():
+            execute("INSERT INTO features (name, level) VALUES (?, ?)", (name, level))
+        for (name,) in execute("SELECT DISTINCT name FROM configs").fetchall():
+            if is_sensitive(name):
+                execute("UPDATE configs SET value = ? WHERE name = ?", (HIDDEN, name))
+        execute("PRAGMA query_only = 1")
 
 
 def load_image(
@@ -171,7 +181,7 @@ class _Replay:
             raise StorageError(f"{directory.partition} cannot be replayed: {error}") from None
 
     def _batch_of_ours(self, found: LogBatch) -> CommittedBatch:
-        """The batch as kraftlog would have it, with the same offsets; NoOps are in the place of what is Kafka's alone."""
+        """The batch as kraftlog would have it, with the same offsets; NoOps take the place of what is Kafka's alone."""
         batch, body = found.batch, b""
         count = batch.end_offset - batch.base_offset
         if not batch.is_control:

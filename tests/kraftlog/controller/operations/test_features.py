@@ -327,6 +327,14 @@ def test_ct61_a_downgrade_that_would_lose_metadata_is_refused(
     assert written(state, update(METADATA_VERSION, lowest, SAFE)) == [(METADATA_VERSION, lowest)]
 
 
+def test_ct61_a_downgrade_that_would_lose_cordoned_directories_is_refused() -> None:
+    cordoned = a_broker(1, log_dirs=[an_id(901)])
+    cordoned.register_broker.cordoned_log_dirs.append(an_id(901))
+    message = refusal(metadata(cordoned, version=30), update(METADATA_VERSION, 29, SAFE))
+    assert "brokers have cordoned log directories; that needs metadata.version=30" in message
+    assert written(metadata(a_broker(1), version=30), update(METADATA_VERSION, 29, SAFE)) == [(METADATA_VERSION, 29)]
+
+
 @pytest.mark.parametrize("directory", [an_id(901), UNASSIGNED_DIRECTORY])
 def test_ct61_a_downgrade_that_would_lose_directories_of_partitions_is_refused(directory: bytes) -> None:
     state = metadata(topic("t", 1), a_partition(), a_partition(1, directories=[directory]), version=25)
